@@ -1,0 +1,71 @@
+"""Capelet: find out what your text embeddings give away about the people who wrote the texts.
+
+    import capelet
+    corpus = capelet.load("reviews")
+    findings = capelet.audit(corpus, "minilm")
+    for verdict in capelet.verdicts(findings):
+        print(verdict.sentence)
+
+Names are imported at first use, so that `import capelet` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from capelet.audit import audit
+    from capelet.corpus import Corpus, Split, read
+    from capelet.datasets import load
+    from capelet.errors import CapeletError
+    from capelet.findings import Finding, Findings
+    from capelet.guarantees import Guarantee
+    from capelet.release import PrivateEncoder, Release
+    from capelet.reports import verdicts, write_report
+
+_HOME = {
+    "audit": "capelet.audit",
+    "Corpus": "capelet.corpus",
+    "Split": "capelet.corpus",
+    "read": "capelet.corpus",
+    "load": "capelet.datasets",
+    "CapeletError": "capelet.errors",
+    "Finding": "capelet.findings",
+    "Findings": "capelet.findings",
+    "Guarantee": "capelet.guarantees",
+    "PrivateEncoder": "capelet.release",
+    "Release": "capelet.release",
+    "verdicts": "capelet.reports",
+    "write_report": "capelet.reports",
+}
+
+__all__ = [
+    "CapeletError",
+    "Corpus",
+    "Finding",
+    "Findings",
+    "Guarantee",
+    "PrivateEncoder",
+    "Release",
+    "Split",
+    "audit",
+    "load",
+    "read",
+    "verdicts",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'capelet' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,389 @@
+"""Attribute inference: fresh attackers that read a private attribute off released vectors.
+
+Threat model: the attacker holds the released vectors of the victims, and vectors with labels for
+texts of its own (the attacker's part). Five families try; each is class-balanced (an unbalanced
+attacker on a rare attribute predicts the majority and looks like privacy) and tuned on a held-back
+share of the attacker's part, on which the strongest is chosen too. No victim influences anything.
+
+What does not depend on the attribute (standardised and projected vectors, kernels, sorted
+neighbours) is computed once per split in a `View` and shared by all families and attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.corpus import Rows
+from capelet.errors import CapeletError, did_you_mean
+from capelet.metrics import Codes, Floats, balanced_accuracy
+
+Matrix = npt.NDArray[np.float32]
+Settings = Mapping[str, Any]
+
+LANDMARKS = 1024
+NEIGHBOURS = 64
+FEW_LABELS_STRENGTH = 1e-2
+
+
+class Parts(NamedTuple):
+    """One thing for the rows to fit on, to tune on, and to be scored."""
+
+    fit: Any
+    tune: Any
+    scored: Any
+
+
+class View:
+    """One split's vectors, prepared once for every attacker.
+
+    Whatever is learnt here (means, axes, landmarks) is learnt on the rows to fit on only.
+    """
+
+    def __init__(self, vectors: Floats, fit: Rows, tune: Rows, scored: Rows, seed: int) -> None:
+        self.rows = Parts(fit, tune, scored)
+        self.seed = seed
+        self.vectors = Parts(*(np.asarray(vectors[rows], dtype=np.float32) for rows in self.rows))
+
+    @cached_property
+    def standard(self) -> Parts:
+        """Each coordinate with mean 0 and deviation 1; dead coordinates (MiniLM has three) are 0."""
+        mean = self.vectors.fit.mean(axis=0)
+        deviation = self.vectors.fit.std(axis=0)
+        alive = deviation > 1e-6 * max(float(deviation.max()), 1e-30)
+        scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0).astype(np.float32)
+        return Parts(*(np.clip((part - mean) * scale, -30, 30) for part in self.vectors))
+
+    @cached_property
+    def principal(self) -> Parts:
+        """Standardised vectors in their principal axes, strongest first."""
+        _, axes = np.linalg.eigh(self.standard.fit.T @ self.standard.fit)
+        return Parts(*(part @ axes[:, ::-1] for part in self.standard))
+
+    @cached_property
+    def unit(self) -> Parts:
+        """Centred vectors of length one: the geometry that kernels and neighbours see."""
+        mean = self.vectors.fit.mean(axis=0)
+        centred = [part - mean for part in self.vectors]
+        lengths = [np.linalg.norm(part, axis=1, keepdims=True) for part in centred]
+        return Parts(*(p / np.maximum(n, 1e-12) for p, n in zip(centred, lengths, strict=True)))
+
+    @cached_property
+    def landmarks(self) -> Rows:
+        """Places in `fit` of the points whose kernels with a text are its features (Nyström)."""
+        return np.random.default_rng(self.seed).permutation(len(self.rows.fit))[:LANDMARKS]
+
+    @cached_property
+    def distances(self) -> Parts:
+        """Squared distances to the landmarks, in units of their median."""
+        points = self.unit.fit[self.landmarks].T
+        squared = [np.maximum(2 - 2 * part @ points, 0) for part in self.unit]
+        return Parts(*(part / max(float(np.median(squared[0][:512])), 1e-12) for part in squared))
+
+    def kernel(self, width: float) -> Parts:
+        """RBF kernels with the landmarks; `width` 1 has its scale at the median distance."""
+        if width not in self._kernels:
+            self._kernels[width] = Parts(*(np.exp(part / -width) for part in self.distances))
+        return self._kernels[width]
+
+    @cached_property
+    def _kernels(self) -> dict[float, Parts]:
+        return {}
+
+    @cached_property
+    def neighbours(self) -> Parts:
+        """(places in `fit`, cosines) of the nearest rows to fit on, nearest first."""
+        most = min(NEIGHBOURS, len(self.rows.fit))
+        return Parts(None, *(_nearest(part, self.unit.fit, most) for part in self.unit[1:]))
+
+
+def _nearest(queries: Matrix, base: Matrix, most: int) -> tuple[Rows, Matrix]:
+    places = np.empty((len(queries), most), dtype=np.intp)
+    cosines = np.empty((len(queries), most), dtype=np.float32)
+    for start in range(0, len(queries), 1024):
+        block = slice(start, start + 1024)
+        similar = queries[block] @ base.T
+        near = np.argpartition(-similar, most - 1, axis=1)[:, :most]
+        found = np.take_along_axis(similar, near, axis=1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        places[block] = np.take_along_axis(near, order, axis=1)
+        cosines[block] = np.take_along_axis(found, order, axis=1)
+    return places, cosines
+
+
+class Secret:
+    """What is to be guessed on a view: codes per part and the number of classes.
+
+    `balanced` weighs every class alike; a task probe, whose score is plain accuracy, does not.
+    """
+
+    def __init__(self, view: View, codes: Codes, classes: int, balanced: bool = True) -> None:
+        self.codes = Parts(*(codes[rows] for rows in view.rows))
+        self.classes = classes
+        self.balanced = balanced
+        self.weights = Parts(*(self._weights(part) for part in self.codes))
+
+    def _weights(self, codes: Codes) -> npt.NDArray[np.float32]:
+        """A weight per row with mean one; balanced, every class has the same total."""
+        if not self.balanced or not len(codes):
+            return np.ones(len(codes), dtype=np.float32)
+        counts = np.bincount(codes, minlength=self.classes)
+        return (len(codes) / (np.count_nonzero(counts) * counts[codes])).astype(np.float32)
+
+    def quality(self, scores: Floats) -> float:
+        """What tuning maximises on `tune`: balanced accuracy of a secret, accuracy of a task."""
+        predicted = scores.argmax(axis=1)
+        if self.balanced:
+            return balanced_accuracy(self.codes.tune, predicted)
+        return float((self.codes.tune == predicted).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A fitted attacker: its settings and its class probabilities on tune and scored rows."""
+
+    settings: Settings
+    tune: Floats
+    scored: Floats
+
+
+class Family(Protocol):
+    """A kind of attacker: one fit for each of its settings, probabilities for every class."""
+
+    name: str
+
+    @property
+    def grid(self) -> list[dict[str, Any]]: ...
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate: ...
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Multinomial logistic regression on standardised vectors."""
+
+    strengths: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
+    name: str = "logistic"
+
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        return [{"C": strength} for strength in self.strengths]
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(C=settings["C"], max_iter=100, tol=1e-3)
+        with quiet_convergence():
+            model.fit(view.standard.fit, secret.codes.fit, secret.weights.fit)
+        return _candidate(settings, model, secret, view.standard)
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """Multi-layer perceptron with `depth` hidden layers of `width`, stopped early on `tune`."""
+
+    depth: int = 1
+    width: int = 200
+    epochs: int = 30
+    name: str = "mlp"
+
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        return [{"depth": self.depth, "width": self.width}]
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
+        from capelet.networks import fit_classifier
+
+        probabilities = fit_classifier(
+            (view.standard.fit, secret.codes.fit, secret.weights.fit),
+            (view.standard.tune, secret.codes.tune, secret.weights.tune),
+            classes=secret.classes,
+            widths=[settings["width"]] * settings["depth"],
+            epochs=self.epochs,
+            seed=view.seed,
+        )
+        return Candidate(
+            settings, probabilities(view.standard.tune), probabilities(view.standard.scored)
+        )
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Gradient-boosted trees on the first principal axes (full width costs thirty times more)."""
+
+    axes: int = 32
+    rounds: int = 80
+    name: str = "boosting"
+
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        return [{"axes": self.axes, "rounds": self.rounds}]
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
+
+        inputs = Parts(*(part[:, : settings["axes"]] for part in view.principal))
+        model = HistGradientBoostingClassifier(
+            max_iter=settings["rounds"],
+            max_leaf_nodes=15,
+            early_stopping=False,
+            random_state=view.seed,
+        )
+        # Trees of a few thousand rows are too small to share between threads.
+        with threadpool_limits(1, "openmp"):
+            model.fit(inputs.fit, secret.codes.fit, secret.weights.fit)
+            return _candidate(settings, model, secret, inputs)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Votes of the k nearest vectors by cosine, nearer and rarer ones counting more."""
+
+    counts: Sequence[int] = (5, 15, 50)
+    name: str = "knn"
+
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        return [{"k": count} for count in self.counts]
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
+        votes = _one_hot(secret.codes.fit, secret.classes) * secret.weights.fit[:, None]
+
+        def probabilities(found: tuple[Rows, Matrix]) -> Floats:
+            places, cosines = found[0][:, : settings["k"]], found[1][:, : settings["k"]]
+            nearness = np.exp(4 * (cosines - cosines[:, :1]))
+            total = np.einsum("nk,nkc->nc", nearness, votes[places])
+            return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+        return Candidate(settings, *(probabilities(found) for found in view.neighbours[1:]))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Ridge classifier in the span of RBF kernels at the landmarks (Nyström), in closed form."""
+
+    widths: Sequence[float] = (0.5, 1.0)
+    penalties: Sequence[float] = (1e-4, 1e-3, 1e-2)
+    name: str = "kernel"
+
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        return [
+            {"width": width, "penalty": penalty}
+            for width, penalty in product(self.widths, self.penalties)
+        ]
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
+        from scipy.linalg import cho_factor, cho_solve
+
+        kernel = view.kernel(settings["width"])
+        root = np.sqrt(secret.weights.fit / len(secret.weights.fit))[:, None]
+        target = _one_hot(secret.codes.fit, secret.classes)
+        level = (root**2 * target).sum(axis=0)
+        inside = kernel.fit * root
+        smooth = kernel.fit[view.landmarks].astype(np.float64)
+        gram = (inside.T @ inside).astype(np.float64) + settings["penalty"] * smooth
+        gram[np.diag_indices_from(gram)] += 1e-5 * settings["penalty"] + 1e-9
+        slope = cho_solve(cho_factor(gram), inside.T @ ((target - level) * root))
+
+        def probabilities(part: Matrix) -> Floats:
+            raw = np.clip(part @ slope.astype(np.float32) + level, 1e-6, None)
+            return np.asarray(raw / raw.sum(axis=1, keepdims=True))
+
+        return Candidate(settings, probabilities(kernel.tune), probabilities(kernel.scored))
+
+
+FAMILIES: dict[str, Family] = {
+    "logistic": Logistic(),
+    "mlp": Perceptron(),
+    "boosting": Boosting(),
+    "knn": Neighbours(),
+    "kernel": Kernel(),
+}
+
+
+def families(names: Sequence[str] = ()) -> list[Family]:
+    """The families of these names, or all of them."""
+    for name in names:
+        if name not in FAMILIES:
+            raise CapeletError(f"there is no attacker {name!r}; {did_you_mean(name, FAMILIES)}")
+    return [FAMILIES[name] for name in names or FAMILIES]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Each family's best candidate on one split, and which of them the attacker would choose."""
+
+    best: Mapping[str, Candidate]
+    quality: Mapping[str, float]
+
+    @property
+    def strongest(self) -> str:
+        """The family with the best score on the attacker's held-back rows."""
+        return max(self.quality, key=lambda name: self.quality[name])
+
+
+def attack(view: View, secret: Secret, tried: Sequence[Family]) -> Result:
+    """Fit every family with all its settings; each one's best is judged on the held-back rows."""
+    best: dict[str, Candidate] = {}
+    quality: dict[str, float] = {}
+    for family in tried:
+        for settings in family.grid:
+            candidate = family.fit(view, secret, settings)
+            reached = secret.quality(candidate.tune)
+            if family.name not in quality or reached > quality[family.name]:
+                best[family.name], quality[family.name] = candidate, reached
+    return Result(best, quality)
+
+
+def few_labels(view: View, secret: Secret, count: int) -> Floats | None:
+    """Scores of a logistic attacker that knows only `count` labels of each class.
+
+    None when some class does not have so many. It may use the other vectors of the attacker's part
+    without their labels (to standardise), as a real attacker could.
+    """
+    random = np.random.default_rng([view.seed, count])
+    chosen: list[Rows] = []
+    for code in range(secret.classes):
+        places = np.flatnonzero(secret.codes.fit == code)
+        if len(places) < count:
+            return None
+        chosen.append(random.permutation(places)[:count])
+    from sklearn.linear_model import LogisticRegression
+
+    places = np.concatenate(chosen)
+    model = LogisticRegression(C=FEW_LABELS_STRENGTH, max_iter=100, tol=1e-3)
+    with quiet_convergence():
+        model.fit(view.standard.fit[places], secret.codes.fit[places])
+    return np.asarray(model.predict_proba(view.standard.scored))
+
+
+def quiet_convergence() -> Any:
+    """A fit stopped by its iteration limit is good enough for an attacker; tuning judges it."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    return warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+
+
+def _one_hot(codes: Codes, classes: int) -> Matrix:
+    return np.eye(classes, dtype=np.float32)[codes]
+
+
+def _candidate(settings: Settings, model: Any, secret: Secret, inputs: Parts) -> Candidate:
+    """Probabilities for all classes from a model that may not have seen each of them."""
+    made = []
+    for part in inputs[1:]:
+        scores = np.zeros((len(part), secret.classes))
+        if len(part):
+            scores[:, model.classes_] = model.predict_proba(part)
+        made.append(scores)
+    return Candidate(settings, *made)

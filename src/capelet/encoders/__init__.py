@@ -1,0 +1,67 @@
+"""Encoders turn texts into vectors; this room is the only place where a model framework shows.
+
+`load` takes a name of the table below, a folder, or a Hugging Face id, and gives an object of the
+`Encoder` protocol that reads its model at the first use. `cached` puts a disk cache in front of it.
+
+>>> encoder = load("minilm")
+>>> encoder.name
+'minilm'
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from capelet.encoders.cache import CachedEncoder, cached, clear_cache
+from capelet.encoders.folders import check_folder
+from capelet.encoders.static import StaticEncoder
+from capelet.encoders.transformer import BACKENDS, TransformerEncoder
+from capelet.encoders.word_vectors import WordVectorEncoder
+from capelet.errors import EncoderError, did_you_mean
+from capelet.interfaces import Encoder
+
+ENCODERS = {
+    "minilm": "all-MiniLM-L6-v2, 384 dimensions, reads 256 tokens; weights come with Capelet",
+    "wordllama": "static token table, 256 dimensions, reads any length, very fast (extra: words)",
+    "glove": "mean of GloVe 6B word vectors, 50 dimensions, reads any length (extra: words)",
+}
+
+__all__ = [
+    "ENCODERS",
+    "CachedEncoder",
+    "StaticEncoder",
+    "TransformerEncoder",
+    "WordVectorEncoder",
+    "cached",
+    "clear_cache",
+    "load",
+]
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def load(name: str, backend: str = "auto") -> Encoder:
+    """The encoder of that name, folder or Hugging Face id; nothing heavy is read yet.
+
+    `backend` is `auto`, `torch`, `onnx` or `int8` and concerns transformers only: the static
+    encoders run on numpy whatever is asked. A folder is checked at once (it must hold safetensors,
+    never pickle); an id is fetched at the first use.
+    """
+    if backend not in BACKENDS:
+        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, BACKENDS)}")
+    if name == "wordllama":
+        return StaticEncoder(name)
+    if name == "glove":
+        return WordVectorEncoder(name)
+    if name == "minilm":
+        return TransformerEncoder(name, backend)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        check_folder(folder)
+        return TransformerEncoder(name, backend)
+    if _HUB_ID.fullmatch(name):
+        return TransformerEncoder(name, backend)
+    if "/" in name or "\\" in name:
+        raise EncoderError(f"there is no encoder folder {name!r}; give a folder that exists")
+    raise EncoderError(f"unknown encoder {name!r}; {did_you_mean(name, ENCODERS)}")

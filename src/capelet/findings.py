@@ -1,0 +1,147 @@
+"""Findings: one tidy row per measurement, with its controls beside it; versioned JSON.
+
+A run's result is a `Findings` value: the rows, where they came from (`provenance`), the recipe that
+was measured, and the artefacts (points and curves) that pictures are drawn from. A report is a pure
+function of it. On disk: `findings.json` and one JSON file per artefact in `artefacts/`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from capelet.errors import OutputError
+from capelet.files import write_whole, writable_folder
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One measurement with its controls.
+
+    `kind` is `attribute-inference`, `utility`, `fairness` …, with `-null` appended for a
+    permuted-label control and `-reference` for a reference. `target` is the attribute or the task's
+    label column. `attacker` is the family, or `strongest` for the one chosen on the attacker's own
+    part. `seed` is None for a mean over seeds; the single values are in `parameters["by_seed"]`.
+    """
+
+    kind: str
+    target: str
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+    majority: float | None = None
+    ceiling: float | None = None
+    n: int | None = None
+    attacker: str | None = None
+    seed: int | None = None
+    degenerate: bool = False
+    subgroup: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    recipe_hash: str | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The result of a run: rows, provenance, recipe and artefacts."""
+
+    rows: tuple[Finding, ...]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    artefacts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, **wanted: Any) -> list[Finding]:
+        """The rows whose fields equal all that is asked for.
+
+        >>> rows = Findings((Finding("utility", "stars", "accuracy", 0.8),))
+        >>> [row.value for row in rows.select(kind="utility", metric="accuracy")]
+        [0.8]
+        """
+        return [
+            row for row in self.rows if all(getattr(row, key) == want for key, want in wanted.items())
+        ]
+
+    def value(self, **wanted: Any) -> float:
+        """The value of the one row that matches; a `KeyError` when there is none or several."""
+        rows = self.select(**wanted)
+        if len(rows) != 1:
+            raise KeyError(f"{len(rows)} findings match {wanted}; exactly one was asked for")
+        return rows[0].value
+
+    def to_json(self) -> str:
+        document = {
+            "schema": SCHEMA,
+            "provenance": dict(self.provenance),
+            "recipe": dict(self.recipe),
+            "findings": [asdict(row) for row in self.rows],
+        }
+        return json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `findings.json` and `artefacts/`; the findings appear last, when all is there."""
+        target = writable_folder(folder)
+        artefacts = writable_folder(target / "artefacts")
+        for name, content in self.artefacts.items():
+            text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False)
+            write_whole(artefacts / f"{name}.json", text + "\n")
+        for stale in artefacts.glob("*.json"):
+            if stale.stem not in self.artefacts:
+                stale.unlink()
+        write_whole(target / "findings.json", self.to_json())
+        return target
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Findings:
+        """Read what `save` wrote; an `OutputError` names what is missing or too new."""
+        source = Path(folder)
+        path = source / "findings.json" if source.is_dir() else source
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            schema = document["schema"]
+        except FileNotFoundError:
+            raise OutputError(
+                f"no findings.json in {str(source)!r}; give a folder that `capelet audit` wrote"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError):
+            raise OutputError(f"{str(path)!r} is not a findings file; run the audit again") from None
+        if schema != SCHEMA:
+            raise OutputError(
+                f"{str(path)!r} has findings schema {schema}, this version reads {SCHEMA}; "
+                "use the version of capelet that wrote it, or run the audit again"
+            )
+        known = {item.name for item in fields(Finding)}
+        rows = tuple(
+            Finding(**{key: value for key, value in row.items() if key in known})
+            for row in document["findings"]
+        )
+        artefacts = {
+            item.stem: json.loads(item.read_text(encoding="utf-8"))
+            for item in sorted((path.parent / "artefacts").glob("*.json"))
+        }
+        return cls(rows, document["provenance"], document["recipe"], artefacts)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN or infinity: they become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,102 @@
+"""The page to read first: what each part of Capelet promises to the next.
+
+    files → Corpus → Split(defender, attacker, victims)
+                        │ texts
+          PrivateEncoder = text steps → encoder → vector steps
+                        │ .release(texts)
+          Release(vectors, guarantee, recipe)        all that an attacker may hold
+                │                        │
+          Attack.measure          utility · fairness · geometry
+                └───────────┬────────────┘
+                Findings + artefacts → Report
+
+The values that flow (`Corpus`, `Split`, `Release`, `Findings`) are frozen; a room takes one and
+returns the next. The Protocols below are what a new encoder, step or attack must look like. They
+are structural: nothing needs to inherit from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.guarantees import Guarantee
+
+Vectors = npt.NDArray[np.floating[Any]]
+Kind = Literal["texts", "vectors"]
+
+
+class Progress(Protocol):
+    """Told how far long work has come: `progress("encoding", 640, 10_000)`."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """The progress of a caller who does not look."""
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Texts in, `(n, dimension)` float32 vectors out; the only place where a framework shows.
+
+    `fingerprint` is a hash of everything that decides the vectors (weights, pooling, length limit,
+    back-end): equal fingerprints mean equal vectors. Loading is lazy: the model is read at the
+    first `encode`, `dimension` or `fingerprint`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors: ...
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Which of the texts are longer than the encoder reads."""
+        ...
+
+
+class Step(Protocol):
+    """One step of a private encoder before or after the encoder itself.
+
+    It says what it `consumes` and `emits`, what it promises (`guarantee`; None for a step that adds
+    no noise) and describes itself for the recipe. A step is called with a whole batch.
+    """
+
+    consumes: Kind
+    emits: Kind
+
+    @property
+    def guarantee(self) -> Guarantee | None: ...
+
+    def describe(self) -> dict[str, Any]:
+        """The step as it stands in a recipe: `{"step": "laplace", "epsilon": 8.0}`."""
+        ...
+
+    def __call__(self, batch: Any) -> Any: ...
+
+
+class Attack(Protocol):
+    """An estimator from released vectors to a secret, `fit` on the attacker's own part only.
+
+    `tune` is the held-back tenth of that part; no other row may influence what is learnt.
+    """
+
+    name: str
+
+    def fit(self, vectors: Vectors, secret: npt.NDArray[np.intp]) -> Attack: ...
+
+    def scores(self, vectors: Vectors) -> Vectors:
+        """`(n, classes)` scores; the guess is the largest."""
+        ...

@@ -1,0 +1,152 @@
+"""The report as Markdown: verdicts, tables, method and provenance, for a code host or a terminal.
+
+User text is escaped, so that a class name can neither break a table nor smuggle in HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from capelet.findings import Findings
+from capelet.reports import comparison, facts, method, tables
+from capelet.reports import verdicts as judged
+
+
+def render_markdown(findings: Findings, compared: Findings | None = None) -> str:
+    """The Markdown of one run or, with `compared`, of two runs side by side."""
+    blocks = _single(findings) if compared is None else _comparison(findings, compared)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def plain(content: str) -> str:
+    """Text that Markdown leaves as it is, on one line.
+
+    >>> plain("a|b <script>")
+    'a\\\\|b &lt;script&gt;'
+    """
+    line = " ".join(content.split()).replace("&", "&amp;")
+    line = re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", line)
+    return line.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def table(content: tables.Table) -> str:
+    """The table under its title; numbers to the right."""
+    rule = ["---" if i < content.words else "---:" for i in range(len(content.columns))]
+    head = [_line(content.columns), "| " + " | ".join(rule) + " |"]
+    body = [
+        _line(line.cells, strong=line.role == "strong", slanted=line.role == "control")
+        for line in content.lines
+    ]
+    parts = [f"**{plain(content.title)}**", "\n".join([*head, *body])]
+    return "\n\n".join([*parts, plain(content.note)] if content.note else parts)
+
+
+def _line(cells: Iterable[str], strong: bool = False, slanted: bool = False) -> str:
+    shown = [plain(cell) for cell in cells]
+    if strong or slanted:
+        sign = "**" if strong else "*"
+        shown[0] = f"{sign}{shown[0]}{sign}"
+    return "| " + " | ".join(shown) + " |"
+
+
+def _single(findings: Findings) -> list[str]:
+    verdicts = judged.verdicts(findings)
+    return [
+        f"# What the vectors of {plain(facts.name_of(findings))} give away",
+        f"**{plain(judged.overall(findings))}**",
+        _facts(facts.headline(findings)),
+        _quoted(facts.warnings(findings)),
+        "## Verdicts" if verdicts else "",
+        _list(f"**{v.title}** · {plain(v.sentence)}" for v in verdicts),
+        _unmeasured(findings),
+        "## What the attacker needed",
+        _passages(method.access(findings)),
+        _list(plain(need) for need in judged.needs(findings)),
+        *_utility(findings),
+        "## Tables",
+        *_tables(findings),
+        "## Method",
+        _passages(method.method(findings)),
+        "## Limits",
+        _passages(method.limits(findings)),
+        *_provenance(findings, "##"),
+    ]
+
+
+def _utility(findings: Findings) -> list[str]:
+    said = [*judged.tasks(findings), *judged.gaps(findings)]
+    return ["## Does the task still work?", _list(plain(item) for item in said)] if said else []
+
+
+def _tables(findings: Findings) -> list[str]:
+    found = [
+        tables.summary(findings),
+        *tables.attack_tables(findings),
+        *tables.task_tables(findings),
+        tables.fairness(findings),
+        *tables.others(findings),
+        tables.learning_curves(findings),
+        tables.classes(findings),
+    ]
+    shown = [table(item) for item in found if item is not None]
+    return [*shown, _list(plain(note) for note in tables.class_notes(findings))]
+
+
+def _comparison(before: Findings, after: Findings) -> list[str]:
+    names = facts.run_names(before, after)
+    blocks = [
+        "# Two runs side by side",
+        f"**{plain(comparison.summary(before, after))}**",
+        _quoted(facts.incomparable(before, after)),
+        _list(plain(change.sentence) for change in comparison.changes(before, after)),
+        *(table(item) for item in tables.differences(before, after, names)),
+    ]
+    for name, run in zip(names, (before, after), strict=True):
+        blocks += [
+            f"## {name.capitalize()}: {plain(facts.name_of(run))}",
+            plain(judged.overall(run)),
+            _quoted(facts.warnings(run)),
+            _list(f"**{v.title}** · {plain(v.sentence)}" for v in judged.verdicts(run)),
+            *_provenance(run, "###"),
+        ]
+    return blocks
+
+
+def _provenance(findings: Findings, level: str) -> list[str]:
+    groups = facts.provenance(findings)
+    blocks = [f"{level} Provenance"] if groups else []
+    for title, entries in groups:
+        blocks += [f"**{title}**", _facts(entries)]
+    command, recipe = facts.command(findings), facts.recipe(findings)
+    if command:
+        blocks += [f"{level} How to repeat it", _code(command)]
+    if recipe:
+        blocks += [f"{level} Recipe", _code(recipe)]
+    return blocks
+
+
+def _facts(entries: Sequence[facts.Fact]) -> str:
+    return _list(f"{plain(fact.term)}: {plain(fact.value)}" for fact in entries)
+
+
+def _passages(passages: Iterable[method.Passage]) -> str:
+    return _list(f"**{plain(item.title)}.** {plain(item.text)}" for item in passages)
+
+
+def _unmeasured(findings: Findings) -> str:
+    names = judged.unmeasured(findings)
+    return f"Asked for, but not measured: {plain(', '.join(names))}." if names else ""
+
+
+def _quoted(warnings: Sequence[str]) -> str:
+    return "\n>\n".join(f"> **Read this first.** {plain(item)}" for item in warnings)
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _code(content: str) -> str:
+    """An indented block: nothing inside can end it."""
+    return "\n".join(f"    {line}" for line in content.splitlines())

@@ -1,0 +1,195 @@
+"""Numbers and names as a reader says them: `78 %`, `28 points`, `gradient boosting`.
+
+Nothing here measures: it rounds, and it says "–" for what was not measured.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from capelet.findings import Finding
+
+NOTHING = "–"
+
+METRICS = {
+    "balanced_accuracy": "balanced accuracy",
+    "accuracy": "accuracy",
+    "f1_weighted": "weighted F1",
+    "f1_macro": "macro F1",
+    "auc": "AUC",
+    "tpr_at_1_fpr": "found at 1 % false alarms",
+    "recall_at_10": "ten nearest neighbours kept",
+    "accuracy_gap": "largest gap in accuracy",
+}
+ATTACKERS = {
+    "strongest": "strongest",
+    "logistic": "logistic regression",
+    "mlp": "neural network",
+    "boosting": "gradient boosting",
+    "knn": "nearest neighbours",
+    "kernel": "RBF kernel",
+    "predicted-label": "predicted task label alone",
+    "tf-idf": "the text itself (TF-IDF)",
+}
+KINDS = {
+    "attribute-inference": "Attribute inference",
+    "utility": "Utility",
+    "fairness": "Fairness",
+    "inversion": "Inversion: words read back from vectors",
+    "authorship": "Authorship",
+    "membership": "Membership",
+    "extraction": "Extraction from language models",
+    "deviation": "Deviation of the vectors",
+}
+SPLITS = {
+    "by_author": "by author: all texts of one author lie in one part",
+    "random": "at random",
+    "stratified": "at random, with equal class shares in each part",
+    "wasserstein": "adversarially: the victims lie far from the rest",
+}
+
+
+def known(value: float | None) -> bool:
+    """Whether there is a number to print."""
+    return value is not None and math.isfinite(value)
+
+
+def rounded(value: float, digits: int = 0) -> str:
+    """The number with a true minus sign, never `-0`, halves away from zero.
+
+    >>> rounded(-0.04, 1), rounded(12.5), rounded(-3.0)
+    ('0.0', '13', '−3')
+    """
+    scale = 10**digits
+    size = math.floor(abs(value) * scale + 0.5 + 1e-9) / scale
+    return ("−" if value < 0 and size > 0 else "") + f"{size:.{digits}f}"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """A share as per cent; a dash where there is none.
+
+    >>> percent(0.784), percent(0.784, 1), percent(None)
+    ('78 %', '78.4 %', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{rounded(100 * value, digits)} %"
+
+
+def span(low: float | None, high: float | None, digits: int = 0) -> str:
+    """An interval as per cent, or nothing at all where one end is unknown.
+
+    >>> span(0.751, 0.809), span(None, 0.8)
+    ('75–81 %', '')
+    """
+    if low is None or high is None or not (known(low) and known(high)):
+        return ""
+    return f"{rounded(100 * low, digits)}–{rounded(100 * high, digits)} %"
+
+
+def points(gain: float | None, digits: int = 0) -> str:
+    """A difference of two shares in points.
+
+    >>> points(0.28), points(0.012, 1), points(0.01)
+    ('28 points', '1.2 points', '1 point')
+    """
+    if gain is None or not math.isfinite(gain):
+        return NOTHING
+    number = rounded(100 * gain, digits)
+    return f"{number} point" if number in ("1", "−1") else f"{number} points"
+
+
+def signed(gain: float | None, digits: int = 1) -> str:
+    """A difference in points with its sign: `+28.1`, `−3.0`, `0.0`."""
+    if gain is None or not math.isfinite(gain):
+        return NOTHING
+    number = rounded(100 * gain, digits)
+    return number if number[0] == "−" or float(number) == 0 else f"+{number}"
+
+
+def score(metric: str, value: float | None) -> str:
+    """A score as a table prints it; the metric decides between per cent, points and plain numbers.
+
+    >>> score("accuracy", 0.8612), score("auc", 0.8612), score("euclidean", 783.24)
+    ('86.1 %', '0.861', '783.2')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if metric.endswith("_gap"):
+        return points(value, 1)
+    if metric == "auc" or not _is_share(metric, value):
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}".replace("-", "−")
+    return percent(value, 1)
+
+
+def score_with_interval(row: Finding) -> str:
+    """`78.4 % (75.1–80.9)`: the value and, where there is one, its interval."""
+    value = score(row.metric, row.value)
+    if row.low is None or row.high is None or not (known(row.low) and known(row.high)):
+        return value
+    ends = [re.sub(r" (%|points?)$", "", score(row.metric, end)) for end in (row.low, row.high)]
+    return f"{value} ({ends[0]}–{ends[1]})"
+
+
+def _is_share(metric: str, value: float) -> bool:
+    shares = ("accuracy", "f1", "tpr", "recall", "precision", "top", "exact_match", "rate")
+    return 0 <= value <= 1 and any(part in metric for part in shares)
+
+
+def metric_name(metric: str) -> str:
+    return METRICS.get(metric, metric.replace("_", " "))
+
+
+def attacker_name(attacker: str | None) -> str:
+    return NOTHING if attacker is None else ATTACKERS.get(attacker, attacker)
+
+
+def kind_name(kind: str) -> str:
+    return KINDS.get(kind, kind.replace("-", " ").capitalize())
+
+
+def listed(names: Sequence[str]) -> str:
+    """`gender, age and topic`."""
+    if len(names) < 2:
+        return "".join(names)
+    return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def count(number: Any) -> str:
+    """A whole number with groups of three: `12,540`.
+
+    >>> count(12540), count(None), count(7)
+    ('12,540', '–', '7')
+    """
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        return NOTHING if number is None else str(number)
+    return f"{number:,.0f}"
+
+
+def duration(seconds: Any) -> str:
+    """Seconds as a person says them: `0.4 s`, `20 s`, `3 min 20 s`."""
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def day(created: Any) -> str:
+    """`15 November 2026, 09:00 UTC` from an ISO time; any other text as it is."""
+    try:
+        moment = datetime.fromisoformat(str(created))
+    except ValueError:
+        return str(created)
+    if moment.tzinfo is None:
+        return f"{moment.day} {moment:%B %Y, %H:%M}"
+    moment = moment.astimezone(UTC)
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
