@@ -18,7 +18,7 @@ from capelet import reviews, reviews_words
 from capelet.errors import DataError
 from capelet.reviews import PRIOR, STARS, Optimum, Reviews, generate, optimum, posterior
 
-DIGEST = "d31e4d94ee26781d480c6e9412e4a21f6d8358585ee0a8126f63a45c8c6f41cf"
+DIGEST = "8280679a54d63636277dac5d9f4d0752110097df925dd3c7d93353697042d886"
 TARGETS = ("gender", "age_group", "country", "stars")
 
 

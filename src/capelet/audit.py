@@ -296,11 +296,12 @@ def _secret(
     add("attribute-inference", "strongest", best.scored)
     tally.chosen["attribute-inference", secret.name][result.strongest] += 1
 
-    family = next(item for item in tried if item.name == result.strongest)
+    family = next(item for item in tried if item.name == result.family)
+    settings = result.best[result.family].settings
     random = np.random.default_rng([view.seed, 0x40])
     for _ in range(NULLS):
         dealt = permuted(secret.codes, plan.units, random)
-        null = family.fit(view, Secret(view, dealt, len(secret.classes)), best.settings)
+        null = family.fit(view, Secret(view, dealt, len(secret.classes)), settings)
         add("attribute-inference-null", "strongest", null.scored, dealt[scored])
     if predicted is not None and plan.label is not None:
         said = Parts(*(predicted[rows] for rows in view.rows))

@@ -58,21 +58,30 @@ class Bootstrap:
         random = np.random.default_rng([seed, 0xB007])
         self.weights = random.poisson(1.0, size=(draws + 1, units)).astype(np.float32)
         self.weights[0] = 1.0
+        self._rows: dict[int, tuple[Codes, Floats]] = {}
 
     def score(self, metric: str, seeds: Sequence[Guesses]) -> Score:
         """The metric's mean over seeds, with the bootstrap's percentile interval."""
-        replicates = [_metric(metric, item, self.weights[:, item.unit]) for item in seeds]
+        replicates = [_metric(metric, item, self._of(item.unit)) for item in seeds]
         by_seed = tuple(float(values[0]) for values in replicates)
         means = np.mean(replicates, axis=0)
         low, high = np.nanquantile(means[1:], [0.025, 0.975])
         return Score(float(means[0]), float(low), float(high), by_seed)
+
+    def _of(self, unit: Codes) -> Floats:
+        """Weights per row; kept, since many attackers are scored on the same victims."""
+        if id(unit) not in self._rows:
+            if len(self._rows) > 16:
+                self._rows.clear()
+            self._rows[id(unit)] = (unit, self.weights[:, unit])
+        return self._rows[id(unit)][1]
 
     def gap(self, subgroups: Sequence[Sequence[Guesses]]) -> Score:
         """The largest difference in accuracy between subgroups, each a list over seeds."""
         means = np.stack(
             [
                 np.nanmean(
-                    [_metric("accuracy", item, self.weights[:, item.unit]) for item in seeds], axis=0
+                    [_metric("accuracy", item, self._of(item.unit)) for item in seeds], axis=0
                 )
                 for seeds in subgroups
             ]

@@ -421,7 +421,7 @@ PLACE: Table = {
     ),
     "us": (
         "It was Thanksgiving week here in {city}.",
-        "At {price} it is cheaper than a tank of gas.",
+        "At {price} it costs less than my gas.",
         "I read about it in line at the mall.",
     ),
     "australia": (

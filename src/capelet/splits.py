@@ -7,7 +7,7 @@ that no attacker is scored on a person or a text it was trained on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -67,26 +67,27 @@ def group_rows(corpus: Corpus) -> Rows:
     same = identical(corpus)
     if corpus.author is None:
         return same
-    _, author = np.unique(corpus.author.astype(str), return_inverse=True)
+    author = _numbered(corpus.author)
     ones = np.ones(len(corpus))
     size = (int(author.max()) + 1, int(same.max()) + 1)
     graph = coo_array((ones, (author, same + size[0])), shape=(sum(size), sum(size)))
     _, component = connected_components(graph, directed=False)
     joined: Rows = np.unique(component[author], return_inverse=True)[1]
-    return author if np.bincount(joined).max() > max(0.2 * len(corpus), _largest(author)) else joined
-
-
-def _largest(codes: Rows) -> int:
-    return int(np.bincount(codes).max())
+    allowed = max(0.2 * len(corpus), np.bincount(author).max())
+    return author if np.bincount(joined).max() > allowed else joined
 
 
 def identical(corpus: Corpus) -> Rows:
     """A number per row, equal for rows with the same text (or, without texts, the same vector)."""
     if corpus.texts is not None:
-        return np.unique(corpus.texts.astype(str), return_inverse=True)[1]
-    rows = np.ascontiguousarray(corpus.vectors)
-    return np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel(),
-                     return_inverse=True)[1]
+        return _numbered(corpus.texts)
+    return _numbered([row.tobytes() for row in np.ascontiguousarray(corpus.vectors)])
+
+
+def _numbered(values: Iterable[Any]) -> Rows:
+    """0, 1, 2 … in order of first appearance, equal for equal values."""
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in values], dtype=np.intp)
 
 
 def _held_back(groups: Rows, part: Rows, random: np.random.Generator) -> npt.NDArray[np.bool_]:

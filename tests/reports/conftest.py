@@ -170,7 +170,7 @@ def _points(shown: int = 900) -> dict[str, Any]:
 
 
 def provenance() -> dict[str, Any]:
-    attributes = {
+    attributes: dict[str, Any] = {
         name: {"classes": classes, "missing": 85 if name == "gender" else 0, "notes": []}
         for name, classes in ATTRIBUTES.items()
     }

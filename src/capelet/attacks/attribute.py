@@ -3,7 +3,7 @@
 Threat model: the attacker holds the released vectors of the victims, and vectors with labels for
 texts of its own (the attacker's part). Five families try; each is class-balanced (an unbalanced
 attacker on a rare attribute predicts the majority and looks like privacy) and tuned on a held-back
-share of the attacker's part, on which the strongest is chosen too. No victim influences anything.
+tenth of the attacker's part, on which the strongest is chosen too. No victim influences anything.
 
 What does not depend on the attribute (standardised and projected vectors, kernels, sorted
 neighbours) is computed once per split in a `View` and shared by all families and attributes.
@@ -29,6 +29,8 @@ Settings = Mapping[str, Any]
 
 LANDMARKS = 1024
 NEIGHBOURS = 64
+COMMITTEE = "committee"
+AXES = 32
 FEW_LABELS_STRENGTH = 1e-2
 
 
@@ -67,6 +69,22 @@ class View:
         return Parts(*(part @ axes[:, ::-1] for part in self.standard))
 
     @cached_property
+    def levels(self) -> Parts:
+        """Principal axes cut into at most 128 levels each, which is all that trees look at."""
+        shares = np.linspace(0, 1, 129)[1:-1]
+        axes = Parts(*(part[:, :AXES] for part in self.principal))
+        edges = np.quantile(axes.fit, shares, axis=0)
+        return Parts(
+            *(
+                np.stack(
+                    [np.searchsorted(edge, column) for edge, column in zip(edges.T, part.T, strict=True)],
+                    axis=1,
+                ).astype(np.float32)
+                for part in axes
+            )
+        )
+
+    @cached_property
     def unit(self) -> Parts:
         """Centred vectors of length one: the geometry that kernels and neighbours see."""
         mean = self.vectors.fit.mean(axis=0)
@@ -87,9 +105,13 @@ class View:
         return Parts(*(part / max(float(np.median(squared[0][:512])), 1e-12) for part in squared))
 
     def kernel(self, width: float) -> Parts:
-        """RBF kernels with the landmarks; `width` 1 has its scale at the median distance."""
+        """Features whose products are RBF kernels (Nyström); width 1 is the median distance."""
         if width not in self._kernels:
-            self._kernels[width] = Parts(*(np.exp(part / -width) for part in self.distances))
+            raw = Parts(*(np.exp(part / -width) for part in self.distances))
+            corner = raw.fit[self.landmarks].astype(np.float64)
+            root = np.linalg.cholesky(corner + 1e-4 * np.eye(len(corner)))
+            inverse = np.linalg.inv(root).T.astype(np.float32)
+            self._kernels[width] = Parts(*(part @ inverse for part in raw))
         return self._kernels[width]
 
     @cached_property
@@ -191,6 +213,7 @@ class Perceptron:
     depth: int = 1
     width: int = 200
     epochs: int = 30
+    patience: int = 3
     name: str = "mlp"
 
     @property
@@ -198,38 +221,46 @@ class Perceptron:
         return [{"depth": self.depth, "width": self.width}]
 
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
-        from capelet.networks import fit_classifier
+        from sklearn.neural_network import MLPClassifier
 
-        probabilities = fit_classifier(
-            (view.standard.fit, secret.codes.fit, secret.weights.fit),
-            (view.standard.tune, secret.codes.tune, secret.weights.tune),
-            classes=secret.classes,
-            widths=[settings["width"]] * settings["depth"],
-            epochs=self.epochs,
-            seed=view.seed,
+        model = MLPClassifier(
+            (settings["width"],) * settings["depth"],
+            batch_size=min(128, len(secret.codes.fit)),
+            alpha=1e-2,
+            random_state=view.seed,
         )
-        return Candidate(
-            settings, probabilities(view.standard.tune), probabilities(view.standard.scored)
-        )
+        everyone = np.arange(secret.classes)
+        best, kept, waited = np.inf, None, 0
+        for _ in range(self.epochs):
+            model.partial_fit(
+                view.standard.fit, secret.codes.fit, secret.weights.fit, classes=everyone
+            )
+            loss = _log_loss(_candidate(settings, model, secret, view.standard).tune, secret)
+            if loss < best:
+                best, waited = loss, 0
+                kept = [layer.copy() for layer in (*model.coefs_, *model.intercepts_)]
+            elif (waited := waited + 1) >= self.patience:
+                break
+        if kept is not None:
+            model.coefs_, model.intercepts_ = kept[: len(kept) // 2], kept[len(kept) // 2 :]
+        return _candidate(settings, model, secret, view.standard)
 
 
 @dataclass(frozen=True)
 class Boosting:
     """Gradient-boosted trees on the first principal axes (full width costs thirty times more)."""
 
-    axes: int = 32
     rounds: int = 80
     name: str = "boosting"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
-        return [{"axes": self.axes, "rounds": self.rounds}]
+        return [{"rounds": self.rounds}]
 
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits
 
-        inputs = Parts(*(part[:, : settings["axes"]] for part in view.principal))
         model = HistGradientBoostingClassifier(
             max_iter=settings["rounds"],
             max_leaf_nodes=15,
@@ -238,8 +269,8 @@ class Boosting:
         )
         # Trees of a few thousand rows are too small to share between threads.
         with threadpool_limits(1, "openmp"):
-            model.fit(inputs.fit, secret.codes.fit, secret.weights.fit)
-            return _candidate(settings, model, secret, inputs)
+            model.fit(view.levels.fit, secret.codes.fit, secret.weights.fit)
+            return _candidate(settings, model, secret, view.levels)
 
 
 @dataclass(frozen=True)
@@ -288,9 +319,8 @@ class Kernel:
         target = _one_hot(secret.codes.fit, secret.classes)
         level = (root**2 * target).sum(axis=0)
         inside = kernel.fit * root
-        smooth = kernel.fit[view.landmarks].astype(np.float64)
-        gram = (inside.T @ inside).astype(np.float64) + settings["penalty"] * smooth
-        gram[np.diag_indices_from(gram)] += 1e-5 * settings["penalty"] + 1e-9
+        gram = (inside.T @ inside).astype(np.float64)
+        gram[np.diag_indices_from(gram)] += settings["penalty"]
         slope = cho_solve(cho_factor(gram), inside.T @ ((target - level) * root))
 
         def probabilities(part: Matrix) -> Floats:
@@ -319,15 +349,29 @@ def families(names: Sequence[str] = ()) -> list[Family]:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Each family's best candidate on one split, and which of them the attacker would choose."""
+    """Each family's best candidate on one split, the committee of all, and who is strongest.
+
+    The committee averages the families' probabilities. It is the attacker's choice unless a single
+    family beats it on the held-back rows by more than a standard error: a few hundred rows cannot
+    tell five families apart, and picking their luckiest would understate the leak.
+    """
 
     best: Mapping[str, Candidate]
     quality: Mapping[str, float]
+    rows: int
+
+    @property
+    def family(self) -> str:
+        """The single family that did best on the attacker's held-back rows."""
+        return max((name for name in self.best if name != COMMITTEE), key=self.quality.__getitem__)
 
     @property
     def strongest(self) -> str:
-        """The family with the best score on the attacker's held-back rows."""
-        return max(self.quality, key=lambda name: self.quality[name])
+        if COMMITTEE not in self.best:
+            return self.family
+        together = self.quality[COMMITTEE]
+        error = np.sqrt(together * (1 - together) / max(self.rows, 1))
+        return self.family if self.quality[self.family] > together + error else COMMITTEE
 
 
 def attack(view: View, secret: Secret, tried: Sequence[Family]) -> Result:
@@ -340,7 +384,15 @@ def attack(view: View, secret: Secret, tried: Sequence[Family]) -> Result:
             reached = secret.quality(candidate.tune)
             if family.name not in quality or reached > quality[family.name]:
                 best[family.name], quality[family.name] = candidate, reached
-    return Result(best, quality)
+    if len(best) > 1:
+        members = list(best.values())
+        best[COMMITTEE] = Candidate(
+            {"members": list(quality)},
+            np.mean([member.tune for member in members], axis=0),
+            np.mean([member.scored for member in members], axis=0),
+        )
+        quality[COMMITTEE] = secret.quality(best[COMMITTEE].tune)
+    return Result(best, quality, len(secret.codes.tune))
 
 
 def few_labels(view: View, secret: Secret, count: int) -> Floats | None:
@@ -372,6 +424,11 @@ def quiet_convergence() -> Any:
     from sklearn.exceptions import ConvergenceWarning
 
     return warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+
+
+def _log_loss(probabilities: Floats, secret: Secret) -> float:
+    right = probabilities[np.arange(len(probabilities)), secret.codes.tune]
+    return float(np.mean(-np.log(np.maximum(right, 1e-12)) * secret.weights.tune))
 
 
 def _one_hot(codes: Codes, classes: int) -> Matrix:

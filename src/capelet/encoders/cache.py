@@ -114,14 +114,13 @@ def clear_cache(folder: Path | None = None) -> int:
     return freed
 
 
-def _offset(progress: Progress, done: int, total: int) -> Progress:
+def _offset(progress: Progress, before: int, whole: int) -> Progress:
     """The progress of one block as part of the whole."""
 
-    def report(what: str, block_done: int, block_total: int) -> None:
+    def report(what: str, done: int, total: int) -> None:
         if what == "encoding":
-            progress(what, done + block_done, total)
-        else:
-            progress(what, block_done, block_total)
+            done, total = before + done, whole
+        progress(what, done, total)
 
     return report
 
@@ -131,12 +130,14 @@ class _Store:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._connection: sqlite3.Connection | None = None
         self._connection = self._opened()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
 
     def dimension(self) -> int:
         """The width of the vectors in the file, 0 where there is none yet."""
@@ -212,7 +213,7 @@ class _Store:
         return connection
 
     def _give_up(self, error: Exception) -> None:
-        self.close_quietly()
+        self.close()
         warnings.warn(
             f"the vector cache in {str(self._path.parent)!r} cannot be used ({error}); "
             "going on without it",
@@ -221,14 +222,14 @@ class _Store:
 
     def _set_aside(self) -> None:
         """The file is broken: keep it out of the way and go on with a new one."""
-        self.close_quietly()
+        self.close()
         self._set_aside_file()
         self._connection = self._opened()
 
     def _set_aside_file(self) -> None:
         aside = self._path.with_name(f"{self._path.name}.broken-{time.time_ns()}")
         with contextlib.suppress(FileNotFoundError):
-            os.replace(self._path, aside)
+            self._path.replace(aside)
         for extra in ("-wal", "-shm"):
             self._path.with_name(self._path.name + extra).unlink(missing_ok=True)
         warnings.warn(
@@ -236,8 +237,3 @@ class _Store:
             "its vectors will be made again",
             stacklevel=4,
         )
-
-    def close_quietly(self) -> None:
-        with contextlib.suppress(sqlite3.Error):
-            self.close()
-        self._connection = None

@@ -12,10 +12,9 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capelet.encoders.folders import content_hash
+from capelet.encoders.quiet import quiet
 from capelet.files import cache_folder, private_folder
 from capelet.interfaces import Progress, Vectors, silent
 
@@ -117,7 +117,7 @@ def _written_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None
             card = {"refused": str(refusal)}
         (place / "encoder.json").write_text(json.dumps(card, sort_keys=True), encoding="utf-8")
         with contextlib.suppress(OSError):  # another process was first; its export is as good
-            os.rename(place, ready)
+            place.rename(ready)
 
 
 def _export(folder: Path, place: Path) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _inputs(model: SentenceTransformer) -> list[str]:
     tensors = [name for name, value in features.items() if hasattr(value, "shape")]
     if not set(tensors) <= set(INPUTS) or "attention_mask" not in tensors:
         raise NotExportable("its inputs are " + ", ".join(sorted(tensors)))
-    prompt = model.prompts.get(model.default_prompt_name or "", "")
+    prompt = model.prompts.get(model.default_prompt_name or "")
     if prompt and any(getattr(module, "include_prompt", True) is False for module in model):
         raise NotExportable("its pooling leaves the prompt out")
     return [name for name in INPUTS if name in tensors]
@@ -166,13 +166,11 @@ def _write_graph(model: SentenceTransformer, inputs: list[str], path: Path) -> N
     """`torch.onnx.export` of the pipeline with free batch and length; chatter is swallowed."""
     import torch
 
-    from capelet.encoders.transformer import quiet
-
     features = model.preprocess(["one text of some words", "and another one"])
     free = {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens")}
     size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     try:
-        with quiet(), contextlib.redirect_stdout(io.StringIO()), _without_gradients(torch):
+        with quiet(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
             torch.onnx.export(
                 _pipeline(model, inputs),
                 tuple(features[name] for name in inputs),
@@ -186,12 +184,6 @@ def _write_graph(model: SentenceTransformer, inputs: list[str], path: Path) -> N
             )
     except Exception as error:  # the exporter fails in many ways; all mean "stay with torch"
         raise NotExportable(f"the export failed ({type(error).__name__})") from None
-
-
-@contextlib.contextmanager
-def _without_gradients(torch_module: Any) -> Iterator[None]:
-    with torch_module.no_grad():
-        yield
 
 
 def _pipeline(model: SentenceTransformer, inputs: list[str]) -> torch.nn.Module:
@@ -220,8 +212,6 @@ def _quantised(exact: Path, place: Path) -> dict[str, Any]:
     neighbours; `rows: 1` makes every text travel alone, which costs nothing on a CPU.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    from capelet.encoders.transformer import quiet
 
     card = _card(exact)
     big = (exact / "model.onnx").stat().st_size > _BIG or len(list(exact.glob("*.data"))) > 0

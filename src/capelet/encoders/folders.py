@@ -23,7 +23,7 @@ _hashes: dict[tuple[str, int, int], str] = {}
 
 
 def model_folder(name: str) -> Path:
-    """The checked folder that `name` stands for: built in, on this disk, or fetched from the hub."""
+    """The checked folder that `name` stands for: built in, on this disk, or from the hub."""
     if name == "minilm":
         return _packaged_minilm()
     folder = Path(name).expanduser()
@@ -49,7 +49,7 @@ def check_folder(folder: Path) -> None:
     for place in places:
         files = [f for f in place.iterdir() if f.is_file()] if place.is_dir() else []
         tensors = any(f.suffix == ".safetensors" for f in files)
-        pickled = sorted(f.name for f in files if f.suffix in PICKLES and f.name != "training_args.bin")
+        pickled = sorted(f.name for f in files if f.suffix in PICKLES)
         if pickled and not tensors:
             raise EncoderError(
                 f"the model folder {str(folder)!r} has its weights as pickle only ({pickled[0]}), "
@@ -119,7 +119,7 @@ def _packaged_minilm() -> Path:
 def _fetched(name: str) -> Path:
     """The hub's repository `name` on this disk; only harmless files are fetched."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
     disable_progress_bars()
     try:

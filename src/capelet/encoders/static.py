@@ -96,11 +96,9 @@ class StaticEncoder:
             return self._table, self._tokenizer
 
 
-def token_vectors(
-    encoder: StaticEncoder, texts: Sequence[str]
-) -> tuple[Vectors, npt.NDArray[np.intp]]:
-    """The encoder's token vectors of each text, ragged: one array and the offsets into it."""
-    return encoder.token_vectors(texts)
+def token_vectors(texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
+    """WordLlama's token vectors of each text, ragged: one array and the offsets into it."""
+    return StaticEncoder().token_vectors(texts)
 
 
 def means(tokens: Vectors, offsets: npt.NDArray[np.intp]) -> Vectors:

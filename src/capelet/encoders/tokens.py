@@ -82,8 +82,10 @@ class FastTokens:
         return answer
 
 
-def padded(encodings: Sequence[Encoding], names: Sequence[str], pad: dict[str, Any]) -> dict[str, Ints]:
-    """The arrays of one batch by input name, padded on the side and with the id that `pad` names."""
+def padded(
+    encodings: Sequence[Encoding], names: Sequence[str], pad: dict[str, Any]
+) -> dict[str, Ints]:
+    """The arrays of one batch by input name, padded on the side and with the id of `pad`."""
     width = max(len(encoding) for encoding in encodings)
     shape = (len(encodings), width)
     arrays = {name: np.zeros(shape, dtype=np.int64) for name in names}

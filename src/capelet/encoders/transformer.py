@@ -7,15 +7,13 @@ part of the encoder's fingerprint, so an audit can tell that it used the back-en
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
-import logging
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.encoders.folders import content_hash, model_folder
+from capelet.encoders.quiet import quiet, without_bars
 from capelet.encoders.tokens import FastTokens
 from capelet.errors import EncoderError, MissingExtra
 from capelet.interfaces import Progress, Vectors, silent
@@ -115,7 +114,9 @@ class TransformerEncoder:
                     f"the encoder {self.name!r} cannot run on the back-end {self.backend!r} "
                     f"({error}); use the back-end 'torch'"
                 ) from None
-            warnings.warn(f"{self.name!r} runs on torch, not on ONNX Runtime: {error}", stacklevel=4)
+            warnings.warn(
+                f"{self.name!r} runs on torch, not on ONNX Runtime: {error}", stacklevel=4
+            )
             self.backend = "torch"
             return TorchEngine(folder)
 
@@ -153,7 +154,7 @@ class TorchEngine:
             vectors[block] = self.model.encode(
                 [texts[i] for i in block], batch_size=batch, show_progress_bar=False
             )
-            progress("encoding", start + len(block), len(rows))
+            progress("encoding", len(texts) - len(rows) + start + len(block), len(texts))
         return vectors
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -171,9 +172,7 @@ class TorchEngine:
     def _with_tokens(self, texts: Sequence[str]) -> list[int]:
         """The rows that have a token; a tokenizer without special tokens gives none for ''."""
         tokenizer = self.model.tokenizer
-        if tokenizer is None or not hasattr(tokenizer, "num_special_tokens_to_add"):
-            return list(range(len(texts)))
-        if tokenizer.num_special_tokens_to_add(pair=False):
+        if not callable(tokenizer) or tokenizer.num_special_tokens_to_add(False):
             return list(range(len(texts)))
         return [i for i, text in enumerate(texts) if len(tokenizer(text)["input_ids"])]
 
@@ -191,6 +190,7 @@ def sentence_transformer(
     if attention is not None:
         settings["attn_implementation"] = attention
     with quiet():
+        without_bars()
         from sentence_transformers import SentenceTransformer
 
         try:
@@ -219,7 +219,7 @@ def fast_tokens(model: SentenceTransformer) -> FastTokens | None:
     copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     limit = model.max_seq_length
     known = limit if limit is not None and limit < 1_000_000 else None  # 1e30 means "no limit"
-    prompt = model.prompts.get(model.default_prompt_name or "", "")
+    prompt = model.prompts.get(model.default_prompt_name or "") or ""
     return FastTokens(copy, known, getattr(tokenizer, "truncation_side", "right"), prompt)
 
 
@@ -236,29 +236,10 @@ def chosen_backend(asked: str) -> str:
 
 
 def gpu_available() -> bool:
-    """Whether torch can use a GPU, asked of torch only where a driver shows (torch is slow to import)."""
+    """Whether torch can use a GPU; asked of torch, slow to import, only where a driver shows."""
     signs = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
     if "torch" not in sys.modules and os.name == "posix" and not any(map(os.path.exists, signs)):
         return False
     import torch
 
     return torch.cuda.is_available()
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars, warnings or log lines from the libraries below, while it lasts."""
-    loggers = [logging.getLogger(n) for n in ("sentence_transformers", "transformers", "torch.onnx")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from transformers.utils import logging as transformers_logging
-
-        transformers_logging.disable_progress_bar()
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)

@@ -11,7 +11,7 @@ from capelet.corpus import Rows
 from capelet.interfaces import Vectors
 from capelet.labels import Attribute
 
-POINTS = 1200
+POINTS = 1000
 
 
 def tsne(vectors: Vectors, rows: Rows, attributes: Sequence[Attribute], seed: int) -> dict[str, Any]:
@@ -27,7 +27,8 @@ def tsne(vectors: Vectors, rows: Rows, attributes: Sequence[Attribute], seed: in
     axes = min(50, *points.shape)
     reduced = PCA(axes, random_state=seed).fit_transform(points)
     perplexity = min(30.0, (len(shown) - 1) / 3)
-    flat = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(reduced)
+    mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
+    flat = mapper.fit_transform(reduced)
     return {
         "points": np.round(flat, 2).tolist(),
         "colours": {

@@ -1,0 +1,122 @@
+"""Encoding with the default encoder against sentence-transformers' default `encode`, in one run.
+
+    python benchmarks/encoding.py [--texts N] [--repeat R]
+
+The contestants take turns and the best time of each counts, so that whatever else the machine does
+falls on all of them alike; the ratio of processor time beside it hardly feels it at all. The last
+line is JSON. The texts are the `text`
+column of `ag_entities.parquet` in the folder that CAPELET_DATA names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+
+from capelet.encoders import load
+from capelet.encoders.export import cosines
+from capelet.encoders.folders import model_folder
+from capelet.encoders.onnx import cores
+from capelet.encoders.transformer import sentence_transformer
+from capelet.interfaces import Vectors
+
+PART = 1000  # texts in one call of a contestant
+WANTED = {"onnx": (1.3, "least", 0.9999), "int8": (2.5, "mean", 0.99)}
+
+
+def texts(count: int) -> list[str]:
+    """`count` news texts, evenly spaced over the file so that every length takes part."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("CAPELET_DATA", beside))
+    column = pyarrow.parquet.read_table(folder / "ag_entities.parquet").column("text")
+    every: list[str] = column.to_pylist()
+    rows = np.linspace(0, len(every) - 1, min(count, len(every))).astype(int)
+    return [every[row] for row in rows]
+
+
+def measure(
+    contestants: dict[str, Callable[[list[str]], Vectors]], sample: list[str], repeat: int
+) -> tuple[dict[str, float], dict[str, float], dict[str, Vectors]]:
+    """Seconds on the clock and of processor time, and the vectors, of each contestant.
+
+    Part by part the contestants take turns; the best of the repetitions of each part counts.
+    """
+    clock, processor = dict.fromkeys(contestants, 0.0), dict.fromkeys(contestants, 0.0)
+    vectors: dict[str, list[Vectors]] = {name: [] for name in contestants}
+    for start in range(0, len(sample), PART):
+        part = sample[start : start + PART]
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+        for turn in range(repeat):
+            for name, encode in contestants.items():
+                before = time.perf_counter(), time.process_time()
+                result = encode(part)
+                after = time.perf_counter(), time.process_time()
+                times[name].append((after[0] - before[0], after[1] - before[1]))
+                if turn == 0:
+                    vectors[name].append(result)
+        for name, some in times.items():
+            clock[name] += min(seconds for seconds, _ in some)
+            processor[name] += min(seconds for _, seconds in some)
+    return clock, processor, {name: np.concatenate(some) for name, some in vectors.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, default=3000)
+    parser.add_argument("--repeat", type=int, default=3)
+    arguments = parser.parse_args()
+
+    sample = texts(arguments.texts)
+    peer = sentence_transformer(model_folder("minilm"), device="cpu")
+    encoders = {name: load("minilm", name) for name in WANTED}
+    contestants: dict[str, Callable[[list[str]], Vectors]] = {
+        "sentence-transformers": lambda part: peer.encode(part, show_progress_bar=False),
+        "onnx": lambda part: encoders["onnx"].encode(part),
+        "int8": lambda part: encoders["int8"].encode(part),
+    }
+    for encode in contestants.values():
+        encode(sample[:64])  # export, load and warm up before the clock runs
+
+    best, processor, vectors = measure(contestants, sample, arguments.repeat)
+    base, work = best["sentence-transformers"], processor["sentence-transformers"]
+    figures: dict[str, dict[str, float]] = {}
+    print(f"{len(sample)} texts, best of {arguments.repeat}, {cores()} cores")
+    print(
+        f"{'back-end':<24}{'texts/s':>9}{'ratio':>8}{'of CPU':>8}"
+        f"{'mean cosine':>13}{'least cosine':>14}"
+    )
+    for name, seconds in best.items():
+        cosine = cosines(vectors[name], vectors["sentence-transformers"])
+        figures[name] = {
+            "seconds": round(seconds, 3),
+            "ratio": round(base / seconds, 3),
+            "processor_ratio": round(work / processor[name], 3),
+            "mean_cosine": round(float(cosine.mean()), 6),
+            "least_cosine": round(float(cosine.min()), 6),
+        }
+        row = figures[name]
+        print(
+            f"{name:<24}{len(sample) / seconds:>9.0f}{row['ratio']:>8.2f}"
+            f"{row['processor_ratio']:>8.2f}{row['mean_cosine']:>13.5f}{row['least_cosine']:>14.5f}"
+        )
+    for name, (ratio, which, cosine_wanted) in WANTED.items():
+        row = figures[name]
+        met = row["ratio"] >= ratio and row[f"{which}_cosine"] >= cosine_wanted
+        verdict = "met" if met else "MISSED"
+        print(f"{name}: wanted {ratio} × at {which} cosine {cosine_wanted}: {verdict}")
+    versions = {part: version(part) for part in ("torch", "sentence-transformers", "onnxruntime")}
+    print(
+        json.dumps({"benchmark": "encoding", "texts": len(sample), **versions, "result": figures})
+    )
+
+
+if __name__ == "__main__":
+    main()

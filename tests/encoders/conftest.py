@@ -1,0 +1,70 @@
+"""Tiny transformers, built here so that nothing is fetched, and a cache of the tests' own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Exports are shared by all tests of a session: they hold no texts and take ten seconds each.
+WORDS = ["the", "a", "dog", "cat", "house", "good", "bad", "was", "is", "and", "not", "very"]
+WORDS += ["##s", "##ly", "red", "blue", ",", ".", "!", "?"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One cache folder for the session, so that no test touches the user's own."""
+    home = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("CAPELET_CACHE")
+    os.environ["CAPELET_CACHE"] = str(home)
+    yield home
+    if before is None:
+        del os.environ["CAPELET_CACHE"]
+    else:
+        os.environ["CAPELET_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain Hugging Face folder (no pooling written anywhere): random BERT of two layers."""
+    return build_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def build_tiny(folder: Path, special: bool = True) -> Path:
+    """Save a random two-layer BERT of 32 dimensions that reads 24 tokens, as safetensors."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    tokenizer = Tokenizer(
+        models.WordPiece({w: i for i, w in enumerate(vocabulary)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    if special:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=24,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **{f"{kind}_token": token for kind, token in names.items()},
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(
+        BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=24,
+            initializer_range=0.3,
+        )
+    ).save_pretrained(folder)
+    return folder
