@@ -77,7 +77,8 @@ def root(
 @sentences
 def audit(
     data: Annotated[
-        str, typer.Argument(help="A .parquet, .csv or .jsonl file, a datasets folder, or a set name.")
+        str,
+        typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set."),
     ],
     text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the task label.")] = None,
@@ -87,11 +88,13 @@ def audit(
     derive: Annotated[
         str | None,
         typer.Option(
-            help="Attributes read off the texts: names, email, phone, number, words:FILE, words:a|b."
+            help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
         ),
     ] = None,
     author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
-    where: Annotated[str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
+    ] = None,
     encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
     backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
     vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
@@ -144,9 +147,9 @@ def _audit(
 ) -> Findings:
     from dataclasses import replace
 
-    from capelet.audit import Plan
     from capelet.audit import audit as run
     from capelet.encoders import load
+    from capelet.evaluation.plan import Plan
 
     chosen = None if corpus.texts is None else load(encoder, backend)
     # Everything that can be wrong with the data is said before a model is read.
@@ -281,7 +284,9 @@ def _progress(quiet: bool) -> Iterator[Progress]:
 def report(
     run: Annotated[Path, typer.Argument(help="A folder that an audit wrote.")],
     other: Annotated[Path | None, typer.Argument(help="A second one, to compare with.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write; the (second) run itself.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; the (second) run itself.")
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Write the report of a run again, or of two runs side by side."""
@@ -293,7 +298,9 @@ def report(
     second = Findings.load(other) if other is not None else None
     folder = out or other or run
     check_writable(folder)
-    page = write_report(first, folder) if second is None else write_comparison(first, second, folder)
+    page = (
+        write_report(first, folder) if second is None else write_comparison(first, second, folder)
+    )
     print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
 
 

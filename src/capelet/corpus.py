@@ -127,7 +127,8 @@ def read(
         if name not in table.column_names:
             raise DataError(
                 f"{source.name!r} has no column {name!r}; "
-                f"{did_you_mean(name, table.column_names)} (columns: {', '.join(table.column_names)})"
+                f"{did_you_mean(name, table.column_names)} "
+                f"(columns: {', '.join(table.column_names)})"
             )
     if where is not None:
         table = _filter(table, where)
@@ -258,7 +259,7 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
             case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[right]):
                 if name not in table.column_names:
                     raise DataError(
-                        f"--where names the column {name!r}; {did_you_mean(name, table.column_names)}"
+                        f"--where names a column {name!r}; {did_you_mean(name, table.column_names)}"
                     )
                 return compare(table[name], operator, ast.literal_eval(right))
         raise complaint
@@ -311,7 +312,7 @@ def _authors(values: Values, column: str) -> Values:
 
 
 def _vectors(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.float32]:
-    """`(n, d)` floats from a list column (or JSON lists in a CSV); ragged or broken ones refused."""
+    """`(n, d)` floats from a list column (or JSON lists in a CSV); broken ones are refused."""
     rows = column.to_pylist()
     if rows and isinstance(rows[0], str):
         try:
@@ -332,7 +333,7 @@ def _vectors(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.float32]:
     broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(broken):
         raise DataError(
-            f"column {name!r} has NaN or infinite numbers in {len(broken)} of {len(matrix)} vectors "
+            f"column {name!r} has NaN or infinite numbers in {len(broken)} of {len(matrix)} rows "
             f"(the first is row {broken[0]}); repair or remove them"
         )
     return matrix

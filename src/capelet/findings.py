@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from capelet.errors import OutputError
-from capelet.files import write_whole, writable_folder
+from capelet.files import writable_folder, write_whole
 
 SCHEMA = 1
 
@@ -71,7 +71,9 @@ class Findings:
         [0.8]
         """
         return [
-            row for row in self.rows if all(getattr(row, key) == want for key, want in wanted.items())
+            row
+            for row in self.rows
+            if all(getattr(row, key) == want for key, want in wanted.items())
         ]
 
     def value(self, **wanted: Any) -> float:
@@ -116,7 +118,9 @@ class Findings:
                 f"no findings.json in {str(source)!r}; give a folder that `capelet audit` wrote"
             ) from None
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError):
-            raise OutputError(f"{str(path)!r} is not a findings file; run the audit again") from None
+            raise OutputError(
+                f"{str(path)!r} is not a findings file; run the audit again"
+            ) from None
         if schema != SCHEMA:
             raise OutputError(
                 f"{str(path)!r} has findings schema {schema}, this version reads {SCHEMA}; "

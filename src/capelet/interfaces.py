@@ -6,13 +6,14 @@
                         │ .release(texts)
           Release(vectors, guarantee, recipe)        all that an attacker may hold
                 │                        │
-          Attack.measure          utility · fairness · geometry
+          attack → guesses        utility · fairness · geometry
                 └───────────┬────────────┘
                 Findings + artefacts → Report
 
 The values that flow (`Corpus`, `Split`, `Release`, `Findings`) are frozen; a room takes one and
-returns the next. The Protocols below are what a new encoder, step or attack must look like. They
-are structural: nothing needs to inherit from them.
+returns the next. The Protocols below are what a new encoder or step must look like; that of an
+attacker, `Family`, stands in `attacks.attribute` beside what it is given. They are structural:
+nothing needs to inherit from them.
 """
 
 from __future__ import annotations
@@ -85,18 +86,3 @@ class Step(Protocol):
         ...
 
     def __call__(self, batch: Any) -> Any: ...
-
-
-class Attack(Protocol):
-    """An estimator from released vectors to a secret, `fit` on the attacker's own part only.
-
-    `tune` is the held-back tenth of that part; no other row may influence what is learnt.
-    """
-
-    name: str
-
-    def fit(self, vectors: Vectors, secret: npt.NDArray[np.intp]) -> Attack: ...
-
-    def scores(self, vectors: Vectors) -> Vectors:
-        """`(n, classes)` scores; the guess is the largest."""
-        ...

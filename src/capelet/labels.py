@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,9 @@ def attribute(
     if numeric and (edges is not None or len(set(present)) > MANY_VALUES):
         names, ordered = _cut(values, edges, notes)
     else:
-        names = np.array([None if value is None else _name(value) for value in values], dtype=object)
+        names = np.array(
+            [None if value is None else _name(value) for value in values], dtype=object
+        )
         ordered = _in_order(set(present))
     names, ordered = _merge_rare(names, ordered, rare, notes)
     _check(name, names, ordered, rare)
@@ -155,7 +158,7 @@ def _cut(
         cuts = np.unique(np.asarray(edges, dtype=float))
         notes.append("cut at " + " and ".join(f"{cut:g}" for cut in cuts) + ", as asked")
     ordered = [f"below {cuts[0]:g}"]
-    ordered += [f"{low:g} to below {high:g}" for low, high in zip(cuts, cuts[1:], strict=False)]
+    ordered += [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
     ordered.append(f"{cuts[-1]:g} or more")
     places = np.searchsorted(cuts, numbers, side="right")
     names = np.array(
@@ -190,8 +193,9 @@ def _check(name: str, names: Values, ordered: list[str], rare: int) -> None:
     if few:
         shown = ", ".join(f"{found!r} on {count}" for found, count in few[:4])
         raise DataError(
-            f"{name!r} has {len(few)} of {len(ordered)} classes on fewer than {rare} rows ({shown}); "
-            "such classes cannot be measured: join them with others, or leave them out with --where"
+            f"{name!r} has {len(few)} of {len(ordered)} classes on fewer than {rare} rows "
+            f"({shown}); such classes cannot be measured: join them with others, or leave them "
+            "out with --where"
         )
 
 
@@ -209,7 +213,7 @@ _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?[A-Z][a-
 def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, Values]:
     """Presence attributes from the texts: does this text hold a name, a pattern, a word of a list?
 
-    Kinds: `names` (the most frequent person names, or `names:10` for ten of them), `email`, `phone`,
+    Kinds: `names` (the most frequent person names; `names:10` for ten of them), `email`, `phone`,
     `number`, `words:FILE` (one word or phrase a line) and `words:a|b|c` (any of them is present).
     """
     if corpus.texts is None:
@@ -239,7 +243,9 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     path = Path(argument)
     if "|" not in argument and path.suffix and not path.exists():
         raise DataError(f"--derive words: there is no file {argument!r}")
-    listed = path.read_text(encoding="utf-8").splitlines() if path.is_file() else argument.split("|")
+    listed = (
+        path.read_text(encoding="utf-8").splitlines() if path.is_file() else argument.split("|")
+    )
     words = [word.strip() for word in listed if word.strip()]
     if not words:
         raise DataError(f"--derive words:{argument} names no words")

@@ -169,7 +169,9 @@ def _auc(guesses: Guesses, weights: Floats) -> Floats:
     )
 
 
-def _ranked(positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def _ranked(
+    positive: npt.NDArray[np.bool_], score: Floats, weights: Floats
+) -> tuple[Floats, Floats]:
     """Weight of positives and of negatives at each distinct score, from low to high."""
     order = np.argsort(score, kind="stable")
     ranked = score[order]
@@ -189,9 +191,7 @@ def _area(positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Fl
         return (hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1))
 
 
-def _tpr_at(
-    rate: float, positive: npt.NDArray[np.bool_], score: Floats, weights: Floats
-) -> Floats:
+def _tpr_at(rate: float, positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Floats:
     """The share of positives found at the lowest threshold whose false-positive rate is ≤ rate."""
     hits, others = _ranked(positive, score, weights)
     false = np.cumsum(others[:, ::-1], axis=1)

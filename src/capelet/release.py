@@ -1,4 +1,4 @@
-"""Steps in order make a private encoder; what it lets out is a Release, all an attacker may hold."""
+"""Steps in order make a private encoder; what it lets out, a Release, is all an attacker holds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PrivateEncoder:
             consumes, emits = _flow(step)
             if flow is not None and flow != consumes:
                 raise CapeletError(
-                    f"the step {_describe(step)['step']!r} consumes {consumes} but is given {flow}; "
+                    f"the step {_describe(step)['step']!r} consumes {consumes}, not {flow}; "
                     "put text steps before the encoder and vector steps after it"
                 )
             flow = emits
@@ -79,9 +79,7 @@ class PrivateEncoder:
     def recipe(self) -> dict[str, Any]:
         return {"steps": [_describe(step) for step in self.steps]}
 
-    def release(
-        self, inputs: Sequence[str] | Vectors, progress: Progress = silent
-    ) -> Release:
+    def release(self, inputs: Sequence[str] | Vectors, progress: Progress = silent) -> Release:
         """Send texts (or ready vectors) through all steps; noise is drawn afresh on every call."""
         batch: Any = inputs
         for step in self.steps:
@@ -110,4 +108,3 @@ def _describe(step: Encoder | Step) -> dict[str, Any]:
             "fingerprint": step.fingerprint,
         }
     return step.describe()
-

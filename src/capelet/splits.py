@@ -180,7 +180,7 @@ def wasserstein_points(corpus: Corpus, directions: int = 32, quantiles: int = 16
         return np.asarray(corpus.vectors, dtype=np.float32)
     from capelet.encoders.static import token_vectors
 
-    tokens, starts = token_vectors(corpus.texts)
+    tokens, starts = token_vectors(corpus.texts.tolist())
     random = np.random.default_rng(0)  # directions are public and shared by all seeds
     frame = random.standard_normal((tokens.shape[1], directions)).astype(np.float32)
     projected = tokens @ (frame / np.linalg.norm(frame, axis=0))
@@ -225,9 +225,7 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
         left.append(order[meet])
         right.append(order[meet + 1])
     pairs = np.unique(np.stack([np.concatenate(left), np.concatenate(right)]), axis=1)
-    near = [
-        len(words[a] & words[b]) >= 0.8 * len(words[a] | words[b]) for a, b in pairs.T.tolist()
-    ]
+    near = [len(words[a] & words[b]) >= 0.8 * len(words[a] | words[b]) for a, b in pairs.T.tolist()]
     a, b = pairs[:, np.array(near, dtype=bool)] if near else pairs
     graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(texts), len(texts)))
     return connected_components(graph, directed=False)[1].astype(np.intp)

@@ -32,6 +32,12 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny(tmp_path_factory.mktemp("tiny"))
 
 
+@pytest.fixture(scope="session")
+def bare_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a tokenizer that adds no special tokens, so that '' has no token at all."""
+    return build_tiny(tmp_path_factory.mktemp("bare"), special=False)
+
+
 def build_tiny(folder: Path, special: bool = True) -> Path:
     """Save a random two-layer BERT of 32 dimensions that reads 24 tokens, as safetensors."""
     import torch

@@ -55,7 +55,7 @@ class View:
 
     @cached_property
     def standard(self) -> Parts:
-        """Each coordinate with mean 0 and deviation 1; dead coordinates (MiniLM has three) are 0."""
+        """Each coordinate with mean 0 and deviation 1; dead ones (MiniLM has three) are 0."""
         mean = self.vectors.fit.mean(axis=0)
         deviation = self.vectors.fit.std(axis=0)
         alive = deviation > 1e-6 * max(float(deviation.max()), 1e-30)
@@ -77,7 +77,10 @@ class View:
         return Parts(
             *(
                 np.stack(
-                    [np.searchsorted(edge, column) for edge, column in zip(edges.T, part.T, strict=True)],
+                    [
+                        np.searchsorted(edge, column)
+                        for edge, column in zip(edges.T, part.T, strict=True)
+                    ],
                     axis=1,
                 ).astype(np.float32)
                 for part in axes
@@ -178,7 +181,8 @@ class Candidate:
 class Family(Protocol):
     """A kind of attacker: one fit for each of its settings, probabilities for every class."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def grid(self) -> list[dict[str, Any]]: ...
@@ -200,9 +204,8 @@ class Logistic:
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
         from sklearn.linear_model import LogisticRegression
 
-        model = LogisticRegression(C=settings["C"], max_iter=100, tol=1e-3)
-        with quiet_convergence():
-            model.fit(view.standard.fit, secret.codes.fit, secret.weights.fit)
+        model = LogisticRegression(C=settings["C"], max_iter=2000, tol=1e-3)
+        model.fit(view.standard.fit, secret.codes.fit, secret.weights.fit)
         return _candidate(settings, model, secret, view.standard)
 
 
@@ -259,7 +262,6 @@ class Boosting:
 
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
         from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits
 
         model = HistGradientBoostingClassifier(
             max_iter=settings["rounds"],
@@ -267,10 +269,8 @@ class Boosting:
             early_stopping=False,
             random_state=view.seed,
         )
-        # Trees of a few thousand rows are too small to share between threads.
-        with threadpool_limits(1, "openmp"):
-            model.fit(view.levels.fit, secret.codes.fit, secret.weights.fit)
-            return _candidate(settings, model, secret, view.levels)
+        model.fit(view.levels.fit, secret.codes.fit, secret.weights.fit)
+        return _candidate(settings, model, secret, view.levels)
 
 
 @dataclass(frozen=True)
@@ -411,19 +411,16 @@ def few_labels(view: View, secret: Secret, count: int) -> Floats | None:
     from sklearn.linear_model import LogisticRegression
 
     places = np.concatenate(chosen)
-    model = LogisticRegression(C=FEW_LABELS_STRENGTH, max_iter=100, tol=1e-3)
-    with quiet_convergence():
-        model.fit(view.standard.fit[places], secret.codes.fit[places])
+    model = LogisticRegression(C=FEW_LABELS_STRENGTH, max_iter=2000, tol=1e-3)
+    model.fit(view.standard.fit[places], secret.codes.fit[places])
     return np.asarray(model.predict_proba(view.standard.scored))
 
 
-def quiet_convergence() -> Any:
-    """A fit stopped by its iteration limit is good enough for an attacker; tuning judges it."""
-    import warnings
+def one_thread() -> Any:
+    """One thread for each attacker: its matrices are too small to share, and seeds run abreast."""
+    from threadpoolctl import threadpool_limits
 
-    from sklearn.exceptions import ConvergenceWarning
-
-    return warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+    return threadpool_limits(1)
 
 
 def _log_loss(probabilities: Floats, secret: Secret) -> float:

@@ -49,7 +49,7 @@ class OnnxEngine:
     @property
     def settings(self) -> str:
         alone = self._card["rows"] == 1
-        return f"{'int8' if alone else 'onnx'} onnxruntime {version('onnxruntime')}"
+        return f"{'int8' if alone else 'onnx'} 1 onnxruntime {version('onnxruntime')}"
 
     @property
     def session(self) -> InferenceSession:

@@ -1,1 +1,1 @@
-"""What a release is worth and what stands beside a leak: references, utility, fairness, geometry."""
+"""What a release leaks and what it is worth: leakage, references, utility, fairness, geometry."""

@@ -14,7 +14,9 @@ from capelet.labels import Attribute
 POINTS = 1000
 
 
-def tsne(vectors: Vectors, rows: Rows, attributes: Sequence[Attribute], seed: int) -> dict[str, Any]:
+def tsne(
+    vectors: Vectors, rows: Rows, attributes: Sequence[Attribute], seed: int
+) -> dict[str, Any]:
     """A t-SNE map of some of these rows, with each attribute's class for colour.
 
     A map shows structure where there is some; that it shows none proves nothing.

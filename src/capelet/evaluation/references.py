@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Parts, Secret, View, quiet_convergence
+from capelet.attacks.attribute import Parts, Secret, View
 from capelet.corpus import Values
 from capelet.metrics import Codes, Floats
 
@@ -57,11 +57,11 @@ class TextAttacker:
         """Of each victim's classes, with the strength that did best on the held-back rows."""
         from sklearn.linear_model import LogisticRegression
 
-        best, kept = -1.0, np.zeros((len(secret.codes.scored), secret.classes))
+        best = -1.0
+        kept: Floats = np.zeros((len(secret.codes.scored), secret.classes))
         for strength in self.strengths:
-            model = LogisticRegression(C=strength, max_iter=100, tol=1e-3)
-            with quiet_convergence():
-                model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
+            model = LogisticRegression(C=strength, max_iter=2000, tol=1e-3)
+            model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
             reached = secret.quality(_spread(model, self.features.tune, secret.classes))
             if reached > best:
                 best = reached

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from capelet.corpus import Split
+from capelet.findings import Finding
 from capelet.interfaces import Vectors
+from capelet.release import Release
 
 
-def neighbour_recall(original: Vectors, released: Vectors, count: int = 10) -> npt.NDArray[np.float64]:
+def neighbour_recall(
+    original: Vectors, released: Vectors, count: int = 10
+) -> npt.NDArray[np.float64]:
     """For each row, the share of its nearest neighbours (by cosine) that the release still finds.
 
     Needs no labels: it is what the user of a vector store sees of the protection. Rows are compared
@@ -20,12 +27,35 @@ def neighbour_recall(original: Vectors, released: Vectors, count: int = 10) -> n
     """
     if len(original) <= count:
         raise ValueError(f"{len(original)} rows have no {count} neighbours each")
-    before, after = _neighbours(original, count), _neighbours(released, count)
+    before, after = _nearest(original, count), _nearest(released, count)
     shared = [len(np.intersect1d(a, b)) for a, b in zip(before, after, strict=True)]
     return np.array(shared) / count
 
 
-def _neighbours(vectors: Vectors, count: int) -> npt.NDArray[np.intp]:
+def neighbours(original: Release, released: Release, splits: Sequence[Split]) -> Finding:
+    """Label-free utility: the recall of ten neighbours among the victims, averaged over seeds."""
+    recalls = [
+        neighbour_recall(original.vectors[parts.victims], released.vectors[parts.victims])
+        for parts in splits
+    ]
+    by_seed = [float(recall.mean()) for recall in recalls]
+    value = float(np.mean(by_seed))
+    half = 1.96 * float(recalls[0].std()) / float(np.sqrt(len(recalls[0])))
+    return Finding(
+        "utility",
+        "neighbours",
+        "recall_at_10",
+        value,
+        max(0.0, value - half),
+        min(1.0, value + half),
+        chance=10 / (len(recalls[0]) - 1),
+        n=len(recalls[0]),
+        parameters={"by_seed": by_seed},
+        recipe_hash=released.recipe_hash,
+    )
+
+
+def _nearest(vectors: Vectors, count: int) -> npt.NDArray[np.intp]:
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.maximum(length, 1e-12), dtype=np.float32)
     found = np.empty((len(unit), count), dtype=np.intp)

@@ -56,10 +56,10 @@ def method(findings: Findings) -> list[Passage]:
         Passage(
             "Fresh attackers",
             f"On the attacker’s part, and on nothing else, {_families(findings)} learn to name "
-            "the attribute from a vector. Each is tuned on a held-back tenth of that part. The strongest "
-            "is their committee (the mean of their probabilities), or a single family that beats "
-            "the committee there by more than a standard error. It never sees a victim before it is "
-            "scored.",
+            "the attribute from a vector. Each is tuned on a held-back tenth of that part. The "
+            "strongest is their committee (the mean of their probabilities), or a single family "
+            "that beats the committee there by more than a standard error. It never sees a victim "
+            "before it is scored.",
         ),
         Passage(
             "The score",
@@ -144,7 +144,11 @@ def _by_author(findings: Findings) -> str:
 
 
 def _families(findings: Findings) -> str:
-    names = {row.attacker for row in findings if row.kind == LEAK} - {"strongest", "committee", None}
+    names = {row.attacker for row in findings if row.kind == LEAK} - {
+        "strongest",
+        "committee",
+        None,
+    }
     return f"{len(names)} families of attackers" if len(names) > 1 else "attackers"
 
 

@@ -1,0 +1,294 @@
+"""Attackers and task probes over all seeds of a plan, and the findings that come of them.
+
+For each seed, task probes train on the defender's part and fresh attackers on the attacker's part;
+every score is taken on victims. Beside every leak stand its controls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.attribute import (
+    Family,
+    Parts,
+    Secret,
+    View,
+    attack,
+    few_labels,
+    one_thread,
+)
+from capelet.corpus import Rows, Split
+from capelet.errors import DataError
+from capelet.evaluation.fairness import subgroups
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.references import TextAttacker, from_predicted_label, permuted
+from capelet.findings import Finding
+from capelet.guarantees import Guarantee, ceiling, ceiling_auc
+from capelet.interfaces import Progress, Vectors
+from capelet.labels import Attribute
+from capelet.metrics import Bootstrap, Codes, Floats, Guesses, chance, majority, metrics_for
+from capelet.release import Release
+
+LABELS_PER_CLASS = (10, 20, 30, 40, 50)
+NULLS = 4
+"""Permutations per seed: enough that the null of a rare attribute is not itself a lottery."""
+MOST_WORKERS = 4
+"""Seeds abreast; each holds the kernels of one split in memory."""
+
+
+@dataclass(eq=False)
+class Tally:
+    """Guesses gathered over seeds, by (kind, target, attacker)."""
+
+    guesses: dict[tuple[str, str, str], list[Guesses]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    chosen: dict[tuple[str, str], Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    curves: dict[tuple[str, int], list[Guesses]] = field(default_factory=lambda: defaultdict(list))
+    task_rows: list[Rows] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Take in what another seed gathered."""
+        for key, guesses in other.guesses.items():
+            self.guesses[key] += guesses
+        for target, chosen in other.chosen.items():
+            self.chosen[target] += chosen
+        for point, scored in other.curves.items():
+            self.curves[point] += scored
+        self.task_rows += other.task_rows
+
+
+def attack_all(plan: Plan, vectors: Vectors, tried: Sequence[Family], progress: Progress) -> Tally:
+    """All seeds, as many abreast as there are cores; the result does not depend on how many."""
+    done = count(1)
+    work = len(plan.splits) * plan.targets
+
+    def one(parts: Split) -> Tally:
+        return measure(plan, vectors, parts, tried, lambda: progress("attacking", next(done), work))
+
+    total = Tally()
+    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(plan.splits))
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
+        for tally in pool.map(one, plan.splits):
+            total.add(tally)
+    return total
+
+
+def measure(
+    plan: Plan,
+    vectors: Vectors,
+    parts: Split,
+    tried: Sequence[Family],
+    tick: Callable[[], None] = lambda: None,
+) -> Tally:
+    """Attack one split; `tick` is called after each target so that progress can be shown."""
+    tally = Tally()
+    predicted = None
+    if plan.label is not None:
+        predicted = _task(plan, plan.label, vectors, parts, tried, tally)
+        tick()
+    shared: dict[bytes, tuple[View, TextAttacker | None]] = {}
+    for secret in plan.secrets:
+        view, text = _view(plan, vectors, parts, "attacker", secret, shared)
+        _secret(plan, secret, view, text, tried, tally, predicted)
+        tick()
+    return tally
+
+
+def _view(
+    plan: Plan,
+    vectors: Vectors,
+    parts: Split,
+    part: str,
+    target: Attribute,
+    shared: dict[bytes, tuple[View, TextAttacker | None]],
+) -> tuple[View, TextAttacker | None]:
+    """The view of the rows on which the target is known; one for all targets known alike."""
+    known = target.codes >= 0
+    key = part.encode() + known.tobytes()
+    if key not in shared:
+        fit, tune = (rows[known[rows]] for rows in parts.training(part))
+        scored = parts.victims[known[parts.victims]]
+        if not len(fit) or not len(tune) or not len(scored):
+            raise DataError(
+                f"{target.name!r} is known on too few rows to be split: "
+                f"{len(fit) + len(tune)} in the {part}'s part, {len(scored)} among the victims"
+            )
+        view = View(vectors, fit, tune, scored, parts.seed)
+        texts = plan.corpus.texts
+        shared[key] = (view, TextAttacker(texts, view) if texts is not None else None)
+    return shared[key]
+
+
+def _task(
+    plan: Plan,
+    label: Attribute,
+    vectors: Vectors,
+    parts: Split,
+    tried: Sequence[Family],
+    tally: Tally,
+) -> Codes:
+    """Probe the task on the defender's part; returns the label predicted for every other row."""
+    view, text = _view(plan, vectors, parts, "defender", label, {})
+    rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), view.rows.scored)
+    wide = View(
+        vectors, view.rows.fit, view.rows.tune, np.concatenate([view.rows.scored, rest]), parts.seed
+    )
+    codes = np.where(label.codes < 0, 0, label.codes)
+    task = Secret(wide, codes, len(label.classes), balanced=False)
+    result = attack(wide, task, tried)
+    scored = view.rows.scored
+    first, truth, units = slice(len(scored)), label.codes[scored], plan.units[scored]
+    for name, candidate in result.best.items():
+        tally.guesses["utility", label.name, name].append(
+            Guesses(truth, candidate.scored[first], units)
+        )
+    best = result.best[result.strongest]
+    tally.guesses["utility", label.name, "strongest"].append(
+        Guesses(truth, best.scored[first], units)
+    )
+    tally.chosen["utility", label.name][result.strongest] += 1
+    tally.task_rows.append(scored)
+    if text is not None:
+        narrow = Secret(view, label.codes, len(label.classes), balanced=False)
+        tally.guesses["utility-reference", label.name, "tf-idf"].append(
+            Guesses(truth, text.probabilities(narrow), units)
+        )
+    predicted = np.full(len(plan.corpus), -1, dtype=np.intp)
+    predicted[wide.rows.scored] = best.scored.argmax(axis=1)
+    return predicted
+
+
+def _secret(
+    plan: Plan,
+    secret: Attribute,
+    view: View,
+    text: TextAttacker | None,
+    tried: Sequence[Family],
+    tally: Tally,
+    predicted: Codes | None,
+) -> None:
+    """Attack one attribute on one split, with its null, its references and its learning curve."""
+    target = Secret(view, secret.codes, len(secret.classes))
+    scored = view.rows.scored
+    truth, units = secret.codes[scored], plan.units[scored]
+
+    def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
+        tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
+
+    result = attack(view, target, tried)
+    for name, candidate in result.best.items():
+        add("attribute-inference", name, candidate.scored)
+    best = result.best[result.strongest]
+    add("attribute-inference", "strongest", best.scored)
+    tally.chosen["attribute-inference", secret.name][result.strongest] += 1
+
+    family = next(item for item in tried if item.name == result.family)
+    settings = result.best[result.family].settings
+    random = np.random.default_rng([view.seed, 0x40])
+    for _ in range(NULLS):
+        dealt = permuted(secret.codes, plan.units, random)
+        null = family.fit(view, Secret(view, dealt, len(secret.classes)), settings)
+        add("attribute-inference-null", "strongest", null.scored, dealt[scored])
+    if predicted is not None and plan.label is not None:
+        said = Parts(*(predicted[rows] for rows in view.rows))
+        scores = from_predicted_label(said, target, len(plan.label.classes))
+        add("attribute-inference-reference", "predicted-label", scores)
+    if text is not None:
+        add("attribute-inference-reference", "tf-idf", text.probabilities(target))
+    for labels in LABELS_PER_CLASS:
+        few = few_labels(view, target, labels)
+        if few is not None:
+            tally.curves[secret.name, labels].append(Guesses(truth, few, units))
+
+
+def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
+    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    targets = {item.name: item for item in plan.secrets}
+    if plan.label is not None:
+        targets[plan.label.name] = plan.label
+    rows: list[Finding] = []
+    for (kind, name, attacker), guesses in tally.guesses.items():
+        target = plan.label if kind.startswith("utility") and plan.label else targets[name]
+        controls = kind.endswith(("-null", "-reference"))
+        wanted = ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
+        chosen = tally.chosen.get((kind, name)) if attacker == "strongest" else None
+        for metric in wanted:
+            rows.append(
+                _finding(kind, target, attacker, metric, guesses, bootstrap, release, chosen)
+            )
+    if plan.label is not None:
+        task = tally.guesses["utility", plan.label.name, "strongest"]
+        for secret in plan.secrets:
+            rows += subgroups(plan.label.name, task, tally.task_rows, secret, bootstrap)
+    return rows
+
+
+def _finding(
+    kind: str,
+    target: Attribute,
+    attacker: str,
+    metric: str,
+    guesses: Sequence[Guesses],
+    bootstrap: Bootstrap,
+    release: Release,
+    chosen: Counter[str] | None,
+) -> Finding:
+    score = bootstrap.score(metric, guesses)
+    classes = len(target.classes)
+    often = [majority(metric, item.truth, classes) for item in guesses]
+    known = [value for value in often if value is not None]
+    parameters: dict[str, Any] = {"by_seed": list(score.by_seed)}
+    if chosen:
+        parameters["chosen"] = dict(chosen)
+    return Finding(
+        kind,
+        target.name,
+        metric,
+        score.value,
+        score.low,
+        score.high,
+        chance=chance(metric, classes),
+        majority=float(np.mean(known)) if known else None,
+        ceiling=_ceiling(metric, target, release.guarantee),
+        n=round(np.mean([len(item.truth) for item in guesses])),
+        attacker=attacker,
+        degenerate=any(item.degenerate for item in guesses),
+        parameters=parameters,
+        recipe_hash=release.recipe_hash,
+    )
+
+
+def _ceiling(metric: str, target: Attribute, guarantee: Guarantee) -> float | None:
+    classes = len(target.classes)
+    if metric == "accuracy":
+        return ceiling(target.prior(), guarantee)
+    if metric == "balanced_accuracy":
+        return ceiling([1 / classes] * classes, guarantee)
+    return ceiling_auc(guarantee) if metric == "auc" and classes == 2 else None
+
+
+def learning_curve(plan: Plan, tally: Tally) -> dict[str, Any]:
+    """What an attacker reaches who knows only so many labels of each class."""
+    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    curves: dict[str, dict[str, Any]] = {}
+    for (name, labels), guesses in tally.curves.items():
+        score = bootstrap.score("balanced_accuracy", guesses)
+        curve = curves.setdefault(
+            name, {"labels_per_class": [], "value": [], "low": [], "high": []}
+        )
+        curve["chance"] = 1 / guesses[0].scores.shape[1]
+        curve["labels_per_class"].append(labels)
+        for key in ("value", "low", "high"):
+            curve[key].append(getattr(score, key))
+    return {"attacker": "logistic", "metric": "balanced_accuracy", "curves": curves}

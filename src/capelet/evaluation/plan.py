@@ -1,0 +1,75 @@
+"""The plan of a measurement: what is secret, what is the task, who is split from whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from capelet.corpus import Corpus, Split
+from capelet.errors import DataError
+from capelet.labels import Attribute, attribute, attributes, derive
+from capelet.metrics import Codes
+from capelet.splits import group_rows, split
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What will be measured: the secrets, the task, the splits, and who counts as one person."""
+
+    corpus: Corpus
+    secrets: tuple[Attribute, ...]
+    label: Attribute | None
+    splits: tuple[Split, ...]
+    units: Codes
+    warnings: tuple[str, ...]
+
+    @property
+    def targets(self) -> int:
+        return len(self.secrets) + (self.label is not None)
+
+    @classmethod
+    def of(
+        cls,
+        corpus: Corpus,
+        seeds: int = 5,
+        split_kind: str = "auto",
+        derived: Sequence[str] = (),
+        bins: Mapping[str, Sequence[float]] | None = None,
+    ) -> Plan:
+        """Check everything that can be wrong with the data before anything is encoded."""
+        if seeds < 1:
+            raise DataError(f"seeds must be at least 1, and is {seeds}")
+        corpus = corpus.with_private(derive(corpus, derived)) if derived else corpus
+        unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
+        if unknown:
+            raise DataError(f"--bins names {sorted(unknown)[0]!r}, which is not among the columns")
+        secrets = tuple(attributes(corpus.private, bins))
+        label = None
+        if corpus.label is not None:
+            name = corpus.label_name or "label"
+            label = attribute(name, corpus.label, (bins or {}).get(name))
+        if not secrets and label is None:
+            raise DataError(
+                "there is nothing to measure: name private columns (--private), a task label "
+                "(--label), or let attributes be read off the texts (--derive names,number)"
+            )
+        balance = [*secrets, *([label] if label else [])]
+        parts = tuple(split(corpus, split_kind, seed, balance) for seed in range(seeds))
+        return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
+
+
+def _warnings(secrets: Sequence[Attribute], label: Attribute | None) -> tuple[str, ...]:
+    found = []
+    for secret in secrets:
+        if label is not None and _same(label, secret):
+            found.append(
+                f"the label {label.name!r} and the private attribute {secret.name!r} are the same: "
+                "the task is the leak"
+            )
+    return tuple(found)
+
+
+def _same(one: Attribute, other: Attribute) -> bool:
+    """Whether two attributes cut the rows into the same classes."""
+    pairs = set(zip(one.codes.tolist(), other.codes.tolist(), strict=True))
+    return len(pairs) == len(set(one.codes.tolist())) == len(set(other.codes.tolist()))

@@ -1,0 +1,120 @@
+"""Provenance: what was measured, on which data, with what, when and for how long."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from capelet.corpus import PARTS
+from capelet.evaluation.plan import Plan
+from capelet.interfaces import Encoder
+from capelet.labels import Attribute
+from capelet.release import PrivateEncoder, Release
+from capelet.splits import SHARES, identical, linked, near_duplicates
+
+
+class Clock:
+    """Seconds spent in each part of the work."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - start, 3)
+
+    def total(self) -> float:
+        return round(time.perf_counter() - self.began, 3)
+
+
+def provenance(
+    plan: Plan, encoder: PrivateEncoder, release: Release, clock: Clock
+) -> dict[str, Any]:
+    corpus, model = plan.corpus, encoder.encoder
+    truncated = (
+        int(model.truncated(corpus.texts.tolist()).sum())
+        if model is not None and corpus.texts is not None
+        else 0
+    )
+    return {
+        "capelet": importlib.metadata.version("capelet"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": {
+            "name": corpus.name,
+            "rows": len(corpus),
+            "digest": corpus.digest(),
+            "authors": None if corpus.author is None else len(set(corpus.author)),
+            "duplicates": _duplicates(plan),
+            "truncated": truncated,
+            "where": corpus.where,
+        },
+        "attributes": {item.name: _described(item) for item in plan.secrets},
+        "label": None
+        if plan.label is None
+        else {"name": plan.label.name, **_described(plan.label)},
+        "encoder": _encoder(model, release),
+        "cache": str(folder) if (folder := getattr(model, "folder", None)) else None,
+        "split": {
+            "kind": plan.splits[0].kind,
+            "shares": SHARES,
+            "sizes": {part: len(getattr(plan.splits[0], part)) for part in PARTS},
+            "seeds": [parts.seed for parts in plan.splits],
+        },
+        "guarantee": {**asdict(release.guarantee), "sentence": release.guarantee.sentence()},
+        "versions": _versions(),
+        "warnings": list(plan.warnings),
+        "seconds": {**clock.seconds, "total": clock.total()},
+    }
+
+
+def _described(item: Attribute) -> dict[str, Any]:
+    return {"classes": item.counts(), "missing": item.missing, "notes": list(item.notes)}
+
+
+def _encoder(model: Encoder | None, release: Release) -> dict[str, Any]:
+    if model is None:
+        return {"name": "ready vectors", "dimension": release.vectors.shape[1]}
+    return {
+        "name": model.name,
+        "backend": model.backend,
+        "fingerprint": model.fingerprint,
+        "dimension": model.dimension,
+    }
+
+
+def _duplicates(plan: Plan) -> dict[str, Any]:
+    """How many rows repeat an earlier one, exactly and nearly, and how many cross parts."""
+    same = identical(plan.corpus)
+    repeated = len(same) - len(np.unique(same))
+    if plan.corpus.texts is None:
+        return {"identical": repeated, "near": None, "victims_near_attacker": None}
+    near = near_duplicates(plan.corpus.texts)
+    return {
+        "identical": repeated,
+        "near": len(near) - len(np.unique(near)),
+        "victims_near_attacker": linked(plan.splits[0], near),
+    }
+
+
+def _versions() -> dict[str, str]:
+    packages = ("numpy", "scipy", "scikit-learn", "torch", "sentence-transformers", "onnxruntime")
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
