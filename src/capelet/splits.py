@@ -125,10 +125,11 @@ def _by_author(corpus: Corpus, groups: Rows, random: np.random.Generator, _: Any
 def _stratified(
     corpus: Corpus, groups: Rows, random: np.random.Generator, balance: Sequence[Attribute]
 ) -> Rows:
-    """Deal the groups stratum by stratum, so that each part has each class's share.
+    """Each part gets each class's share.
 
     A stratum is a combination of classes of the first row of a group. Groups are dealt from one
-    long list ordered by stratum, so that small strata share rounding instead of each losing a part.
+    long list, ordered by stratum and at random within it, each to the part that lacks most rows: so
+    every stretch of the list is spread evenly, however short a stratum is.
     """
     codes = np.stack([item.codes for item in balance] or [np.zeros(len(groups), dtype=np.intp)])
     stratum = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)
@@ -136,11 +137,13 @@ def _stratified(
         groups, return_index=True, return_inverse=True, return_counts=True
     )
     order = np.lexsort((random.random(len(numbers)), stratum[first]))
-    total = np.cumsum(sizes[order]) - sizes[order]
-    # Golden-ratio steps visit the shares evenly along the list, whatever a stratum's length is.
-    place = (total * 0.6180339887498949 + random.random()) % 1.0
+    shares = np.array(list(SHARES.values()))
+    lacking = shares * random.random(len(shares))  # who goes first differs between seeds
     dealt = np.empty(len(numbers), dtype=np.intp)
-    dealt[order] = np.searchsorted(np.cumsum(list(SHARES.values()))[:-1], place, side="right")
+    for group in order:
+        lacking += shares * sizes[group]
+        dealt[group] = lacking.argmax()
+        lacking[dealt[group]] -= sizes[group]
     return dealt[inverse]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import product
 from typing import Any, NamedTuple, Protocol
 
@@ -56,11 +57,16 @@ class View:
     @cached_property
     def standard(self) -> Parts:
         """Each coordinate with mean 0 and deviation 1; dead ones (MiniLM has three) are 0."""
-        mean = self.vectors.fit.mean(axis=0)
-        deviation = self.vectors.fit.std(axis=0)
-        alive = deviation > 1e-6 * max(float(deviation.max()), 1e-30)
-        scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0).astype(np.float32)
-        return Parts(*(np.clip((part - mean) * scale, -30, 30) for part in self.vectors))
+        fit = self.vectors.fit.astype(np.float64)
+        mean, deviation = fit.mean(axis=0), fit.std(axis=0)
+        alive = deviation > 1e-6 * np.abs(fit).max(axis=0)
+        scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0)
+        return Parts(
+            *(
+                np.clip((part - mean) * scale, -30, 30).astype(np.float32)
+                for part in self.vectors
+            )
+        )
 
     @cached_property
     def principal(self) -> Parts:
@@ -420,6 +426,7 @@ def one_thread() -> Any:
     """One thread for each attacker: its matrices are too small to share, and seeds run abreast."""
     from threadpoolctl import threadpool_limits
 
+    import_module("sklearn.ensemble")  # a thread pool must be loaded before it can be limited
     return threadpool_limits(1)
 
 

@@ -1,0 +1,78 @@
+"""What tests share: a cache of their own, and the real data sets where they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capelet.attacks.attribute import one_thread
+from capelet.corpus import Corpus
+from capelet.datasets import load
+from capelet.errors import DataError
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the user's cache; exported models and vectors are shared within a run."""
+    before = os.environ.get("CAPELET_CACHE")
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["CAPELET_CACHE"] = str(folder)
+    yield folder
+    if before is None:
+        os.environ.pop("CAPELET_CACHE")
+    else:
+        os.environ["CAPELET_CACHE"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def single_thread() -> Iterator[None]:
+    """As in an audit: small matrices are not worth sharing between threads."""
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Callable[..., Corpus]:
+    """A real data set, or a skip with the sentence that says where to get it."""
+
+    def find(name: str, **options: str) -> Corpus:
+        try:
+            return load(name, **options)
+        except DataError as missing:
+            pytest.skip(str(missing))
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def planted() -> Corpus:
+    """600 ready vectors: `open` is planted in them, `hidden` is not; one missing, one rare class.
+
+    `open` moves a vector by one deviation along one direction, so the optimum is Φ(1) ≈ 0.84.
+    """
+    random = np.random.default_rng(7)
+    rows = 600
+    secret = random.integers(0, 2, rows)
+    vectors = random.normal(size=(rows, 16)).astype(np.float32)
+    vectors[:, 3] += 2.0 * secret
+    vectors[:, 5] = 0.0  # a dead coordinate
+    label = (vectors[:, 0] > 0).astype(int)
+    hidden = random.integers(0, 3, rows)
+
+    def column(values: object) -> np.ndarray:
+        return np.array(list(values), dtype=object)  # type: ignore[call-overload]
+
+    return Corpus(
+        "planted",
+        vectors=vectors,
+        label_name="side",
+        label=column(["left" if item else "right" for item in label]),
+        private={
+            "open": column(["yes" if item else "no" for item in secret]),
+            "hidden": column([f"h{item}" for item in hidden]),
+        },
+    )
