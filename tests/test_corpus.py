@@ -54,7 +54,9 @@ def test_datasets_folder_reads_with_class_names(tmp_path: Path) -> None:
     features = datasets.Features(
         {"body": datasets.Value("string"), "sex": datasets.ClassLabel(names=["f", "m"])}
     )
-    made = datasets.Dataset.from_dict({"body": ["a", "b", "c"], "sex": [0, 1, 1]}, features=features)
+    made = datasets.Dataset.from_dict(
+        {"body": ["a", "b", "c"], "sex": [0, 1, 1]}, features=features
+    )
     made.save_to_disk(tmp_path / "one")
     corpus = read(tmp_path / "one", text="body", private=["sex"])
     assert corpus.private["sex"].tolist() == ["f", "m", "m"]

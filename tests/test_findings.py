@@ -13,7 +13,9 @@ from capelet.findings import SCHEMA, Finding, Findings
 
 
 def some() -> Findings:
-    row = Finding("utility", "stars", "accuracy", 0.5, low=float("nan"), parameters={"by_seed": (0.4, 0.6)})
+    row = Finding(
+        "utility", "stars", "accuracy", 0.5, low=float("nan"), parameters={"by_seed": (0.4, 0.6)}
+    )
     return Findings((row,), {"rows": np.int64(3)}, {"steps": []}, {"curve": {"x": np.arange(3)}})
 
 

@@ -54,7 +54,9 @@ def test_rare_classes_are_merged_and_said() -> None:
         ([str(row) for row in range(80)], "80 of 80 classes on fewer than 20 rows"),
     ],
 )
-def test_attributes_that_cannot_be_measured_are_refused(values: list[object], sentence: str) -> None:
+def test_attributes_that_cannot_be_measured_are_refused(
+    values: list[object], sentence: str
+) -> None:
     with pytest.raises(DataError, match=sentence):
         attribute("x", column(*values))
 

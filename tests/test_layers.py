@@ -18,7 +18,9 @@ LAYERS = [
     ["batch", "integrations", "service", "cli"],
 ]  # fmt: skip
 ALONE = {"defences", "attacks", "language", "verify"}
-PLACE = {room: (layer, place) for layer, rooms in enumerate(LAYERS) for place, room in enumerate(rooms)}
+PLACE = {
+    room: (layer, place) for layer, rooms in enumerate(LAYERS) for place, room in enumerate(rooms)
+}
 SOURCE = Path(capelet.__file__).parent
 
 
@@ -31,7 +33,11 @@ def imported_rooms(code: str) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("capelet.")}
+            found |= {
+                alias.name.split(".")[1]
+                for alias in node.names
+                if alias.name.startswith("capelet.")
+            }
         elif isinstance(node, ast.ImportFrom) and node.module:
             parts = node.module.split(".")
             if parts[0] == "capelet":

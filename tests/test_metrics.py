@@ -11,7 +11,9 @@ from capelet.metrics import METRICS, Bootstrap, Guesses, chance, majority, metri
 
 def guesses(classes: int, rows: int = 300, skill: float = 1.0, seed: int = 0) -> Guesses:
     random = np.random.default_rng(seed)
-    truth = random.choice(classes, size=rows, p=np.arange(1, classes + 1) / (classes * (classes + 1) / 2))
+    truth = random.choice(
+        classes, size=rows, p=np.arange(1, classes + 1) / (classes * (classes + 1) / 2)
+    )
     scores = np.round(random.random((rows, classes)), 2)  # ties on purpose
     scores[np.arange(rows), truth] += skill * random.random(rows)
     return Guesses(truth, scores / scores.sum(axis=1, keepdims=True), np.arange(rows))
@@ -47,7 +49,11 @@ def test_weights_are_repetitions() -> None:
     bootstrap = Bootstrap(60, draws=3, seed=1)
     for draw in (1, 2, 3):
         times = bootstrap.weights[draw].astype(int)
-        copy = Guesses(np.repeat(item.truth, times), np.repeat(item.scores, times, axis=0), np.arange(times.sum()))
+        copy = Guesses(
+            np.repeat(item.truth, times),
+            np.repeat(item.scores, times, axis=0),
+            np.arange(times.sum()),
+        )
         for metric in metrics_for(3):
             from capelet.metrics import _metric
 
@@ -61,7 +67,9 @@ def test_a_constant_guess_is_degenerate_and_has_its_fingerprint() -> None:
     assert constant.degenerate and not guesses(2).degenerate
     bootstrap = Bootstrap(100, draws=10)
     for metric in ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro", "auc"):
-        assert bootstrap.score(metric, [constant]).value == pytest.approx(majority(metric, truth, 2)), metric
+        assert bootstrap.score(metric, [constant]).value == pytest.approx(
+            majority(metric, truth, 2)
+        ), metric
     assert majority("f1_weighted", truth, 2) == pytest.approx(2 * 0.75**2 / 1.75)
 
 
@@ -79,7 +87,9 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
         truth = random.integers(0, 2, 150)
         right = random.random(150) < 0.7
         scores = np.eye(2)[np.where(right, truth, 1 - truth)]
-        score = Bootstrap(150, draws=200, seed=seed).score("accuracy", [Guesses(truth, scores, np.arange(150))])
+        score = Bootstrap(150, draws=200, seed=seed).score(
+            "accuracy", [Guesses(truth, scores, np.arange(150))]
+        )
         inside += score.low <= 0.7 <= score.high
     assert 180 <= inside <= 199
 

@@ -56,7 +56,9 @@ def test_stratified_gives_each_part_its_share_of_a_rare_class() -> None:
     corpus = Corpus("s", texts=column([f"text {row}" for row in range(2000)]))
     rare = Attribute("rare", codes, ("no", "yes"))
     parts = split(corpus, "stratified", 0, [rare])
-    shares = [codes[rows].sum() / codes.sum() for rows in (parts.defender, parts.attacker, parts.victims)]
+    shares = [
+        codes[rows].sum() / codes.sum() for rows in (parts.defender, parts.attacker, parts.victims)
+    ]
     np.testing.assert_allclose(shares, [0.5, 0.3, 0.2], atol=0.03)
 
 

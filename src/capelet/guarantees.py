@@ -1,15 +1,23 @@
-"""Guarantees as data, and the ceiling that an ε puts on every attacker and every task.
+"""Guarantees as data: how they add up, and the ceiling they put on every attacker and every task.
 
 A guarantee says what holds (ε, δ), in which notion, for which unit, and whether that is proven. A
-release without noise carries `NONE`.
+release without noise carries `NONE`. Three ways to put guarantees together:
+
+- `compose`: several releases about the same person. ε and δ add; unlike things are refused.
+- `parallel`: releases about different people. The largest counts.
+- `chain`: noise upon noise, of which only the last result is let out. The strongest counts.
+
+A ceiling (`ceiling`, `ceiling_auc` …) is the best score of *anyone*, with any method, under the
+guarantee. It assumes that the release depends on the secret only through the text, that the encoder
+does not depend on the victim's text, and that there is no side information.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,11 +26,47 @@ from capelet.errors import CapeletError
 Notion = Literal["none", "local", "metric", "central"]
 Unit = Literal["text", "word", "record"]
 Status = Literal["proven", "claimed", "broken", "none"]
+Neighbours = Literal["", "add-remove", "replace"]
+
+_RANKS: list[Status] = ["none", "broken", "claimed", "proven"]
+_FINER: dict[Unit, tuple[Unit, ...]] = {"text": ("text", "word"), "word": ("word",), "record": ()}
+
+
+def checked(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+    """The number as a float, or an error that says what was found and what is wanted.
+
+    >>> checked("epsilon", 2, 0.0, 10.0)
+    2.0
+    """
+    number = not isinstance(value, bool | np.bool_) and isinstance(
+        value, int | float | np.integer | np.floating
+    )
+    inside = number and (low < value if open_low else low <= value) and value <= high
+    if not inside:
+        least = f"more than {low:g}" if open_low else f"at least {low:g}"
+        most = "finite" if high >= 1e300 else f"at most {high:g}"
+        raise CapeletError(f"{name} is {value!r}; it must be a number, {least} and {most}")
+    return float(value)
+
+
+def checked_count(name: str, value: Any, least: int = 1) -> int:
+    """The whole number, or an error that says what was found.
+
+    >>> checked_count("classes", 3)
+    3
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise CapeletError(f"{name} is {value!r}; it must be a whole number, at least {least}")
+    return int(value)
 
 
 @dataclass(frozen=True)
 class Guarantee:
     """What a release promises: (ε, δ) in a notion of privacy, for a unit, with a status.
+
+    `metric` names the distance of metric privacy, `neighbours` the relation of central privacy, and
+    `caveat` what the proof leaves out.
 
     >>> Guarantee(epsilon=2.0, notion="local", unit="text", status="proven").sentence()
     '2-local differential privacy for each text (proven)'
@@ -33,12 +77,55 @@ class Guarantee:
     notion: Notion = "local"
     unit: Unit = "text"
     status: Status = "proven"
+    metric: str = ""
+    neighbours: Neighbours = ""
+    caveat: str = ""
+
+    def __post_init__(self) -> None:
+        if self.notion == "none":
+            return
+        most = np.finfo(float).max
+        object.__setattr__(
+            self, "epsilon", checked("epsilon", self.epsilon, 0, most, open_low=True)
+        )
+        object.__setattr__(self, "delta", checked("delta", self.delta, 0.0, 1.0))
 
     def sentence(self) -> str:
+        """The promise in words, as reports print it."""
         if self.notion == "none":
             return "no guarantee: the vectors are released as they are"
         amount = f"{self.epsilon:g}" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})"
-        return f"{amount}-{self.notion} differential privacy for each {self.unit} ({self.status})"
+        of = f" per unit of {self.metric} distance" if self.metric else ""
+        where = f" under {self.neighbours} neighbours" if self.neighbours else ""
+        status = f"{self.status}; {self.caveat}" if self.caveat else self.status
+        kind = f"{self.notion} differential privacy{of}"
+        return f"{amount}-{kind} for each {self.unit}{where} ({status})"
+
+    def for_unit(self, unit: Unit) -> Guarantee:
+        """The same ε for a finer unit: what hides a whole text hides each word of it.
+
+        >>> Guarantee(2.0).for_unit("word").unit
+        'word'
+        """
+        if unit == self.unit or (self.notion == "local" and unit in _FINER[self.unit]):
+            return replace(self, unit=unit)
+        raise CapeletError(
+            f"a guarantee for each {self.unit} says nothing about each {unit}; "
+            "only a coarser unit covers a finer one (text covers word)"
+        )
+
+    def for_words(self, count: int) -> Guarantee:
+        """What a local guarantee for one word promises when `count` words change: count·ε.
+
+        δ grows by (e^(count·ε) − 1)/(e^ε − 1), as group privacy demands. A text of at most `count`
+        words is covered as a whole, if the number of its words is public.
+        """
+        checked_count("count", count)
+        if self.notion != "local" or self.unit != "word":
+            raise CapeletError("for_words needs a local guarantee for the unit 'word'")
+        growth = sum(math.exp(min(i * self.epsilon, 700.0)) for i in range(count))
+        delta = min(1.0, self.delta * growth) if self.delta else 0.0
+        return replace(self, epsilon=count * self.epsilon, delta=delta, unit="text")
 
 
 NONE = Guarantee(epsilon=math.inf, notion="none", status="none")
@@ -47,22 +134,109 @@ NONE = Guarantee(epsilon=math.inf, notion="none", status="none")
 def compose(parts: Sequence[Guarantee]) -> Guarantee:
     """What holds of several releases of one unit together: ε and δ add, unlike things do not.
 
+    One release without a guarantee leaves none.
+
     >>> compose([Guarantee(1.0), Guarantee(2.0, delta=1e-6)]).epsilon
     3.0
     """
-    if not parts:
+    if not parts or any(part.notion == "none" for part in parts):
         return NONE
-    if len({(part.notion, part.unit) for part in parts}) > 1:
-        found = " and ".join(sorted({f"{part.notion} ({part.unit})" for part in parts}))
-        raise CapeletError(f"guarantees of different notions or units do not add up: {found}")
-    ranks: list[Status] = ["none", "broken", "claimed", "proven"]
-    return Guarantee(
-        epsilon=sum(part.epsilon for part in parts),
-        delta=min(1.0, sum(part.delta for part in parts)),
-        notion=parts[0].notion,
-        unit=parts[0].unit,
-        status=min((part.status for part in parts), key=ranks.index),
+    _alike(parts)
+    epsilon = math.fsum(part.epsilon for part in parts)
+    delta = min(1.0, math.fsum(part.delta for part in parts))
+    return _together(parts, epsilon, delta)
+
+
+def parallel(parts: Sequence[Guarantee]) -> Guarantee:
+    """What holds of each person when every release is about *another* person: the maximum.
+
+    >>> parallel([Guarantee(1.0), Guarantee(2.0)]).epsilon
+    2.0
+    """
+    if not parts or any(part.notion == "none" for part in parts):
+        return NONE
+    _alike(parts)
+    return _together(parts, max(p.epsilon for p in parts), max(p.delta for p in parts))
+
+
+def chain(parts: Sequence[Guarantee]) -> Guarantee:
+    """What holds of noise upon noise when only the last result is let out: the strongest of them.
+
+    Each noise step keeps its promise whatever goes in, and what comes after it is post-processing;
+    so all of them hold at once. Of unlike ones, a local guarantee for whole texts is told first: it
+    alone bounds what can be learnt. Statuses are not mixed: a proven one is told before a claimed.
+
+    >>> chain([Guarantee(1.0), Guarantee(2.0)]).epsilon
+    1.0
+    """
+    held = [part for part in parts if part.notion != "none"]
+    if not held:
+        return NONE
+    notions, units = ["local", "central", "metric"], ["text", "record", "word"]
+
+    def order(part: Guarantee) -> tuple[int, int, int, float, float]:
+        rank = -_RANKS.index(part.status)
+        kind = notions.index(part.notion), units.index(part.unit)
+        return (rank, *kind, part.epsilon, part.delta)
+
+    return min(held, key=order)
+
+
+def linked(guarantee: Guarantee, releases: int) -> Guarantee:
+    """What holds when an attacker can tie `releases` releases to one secret: r·ε and r·δ.
+
+    Count the same text again *and* other texts of the same author.
+    """
+    return compose([guarantee] * checked_count("releases", releases))
+
+
+def _alike(parts: Sequence[Guarantee]) -> None:
+    """Refuse parts that differ in notion, unit, metric or neighbours."""
+    kinds = {(part.notion, part.unit, part.metric, part.neighbours) for part in parts}
+    if len(kinds) > 1:
+        found = " and ".join(
+            sorted(f"{notion} ({', '.join(filter(None, rest))})" for notion, *rest in kinds)
+        )
+        raise CapeletError(
+            f"guarantees of different notions, units, metrics or neighbours do not add up: {found}"
+            "; for_unit('word') turns one for texts into one for words"
+        )
+    for notion, field in (("metric", "metric"), ("central", "neighbours")):
+        if len(parts) > 1 and parts[0].notion == notion and not getattr(parts[0], field):
+            raise CapeletError(f"{notion} guarantees add up only when they name one {field!r}")
+
+
+def _together(parts: Sequence[Guarantee], epsilon: float, delta: float) -> Guarantee:
+    return replace(
+        parts[0],
+        epsilon=epsilon,
+        delta=delta,
+        status=min((part.status for part in parts), key=_RANKS.index),
+        caveat="; ".join(dict.fromkeys(part.caveat for part in parts if part.caveat)),
     )
+
+
+# ---- ceilings ------------------------------------------------------------------------------------
+
+
+def whole_text(
+    guarantee: Guarantee, words: int | None = None, diameter: float | None = None
+) -> Guarantee | None:
+    """The local guarantee for a whole text that this one implies; None where there is none.
+
+    A word guarantee needs the largest number of `words`; a metric one the `diameter`, the largest
+    distance between two inputs, summed over the words. Only what is proven counts.
+    """
+    if guarantee.status != "proven":
+        return None
+    if guarantee.notion == "local" and guarantee.unit == "text":
+        return guarantee
+    if guarantee.notion == "local" and guarantee.unit == "word" and words is not None:
+        return guarantee.for_words(words)
+    if guarantee.notion == "metric" and diameter is not None and guarantee.delta == 0:
+        span = checked("diameter", diameter, 0.0, np.finfo(float).max, open_low=True)
+        return Guarantee(guarantee.epsilon * span, caveat=guarantee.caveat)
+    return None
 
 
 def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
@@ -70,23 +244,146 @@ def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
 
     For (ε, δ)-local privacy of whole texts it is δ + (1−δ)·max over m of e^ε/(e^ε+m−1) · (sum of
     the m largest priors), and m-ary randomised response attains it. It bounds the attacker and the
-    user's own task alike. None where no such bound is known.
+    user's own task alike. None where no such bound is known: see `whole_text` and `linked`.
 
     >>> local = Guarantee(epsilon=2.0)
     >>> round(ceiling([0.744, 0.15, 0.05, 0.03, 0.026], local), 3)
     0.787
     """
-    if guarantee.notion != "local" or guarantee.unit != "text" or guarantee.status != "proven":
+    local = whole_text(guarantee)
+    if local is None:
         return None
-    sizes = np.arange(len(prior))
-    mass = np.cumsum(np.sort(np.asarray(prior, dtype=float))[::-1])
+    mass = np.cumsum(_sorted(prior))
     # e^ε/(e^ε + m − 1), written so that a large ε cannot overflow.
-    best = float(np.max(mass / (1.0 + sizes * math.exp(-guarantee.epsilon))))
-    return guarantee.delta + (1.0 - guarantee.delta) * min(best, 1.0)
+    best = float(np.max(mass / (1.0 + np.arange(mass.size) * math.exp(-local.epsilon))))
+    return _with_delta(min(best, 1.0), local)
+
+
+def ceiling_balanced(classes: int, guarantee: Guarantee) -> float | None:
+    """The best balanced accuracy over `classes` classes: the ceiling of a uniform prior."""
+    checked_count("classes", classes)
+    return ceiling([1.0 / classes] * classes, guarantee)
+
+
+def ceiling_top(n: int, classes: int, guarantee: Guarantee) -> float | None:
+    """The best chance that one of n guesses is right, of `classes` equally likely values.
+
+    >>> round(ceiling_top(5, 100, Guarantee(1.0)), 4)
+    0.1252
+    """
+    local = whole_text(guarantee)
+    least = min(checked_count("n", n), checked_count("classes", classes))
+    if local is None:
+        return None
+    return _with_delta(least / (least + (classes - least) * math.exp(-local.epsilon)), local)
 
 
 def ceiling_auc(guarantee: Guarantee) -> float | None:
     """The largest area under the ROC curve that the guarantee permits (two classes)."""
-    if guarantee.notion != "local" or guarantee.unit != "text" or guarantee.status != "proven":
+    local = whole_text(guarantee)
+    if local is None:
         return None
-    return 1.0 - (1.0 - guarantee.delta) ** 2 / (1.0 + math.exp(guarantee.epsilon))
+    odds = math.exp(-local.epsilon)
+    return 1.0 - (1.0 - local.delta) ** 2 * odds / (1.0 + odds)
+
+
+def ceiling_advantage(guarantee: Guarantee) -> float | None:
+    """The largest true minus false positive rate: (e^ε − 1 + 2δ)/(e^ε + 1).
+
+    >>> round(ceiling_advantage(Guarantee(1.0)), 3)
+    0.462
+    """
+    local = whole_text(guarantee)
+    if local is None:
+        return None
+    odds = math.exp(-local.epsilon)
+    return (1.0 - odds + 2.0 * local.delta * odds) / (1.0 + odds)
+
+
+def _with_delta(score: float, guarantee: Guarantee) -> float:
+    return guarantee.delta + (1.0 - guarantee.delta) * score
+
+
+def _sorted(prior: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The prior, largest first, checked to be one."""
+    shares = np.sort(np.asarray(prior, dtype=float).ravel())[::-1]
+    if not shares.size or not np.isfinite(shares).all() or shares[-1] < 0:
+        raise CapeletError("a prior needs one finite share per class, none of them negative")
+    if abs(shares.sum() - 1.0) > 1e-6:
+        raise CapeletError(
+            f"the shares of a prior must add up to 1; they add up to {shares.sum():g}"
+        )
+    return shares
+
+
+# ---- calibration: give a target, get the parameter -----------------------------------------------
+
+
+def epsilon_for(prior: Sequence[float], accuracy: float) -> float:
+    """The ε at which the ceiling reaches `accuracy`: the most that keeps anyone at or below it.
+
+    Also the least at which a task *can* reach it. 0 where the majority class already does, infinite
+    where no finite ε permits it.
+
+    >>> round(epsilon_for([0.5, 0.5], 0.731), 3)
+    1.0
+    """
+    target = checked("accuracy", accuracy, 0.0, 1.0)
+    shares = _sorted(prior)
+    if target <= shares[0]:
+        return 0.0
+    mass = np.minimum(np.cumsum(shares), 1.0)
+    needed = [m * target / (mass[m] - target) for m in range(1, shares.size) if mass[m] > target]
+    return math.log(min(needed)) if needed else math.inf
+
+
+def least_epsilon(prior: Sequence[float]) -> float:
+    """The ε that must be exceeded before anyone can beat the majority class: ln(π₁/π₂), if δ = 0.
+
+    >>> round(least_epsilon([0.525, 0.475]), 3)
+    0.1
+    """
+    shares = _sorted(prior)
+    if shares.size < 2 or shares[1] == 0:
+        return math.inf
+    return float(np.log(shares[0] / shares[1]))
+
+
+def gaussian_delta(sigma: float, epsilon: float, sensitivity: float = 1.0) -> float:
+    """The δ of Gaussian noise at ε, exactly (Balle and Wang 2018, theorem 8).
+
+    δ(ε) = Φ(Δ/2σ − εσ/Δ) − e^ε·Φ(−Δ/2σ − εσ/Δ), computed without cancellation.
+    """
+    from scipy.special import log_ndtr
+
+    ratio = sensitivity / sigma
+    first = float(log_ndtr(ratio / 2 - epsilon / ratio))
+    second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
+    return -math.exp(first) * math.expm1(min(second - first, 0.0))
+
+
+def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """The least σ of Gaussian noise that is (ε, δ)-private, a billionth rounded up.
+
+    >>> round(gaussian_sigma(1.0, 1e-5), 2)
+    3.73
+    """
+    most = np.finfo(float).max
+    target = checked("epsilon", epsilon, 0, most, open_low=True)
+    share = checked("delta", delta, 0, 1 - 2.0**-53, open_low=True)
+    low = high = 1.0
+    while gaussian_delta(high, target) > share:
+        high *= 2
+    while gaussian_delta(low, target) <= share:
+        low /= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, target) > share else (low, middle)
+    return high * (1 + 1e-9) * checked("sensitivity", sensitivity, 0, most, open_low=True)
+
+
+def laplace_scale(epsilon: float, sensitivity: float = 2.0) -> float:
+    """The scale of Laplace noise that is ε-private at an L1 sensitivity: Δ/ε."""
+    most = np.finfo(float).max
+    span = checked("sensitivity", sensitivity, 0, most, open_low=True)
+    return span / checked("epsilon", epsilon, 0, most, open_low=True)

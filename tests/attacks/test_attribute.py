@@ -25,7 +25,9 @@ ROWS = 1500
 FIT, TUNE, SCORED = np.arange(700), np.arange(700, 800), np.arange(800, ROWS)
 
 
-def world(shift: float, share: float = 0.5, seed: int = 0, kind: str = "linear") -> tuple[View, np.ndarray]:
+def world(
+    shift: float, share: float = 0.5, seed: int = 0, kind: str = "linear"
+) -> tuple[View, np.ndarray]:
     """Vectors in which a secret is planted; the best balanced accuracy is Φ(shift / 2)."""
     random = np.random.default_rng(seed)
     secret = (random.random(ROWS) < share).astype(np.intp)

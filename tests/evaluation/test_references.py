@@ -24,7 +24,9 @@ def test_predicted_label_gives_away_what_label_and_secret_share() -> None:
     view, secret = secret_of(codes)
     said = Parts(*(label[rows] for rows in view.rows))
     scores = from_predicted_label(said, secret, labels=2)
-    assert balanced_accuracy(secret.codes.scored, scores.argmax(axis=1)) == pytest.approx(0.8, abs=0.05)
+    assert balanced_accuracy(secret.codes.scored, scores.argmax(axis=1)) == pytest.approx(
+        0.8, abs=0.05
+    )
 
 
 def test_text_attacker_reads_words() -> None:

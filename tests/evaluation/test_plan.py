@@ -1,0 +1,38 @@
+"""Whatever is wrong with the data is said before anything is encoded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from capelet.corpus import Corpus
+from capelet.errors import DataError
+from capelet.evaluation.plan import Plan
+
+
+def test_nothing_to_measure(planted: Corpus) -> None:
+    with pytest.raises(DataError, match="nothing to measure"):
+        Plan.of(replace(planted, label=None, private={}))
+
+
+def test_a_label_that_is_the_secret_is_a_warning(planted: Corpus) -> None:
+    same = replace(planted, label=planted.private["open"])
+    assert Plan.of(same, 1).warnings == (
+        "the label 'side' and the private attribute 'open' are the same: the task is the leak",
+    )
+    assert Plan.of(planted, 1).warnings == ()
+
+
+def test_bins_and_seeds_are_checked(planted: Corpus) -> None:
+    with pytest.raises(DataError, match="--bins names 'age'"):
+        Plan.of(planted, bins={"age": [30]})
+    with pytest.raises(DataError, match="at least 1"):
+        Plan.of(planted, seeds=0)
+
+
+def test_splits_differ_between_seeds(planted: Corpus) -> None:
+    plan = Plan.of(planted, 3)
+    assert plan.targets == 3
+    assert len({tuple(np.sort(parts.victims)) for parts in plan.splits}) == 3

@@ -1,0 +1,316 @@
+"""The command line: exit codes, one sentence for bad input, nothing written, a gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from capelet.cli import app
+from capelet.findings import Findings
+
+WORDS = "the train was late again and the food cold but staff were kind to my old dog today".split()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """240 texts; `open` shows in the words, `shuffled` does not."""
+    random = np.random.default_rng(0)
+    rows = []
+    for row in range(240):
+        secret = bool(random.integers(2))
+        words = list(random.choice(WORDS, size=12)) + (
+            ["football", "beer"] if secret else ["ballet", "roses"]
+        )
+        rows.append(
+            {
+                "text": " ".join(words) + f" {row}",
+                "open": "yes" if secret else "no",
+                "shuffled": "yes" if random.integers(2) else "no",
+                "stars": int(random.integers(1, 4)),
+                "single": "same",
+                "rare": "a" if row else "b",
+                "empty": "" if row % 9 == 0 else "x",
+                "v": [float(x) for x in random.normal(size=4)],
+                "ragged": [1.0] * (1 + row % 2),
+                "broken": [float("nan"), 1.0],
+            }
+        )
+    path = tmp_path_factory.mktemp("data") / "data.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(item) for item in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+QUICK = ("--encoder", "wordllama", "--seeds", "2", "--attackers", "logistic,knn")
+
+
+def test_audit_writes_a_report_and_says_its_verdict(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, said, _ = call(
+        "audit",
+        data,
+        "--text",
+        "text",
+        "--label",
+        "stars",
+        "--private",
+        "open,shuffled",
+        *QUICK,
+        "--out",
+        out,
+    )
+    assert code == 0
+    assert "[strong] open:" in said and f"report: {out / 'report.html'}" in said
+    assert {item.name for item in out.iterdir()} == {
+        "report.html",
+        "report.md",
+        "findings.json",
+        "artefacts",
+    }
+    findings = Findings.load(out)
+    assert findings.provenance["data"]["name"] == "data.parquet"
+    assert "football" not in (out / "findings.json").read_text() + (out / "report.html").read_text()
+
+
+def test_json_and_gate(data: Path, tmp_path: Path) -> None:
+    base = (
+        "audit",
+        data,
+        "--text",
+        "text",
+        *QUICK,
+        "--out",
+        tmp_path / "g",
+        "--fail-over",
+        "0.05",
+        "--json",
+    )
+    code, said, _ = call(*base, "--private", "open,shuffled")
+    summary = json.loads(said)
+    assert code == 1 and summary["over"] == ["open"]
+    assert {item["target"] for item in summary["verdicts"]} == {"open", "shuffled"}
+    code, said, _ = call(*base, "--private", "shuffled")
+    assert code == 0 and json.loads(said)["over"] == []
+
+
+def test_vectors_only(data: Path, tmp_path: Path) -> None:
+    code, said, _ = call(
+        "audit",
+        data,
+        "--vectors",
+        "v",
+        "--private",
+        "open",
+        "--seeds",
+        "1",
+        "--out",
+        tmp_path / "v",
+    )
+    assert code == 0 and "open:" in said
+
+
+def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert (
+            call(
+                "audit",
+                data,
+                "--text",
+                "text",
+                "--private",
+                "open",
+                *QUICK,
+                "--out",
+                tmp_path / name,
+            )[0]
+            == 0
+        )
+    before = (tmp_path / "a" / "report.html").read_text()
+    (tmp_path / "a" / "report.html").unlink()
+    assert call("report", tmp_path / "a")[0] == 0
+    assert (tmp_path / "a" / "report.html").read_text() == before
+    code, said, _ = call(
+        "report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both", "--json"
+    )
+    assert code == 0 and Path(json.loads(said)["report"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.parquet", "--text", "text"], "there is no file"),
+        (["DATA", "--text", "txet", "--private", "open"], "did you mean 'text'"),
+        (["DATA", "--text", "text", "--private", "opne"], "did you mean 'open'"),
+        (["DATA", "--private", "open"], "which column"),
+        (["DATA", "--text", "text"], "nothing to measure"),
+        (["DATA", "--text", "text", "--private", "single"], "only 'same'"),
+        (["DATA", "--text", "text", "--private", "rare"], "'b' on 1"),
+        (["DATA", "--text", "empty", "--private", "open"], "27 of 240 rows are empty"),
+        (["DATA", "--text", "stars", "--private", "open"], "must hold texts"),
+        (
+            ["DATA", "--text", "text", "--private", "open", "--where", "stars == 99"],
+            "no rows where",
+        ),
+        (
+            [
+                "DATA",
+                "--text",
+                "text",
+                "--private",
+                "open",
+                "--where",
+                "stars <= 0 or stars == 1 and open == 'x'",
+            ],
+            "no rows",
+        ),
+        (["DATA", "--vectors", "ragged", "--private", "open"], "lengths 1, 2"),
+        (["DATA", "--vectors", "broken", "--private", "open"], "NaN or infinite"),
+        (
+            ["DATA", "--text", "text", "--private", "open", "--encoder", "minlm"],
+            "did you mean 'minilm'",
+        ),
+        (
+            ["DATA", "--text", "text", "--private", "open", "--split", "by_autor"],
+            "did you mean 'by_author'",
+        ),
+        (
+            ["DATA", "--text", "text", "--private", "open", "--attackers", "knnn"],
+            "did you mean 'knn'",
+        ),
+        (["DATA", "--text", "text", "--private", "open", "--bins", "stars=x"], "write age=30,50"),
+        (["DATA", "--text", "text", "--derive", "names"], "no person name"),
+        (["reviws", "--private", "open"], "there is no file"),
+        (["reviews", "--label", "stars"], "knows its own columns"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    data: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    out = tmp_path / "out"
+    given = [str(data) if item == "DATA" else item for item in arguments]
+    code, said, complained = call("audit", *given, "--out", out)
+    assert code == 2 and said == ""
+    assert complained.startswith("capelet: ") and complained.count("\n") == 1
+    assert sentence in complained
+    assert not out.exists()
+
+
+def test_fewer_than_sixty_rows(data: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.parquet"
+    pa.parquet.write_table(pa.parquet.read_table(data).slice(0, 59), small)
+    code, _, complained = call(
+        "audit", small, "--text", "text", "--private", "open", "--out", tmp_path / "o"
+    )
+    assert code == 2 and "59 usable rows" in complained
+
+
+def test_unreadable_file_pickle_folder_and_unwritable_place(data: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"no parquet")
+    assert call("audit", broken, "--text", "text", "--out", tmp_path / "o")[0] == 2
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"x")
+    code, _, complained = call(
+        "audit",
+        data,
+        "--text",
+        "text",
+        "--private",
+        "open",
+        "--encoder",
+        tmp_path / "model",
+        "--out",
+        tmp_path / "o",
+    )
+    assert code == 2 and "safetensors" in complained
+    (tmp_path / "file").write_text("")
+    code, _, complained = call(
+        "audit", data, "--text", "text", "--private", "open", "--out", tmp_path / "file"
+    )
+    assert code == 2 and "cannot write" in complained
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_label_that_is_the_leak_is_only_a_warning(data: Path, tmp_path: Path) -> None:
+    code, said, _ = call(
+        "audit",
+        data,
+        "--text",
+        "text",
+        "--label",
+        "open",
+        "--private",
+        "open",
+        *QUICK,
+        "--out",
+        tmp_path / "w",
+    )
+    assert code == 0 and "the task is the leak" in said
+
+
+def test_report_of_nothing(tmp_path: Path) -> None:
+    code, _, complained = call("report", tmp_path)
+    assert code == 2 and "no findings.json" in complained
+
+
+def test_list_and_cache() -> None:
+    code, said, _ = call("list", "--json")
+    rooms = json.loads(said)
+    assert code == 0 and {"minilm", "wordllama", "glove"} <= set(rooms["encoders"])
+    assert set(rooms["attackers"]) == {"logistic", "mlp", "boosting", "knn", "kernel"}
+    assert "wasserstein" in rooms["splits"] and "here" in rooms["data sets"]["reviews"]
+    assert all(line for room in rooms.values() for line in room.values())
+    assert call("list")[0] == 0
+    assert call("cache", "where")[1].strip() == os.environ["CAPELET_CACHE"]
+
+
+def test_cache_clear_and_no_cache(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPELET_CACHE", str(tmp_path / "cache"))
+    base = ("audit", data, "--text", "text", "--private", "open", *QUICK, "--out", tmp_path / "c")
+    assert call(*base, "--no-cache")[0] == 0
+    assert not list((tmp_path / "cache").rglob("*.sqlite*"))
+    assert call(*base)[0] == 0
+    assert list((tmp_path / "cache").rglob("*.sqlite*"))
+    assert json.loads(call("cache", "clear", "--json")[1])["bytes"] > 0
+    assert not list((tmp_path / "cache").rglob("*.sqlite*"))
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["audit"], ["report"], ["list"], ["cache"], ["cache", "clear"]]
+)
+def test_help(command: list[str]) -> None:
+    code, said, _ = call(*command, "--help")
+    assert code == 0
+    if command not in ([], ["cache"]):
+        assert "Example: capelet" in said
+
+
+def test_the_real_command_answers_quickly() -> None:
+    """Not a benchmark: help must not load a model framework, which would take many seconds."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [Path(sys.executable).parent / "capelet", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "audit" in done.stdout and time.monotonic() - began < 5
