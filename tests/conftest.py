@@ -17,7 +17,7 @@ from capelet.errors import DataError
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """No test reads or writes the user's cache; exported models and vectors are shared within a run."""
+    """No test touches the user's cache; models and vectors are shared within a run."""
     before = os.environ.get("CAPELET_CACHE")
     folder = tmp_path_factory.mktemp("cache")
     os.environ["CAPELET_CACHE"] = str(folder)

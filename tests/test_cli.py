@@ -18,7 +18,26 @@ from typer.testing import CliRunner
 from capelet.cli import app
 from capelet.findings import Findings
 
-WORDS = "the train was late again and the food cold but staff were kind to my old dog today".split()
+WORDS = [
+    "the",
+    "train",
+    "was",
+    "late",
+    "again",
+    "and",
+    "the",
+    "food",
+    "cold",
+    "but",
+    "staff",
+    "were",
+    "kind",
+    "to",
+    "my",
+    "old",
+    "dog",
+    "today",
+]
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +144,15 @@ def test_vectors_only(data: Path, tmp_path: Path) -> None:
     assert code == 0 and "open:" in said
 
 
+def test_vectors_beside_texts_are_what_is_audited(data: Path, tmp_path: Path) -> None:
+    columns = ("--text", "text", "--vectors", "v", "--private", "open")
+    quick = ("--seeds", "1", "--attackers", "logistic")
+    assert call("audit", data, *columns, *quick, "--out", tmp_path / "b")[0] == 0
+    findings = Findings.load(tmp_path / "b")
+    assert findings.provenance["encoder"] == {"name": "ready vectors", "dimension": 4}
+    assert findings.select(attacker="tf-idf")
+
+
 def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert (
@@ -155,6 +183,7 @@ def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["nowhere.parquet", "--text", "text"], "there is no file"),
+        (["DATA", "--text", "text", "--derive", "names:x"], "names:10"),
         (["DATA", "--text", "txet", "--private", "open"], "did you mean 'text'"),
         (["DATA", "--text", "text", "--private", "opne"], "did you mean 'open'"),
         (["DATA", "--private", "open"], "which column"),
@@ -195,7 +224,12 @@ def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
         ),
         (["DATA", "--text", "text", "--private", "open", "--bins", "stars=x"], "write age=30,50"),
         (["DATA", "--text", "text", "--derive", "names"], "no person name"),
-        (["reviws", "--private", "open"], "there is no file"),
+        (["reviws", "--private", "open"], "did you mean 'reviews'"),
+        (["DATA", "--text", "text", "--private", "open", "--fail-over", "10"], "from 0 to 1"),
+        (
+            ["DATA", "--text", "text", "--label", "stars", "--fail-over", "0.1"],
+            "an attribute to watch",
+        ),
         (["reviews", "--label", "stars"], "knows its own columns"),
     ],
 )

@@ -80,6 +80,9 @@ def test_rooms_do_not_import_each_other_at_import_time() -> None:
     import subprocess
     import sys
 
-    code = "import sys, capelet, capelet.cli; print([m for m in ('torch', 'numpy', 'sklearn') if m in sys.modules])"
+    code = (
+        "import sys, capelet, capelet.cli\n"
+        "print([name for name in ('torch', 'numpy', 'sklearn') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from capelet.errors import CapeletError, DataError
+from capelet.errors import CapeletError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from capelet.corpus import Corpus
@@ -53,7 +53,7 @@ def sentences(command: Callable[..., None]) -> Callable[..., None]:
             print(f"capelet: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            print("capelet: stopped; vectors encoded so far are kept in the cache", file=sys.stderr)
+            print("capelet: stopped; nothing was written to the output folder", file=sys.stderr)
             raise typer.Exit(130) from None
 
     return guarded
@@ -123,6 +123,7 @@ def audit(
 
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
+    _check_gate(fail_over, private, derive, data)
     corpus = _corpus(data, text, label, private, author, vectors, where)
     options = {
         "seeds": seeds,
@@ -142,6 +143,21 @@ def audit(
         raise typer.Exit(1)
 
 
+def _check_gate(limit: float | None, private: str | None, derive: str | None, data: str) -> None:
+    """A gate that nothing can trip is a mistake, not a pass."""
+    from capelet.datasets import DATASETS
+
+    if limit is None:
+        return
+    if not 0 <= limit < 1:
+        raise DataError(f"--fail-over is a gain in balanced accuracy from 0 to 1, and is {limit:g}")
+    known = DATASETS[data].private if data in DATASETS else ()
+    if not (private or derive or known):
+        raise DataError(
+            "--fail-over needs an attribute to watch: name it with --private or --derive"
+        )
+
+
 def _audit(
     corpus: Corpus, encoder: str, backend: str, options: dict[str, Any], quiet: bool
 ) -> Findings:
@@ -151,7 +167,7 @@ def _audit(
     from capelet.encoders import load
     from capelet.evaluation.plan import Plan
 
-    chosen = None if corpus.texts is None else load(encoder, backend)
+    chosen = load(encoder, backend) if corpus.vectors is None else None
     # Everything that can be wrong with the data is said before a model is read.
     Plan.of(corpus, 1, options["split_kind"], options["derived"], options["bins"])
     with _progress(quiet) as progress:
@@ -179,6 +195,8 @@ def _corpus(
                 f"the set {data!r} knows its own columns; give its file to choose others"
             )
         return load(data, where=where)
+    if not Path(data).suffix and not Path(data).exists():
+        raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
     return read(
         data,
         text=text,
@@ -244,7 +262,7 @@ def _show(
     if limit is not None and not over:
         print(f"gate: no attribute's attacker gains more than {limit:g} over chance")
     if over:
-        print(f"gate: {', '.join(over)} gain more than {limit:g} over chance (95 % confidence)")
+        print(f"gate: over {limit:g} above chance with 95 % confidence: {', '.join(over)}")
     print(f"report: {page}")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -169,9 +170,11 @@ def _read_table(source: Path) -> pa.Table:
             case ".jsonl" | ".ndjson":
                 return _read_jsonl(source)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
+        # Not the library's message, which may quote a row: only its numbers.
+        place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
         raise DataError(
-            f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'}: {reason}"
+            f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'} "
+            f"({place.group() if place else type(error).__name__}); is it whole, and of that kind?"
         ) from None
     raise DataError(
         f"{source.name!r} is not a kind of file that can be read; "
@@ -267,7 +270,9 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
     def compare(column: pa.ChunkedArray, operator: ast.cmpop, literal: Any) -> Any:
         if isinstance(operator, ast.In | ast.NotIn):
             inside = pc.is_in(column, pa.array(literal, type=column.type))
-            return inside if isinstance(operator, ast.In) else pc.invert(inside)
+            if isinstance(operator, ast.In):
+                return inside
+            return pc.and_(pc.invert(inside), pc.is_valid(column))
         return _COMPARE[type(operator)](column, pa.scalar(literal))
 
     try:

@@ -145,18 +145,16 @@ DATASETS: dict[str, Dataset] = {
         label="label",
     ),
     "mrpc": Dataset(
-        "paraphrase pairs",
+        "paraphrase pairs, first sentences (a label belongs to a pair)",
         "the Microsoft Research Paraphrase Corpus",
         _UTILITY_LICENCE,
         "Dolan, Brockett (2005): Automatically Constructing a Corpus of Sentential Paraphrases",
-        label="label",
     ),
     "stsb": Dataset(
-        "graded sentence similarity",
+        "graded sentence pairs, first sentences (a label belongs to a pair)",
         "the STS benchmark",
         _UTILITY_LICENCE,
         "Cer et al. (2017): SemEval-2017 Task 1",
-        label="label",
     ),
     "wikitext_sentences": Dataset(
         "sentences of Wikipedia articles",

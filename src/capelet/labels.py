@@ -222,7 +222,9 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
     for kind in kinds:
         word, _, argument = kind.partition(":")
         if word == "names":
-            derived |= _names(corpus.texts, int(argument) if argument.isdigit() else NAMES, rare)
+            if argument and not argument.isdigit():
+                raise DataError(f"--derive {kind!r}: write names, or names:10 for ten of them")
+            derived |= _names(corpus.texts, int(argument or NAMES), rare)
         elif word == "words" and argument:
             derived |= _word_list(corpus.texts, argument)
         elif word in _PATTERNS:

@@ -205,7 +205,7 @@ SPLITS: dict[str, Callable[..., Rows]] = {
 
 
 def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
-    """A number per text, equal for texts that share most of their words (Jaccard about 0.5 and up).
+    """A number per text, equal for texts that share most of their words (Jaccard 0.8 and up).
 
     MinHash over words in 16 bands of 4: two texts with Jaccard 0.9 meet with probability above
     0.999, with 0.5 in two cases of three, with 0.2 in one of forty; meetings are then checked and

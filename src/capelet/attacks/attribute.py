@@ -62,10 +62,7 @@ class View:
         alive = deviation > 1e-6 * np.abs(fit).max(axis=0)
         scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0)
         return Parts(
-            *(
-                np.clip((part - mean) * scale, -30, 30).astype(np.float32)
-                for part in self.vectors
-            )
+            *(np.clip((part - mean) * scale, -30, 30).astype(np.float32) for part in self.vectors)
         )
 
     @cached_property
@@ -217,7 +214,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Perceptron:
-    """Multi-layer perceptron with `depth` hidden layers of `width`, stopped early on `tune`."""
+    """Multi-layer perceptron (one hidden layer of 200 by default), stopped early."""
 
     depth: int = 1
     width: int = 200

@@ -114,7 +114,7 @@ def _session(path: Path) -> InferenceSession:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Measured: with Add and LayerNormalization fused into one kernel, a run takes 15 to 25 % longer.
+    # Measured: with Add and LayerNormalization fused, a run takes some 15 to 25 % longer.
     return onnxruntime.InferenceSession(
         str(path),
         options,

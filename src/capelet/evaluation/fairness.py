@@ -20,6 +20,7 @@ def subgroups(
     rows: Sequence[np.ndarray],
     attribute: Attribute,
     bootstrap: Bootstrap,
+    recipe_hash: str | None = None,
 ) -> list[Finding]:
     """The task's accuracy in each subgroup of an attribute, and the largest gap between two."""
     found: list[Finding] = []
@@ -48,6 +49,7 @@ def subgroups(
                 attacker="strongest",
                 subgroup=f"{attribute.name}={name}",
                 parameters={"by_seed": list(score.by_seed)},
+                recipe_hash=recipe_hash,
             )
         )
     if len(scored) > 1:
@@ -62,6 +64,7 @@ def subgroups(
                 gap.high,
                 attacker="strongest",
                 subgroup=attribute.name,
+                recipe_hash=recipe_hash,
             )
         )
     return found

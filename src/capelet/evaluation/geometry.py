@@ -31,8 +31,11 @@ def tsne(
     perplexity = min(30.0, (len(shown) - 1) / 3)
     mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
     flat = mapper.fit_transform(reduced)
+    # From left to right, not in the order of the file: a point must not be traced to its row.
+    order = np.argsort(flat[:, 0], kind="stable")
+    shown = shown[order]
     return {
-        "points": np.round(flat, 2).tolist(),
+        "points": np.round(flat[order].astype(float), 2).tolist(),
         "colours": {
             item.name: [item.classes[code] if code >= 0 else None for code in item.codes[shown]]
             for item in attributes

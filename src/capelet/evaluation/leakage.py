@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from capelet.interfaces import Progress, Vectors
 from capelet.labels import Attribute
 from capelet.metrics import Bootstrap, Codes, Floats, Guesses, chance, majority, metrics_for
 from capelet.release import Release
+
+T = TypeVar("T")
 
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
 NULLS = 4
@@ -77,11 +79,16 @@ def attack_all(plan: Plan, vectors: Vectors, tried: Sequence[Family], progress: 
         return measure(plan, vectors, parts, tried, lambda: progress("attacking", next(done), work))
 
     total = Tally()
-    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(plan.splits))
-    with one_thread(), ThreadPoolExecutor(workers) as pool:
-        for tally in pool.map(one, plan.splits):
-            total.add(tally)
+    for tally in in_threads(one, plan.splits):
+        total.add(tally)
     return total
+
+
+def in_threads(work: Callable[[Split], T], splits: Sequence[Split]) -> Iterator[T]:
+    """The work on each split, in order, with one thread for each core."""
+    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(splits))
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(work, splits)
 
 
 def measure(
@@ -230,7 +237,9 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]
         for secret in plan.secrets:
-            rows += subgroups(plan.label.name, task, tally.task_rows, secret, bootstrap)
+            rows += subgroups(
+                plan.label.name, task, tally.task_rows, secret, bootstrap, release.recipe_hash
+            )
     return rows
 
 

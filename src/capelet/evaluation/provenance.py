@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def provenance(
         if plan.label is None
         else {"name": plan.label.name, **_described(plan.label)},
         "encoder": _encoder(model, release),
-        "cache": str(folder) if (folder := getattr(model, "folder", None)) else None,
+        "cache": _at_home(folder) if (folder := getattr(model, "folder", None)) else None,
         "split": {
             "kind": plan.splits[0].kind,
             "shares": SHARES,
@@ -78,6 +79,12 @@ def provenance(
         "warnings": list(plan.warnings),
         "seconds": {**clock.seconds, "total": clock.total()},
     }
+
+
+def _at_home(folder: Path) -> str:
+    """The folder with `~` for the user's own, so that a report does not name its user."""
+    home = Path.home()
+    return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)
 
 
 def _described(item: Attribute) -> dict[str, Any]:

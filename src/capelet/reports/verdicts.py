@@ -232,7 +232,7 @@ def _null_warning(null: Finding | None) -> str:
         return ""
     interval = span(null.low, null.high, 1)
     return (
-        f"Warning: with shuffled labels the attacker still scored {percent(null.value, 1)} "
+        f"Warning: with shuffled labels the attacker scored {percent(null.value, 1)} "
         f"({interval}) where chance is {percent(null.chance, 1)}. The protocol leaks, or this is "
         "one unlucky draw in about forty: do not rely on this verdict before a run with "
         "other seeds has cleared it."

@@ -1,0 +1,135 @@
+"""The attack suite against encoding: 5 families × 3 attributes × 5 seeds on 10,000 × 384 vectors.
+
+Claim: all of it takes at most half the time that sentence-transformers' default `encode` needs for
+the same 10,000 texts, with attackers no weaker than scikit-learn's plain ones.
+
+    python benchmarks/attacks.py [--rows 10000] [--peer-texts 1000]
+
+The peer encodes `--peer-texts` texts, several times, and its best time is scaled to all of them.
+Needs `ag_entities` (see `capelet list`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from capelet.attacks.attribute import Secret, View, attack, families, one_thread
+from capelet.corpus import Split
+from capelet.datasets import load
+from capelet.encoders import cached
+from capelet.encoders import load as load_encoder
+from capelet.encoders.folders import model_folder
+from capelet.evaluation.leakage import in_threads
+from capelet.evaluation.plan import Plan
+from capelet.metrics import balanced_accuracy
+
+ATTRIBUTES = ("entity_0", "entity_1", "entity_2")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rows", type=int, default=10_000)
+    options.add_argument("--peer-texts", type=int, default=1_000)
+    chosen = options.parse_args()
+    corpus = load("ag_entities")
+    assert corpus.texts is not None
+    kept = slice(chosen.rows)
+    corpus = replace(
+        corpus,
+        texts=corpus.texts[kept],
+        label=None,
+        label_name=None,
+        private={name: corpus.private[name][kept] for name in ATTRIBUTES},
+    )
+    texts = corpus.texts.tolist()
+    vectors = cached(load_encoder("minilm")).encode(texts)
+    plan = Plan.of(corpus, seeds=5)
+
+    suite, scores = suite_of(plan, vectors)
+    peer = peer_seconds(texts[: chosen.peer_texts]) * len(texts) / chosen.peer_texts
+    plain = plain_scores(plan, vectors)
+
+    print(f"attack suite                     {suite:8.1f} s")
+    print(f"sentence-transformers encode     {peer:8.1f} s")
+    print(f"ratio                            {suite / peer:8.2f}   (claim: at most 0.50)")
+    print(f"\n{'balanced accuracy':<20}{'ours':>8}{'plain':>8}")
+    for name, value in scores.items():
+        print(f"{name:<20}{value:>8.3f}{plain.get(name, float('nan')):>8.3f}")
+    summary = {"suite_s": suite, "encode_s": peer, "ratio": suite / peer}
+    print(json.dumps({**summary, "ours": scores, "plain": plain}))
+
+
+def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
+    """Seconds for the whole suite, and each family's mean balanced accuracy on victims."""
+    tried = families()
+    began = time.perf_counter()
+
+    def one(parts: Split) -> list[tuple[str, float]]:
+        fit, tune = parts.training("attacker")
+        view = View(vectors, fit, tune, parts.victims, parts.seed)
+        found = []
+        for attribute in plan.secrets:
+            secret = Secret(view, attribute.codes, len(attribute.classes))
+            for name, best in attack(view, secret, tried).best.items():
+                said = best.scored.argmax(axis=1)
+                found.append((name, balanced_accuracy(secret.codes.scored, said)))
+        return found
+
+    gathered = [item for found in in_threads(one, plan.splits) for item in found]
+    seconds = time.perf_counter() - began
+    names = list(dict.fromkeys(name for name, _ in gathered))
+    means = {
+        name: float(np.mean([value for other, value in gathered if other == name]))
+        for name in names
+    }
+    return seconds, means
+
+
+def peer_seconds(texts: list[str]) -> float:
+    """The best of three runs of sentence-transformers' own default."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(model_folder("minilm")))
+    model.encode(texts[:64])
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        model.encode(texts)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def plain_scores(plan: Plan, vectors: np.ndarray, seeds: int = 2) -> dict[str, float]:
+    """scikit-learn's estimators as they come, class-balanced where they offer it."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.svm import SVC
+
+    plain = {
+        "logistic": LogisticRegression(class_weight="balanced", max_iter=1000),
+        "mlp": MLPClassifier(random_state=0, early_stopping=True),
+        "boosting": HistGradientBoostingClassifier(random_state=0, class_weight="balanced"),
+        "knn": KNeighborsClassifier(),
+        "kernel": SVC(class_weight="balanced"),
+    }
+    scores: dict[str, list[float]] = {name: [] for name in plain}
+    with one_thread():
+        for parts in plan.splits[:seeds]:
+            for attribute in plan.secrets:
+                for name, model in plain.items():
+                    model.fit(vectors[parts.attacker], attribute.codes[parts.attacker])
+                    said = model.predict(vectors[parts.victims])
+                    truth = attribute.codes[parts.victims]
+                    scores[name].append(balanced_accuracy(truth, said))
+    return {name: float(np.mean(values)) for name, values in scores.items()}
+
+
+if __name__ == "__main__":
+    main()

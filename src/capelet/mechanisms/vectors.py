@@ -1,0 +1,427 @@
+"""Vectors in, vectors out, with a guarantee that is true of what comes out.
+
+Normalisation, clipping, noise and guarantee are one object: there is no sensitivity to get wrong
+and no seed to fix. A mechanism learns nothing, keeps nothing between calls, and draws fresh noise
+for every row of every call. A batch is checked as a whole before anything is drawn.
+
+What leaves is float32, or float64 where float64 came in. The width of a batch and the number of its
+rows are public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import DataError
+from capelet.guarantees import Guarantee, checked, checked_count, gaussian_sigma, laplace_scale
+from capelet.interfaces import Kind, Vectors
+from capelet.mechanisms.sampling import (
+    SPAN,
+    Cells,
+    Integers,
+    Stream,
+    discrete_laplace,
+    keep_or_change,
+    rounded_gaussian,
+)
+
+Reals = npt.NDArray[np.float64]
+LEAST, MOST = 1e-9, 1e6  # the ε that a mechanism accepts
+
+
+class OnVectors:
+    """What the steps of this page share: vectors in and out, and a recipe entry."""
+
+    consumes: Kind = "vectors"
+    emits: Kind = "vectors"
+    step: ClassVar[str]
+
+    def describe(self) -> dict[str, Any]:
+        """The step as it stands in a recipe; arguments left at None are left out."""
+        chosen = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        return {"step": self.step, **{k: v for k, v in chosen.items() if v is not None}}
+
+
+@dataclass(frozen=True)
+class Laplace(OnVectors):
+    """ε-local privacy of whole texts: L1-normalised vectors plus exact discrete Laplace noise.
+
+    Each row is divided by its L1 norm and truncated towards zero to multiples of 2^−k, so that two
+    rows differ by at most Δ = 2 in L1, in integers. The noise on each coordinate is a multiple of
+    2^−k with P(g) ∝ exp(−ε|g|/2^(k+1)). A zero row becomes the first unit vector. `dimension`
+    fixes the width; without it each batch brings its own.
+
+    >>> Laplace(epsilon=8)(np.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    step: ClassVar[str] = "laplace"
+    epsilon: float
+    dimension: int | None = None
+
+    def __post_init__(self) -> None:
+        _settle_epsilon(self)
+        _settle_dimension(self, least=1)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon)
+
+    @property
+    def grid(self) -> int:
+        """k: the release is made of multiples of 2^−k, at most 2^−17 of the noise's scale."""
+        return grid(laplace_scale(self.epsilon), most=40)
+
+    def __call__(self, batch: Any) -> Vectors:
+        rows = checked_rows(batch, self.dimension)
+        out, stream = _empty(rows), Stream()
+        scale = Fraction(2 << self.grid) / Fraction(self.epsilon)
+        for part in _parts(rows):
+            cells = l1_grid(rows[part], self.grid)
+            cells += discrete_laplace(cells.shape, scale, stream)
+            np.multiply(cells, 2.0**-self.grid, out=out[part], casting="same_kind")
+        return out
+
+
+@dataclass(frozen=True)
+class Gaussian(OnVectors):
+    """(ε, δ)-local privacy of whole texts: unit or clipped vectors plus exact rounded normal noise.
+
+    Rows are L2-normalised, or, given a public bound `clip`, shortened to it where they are longer;
+    then truncated towards zero to a grid, so that Δ₂ = 2·bound in integers. The noise is a real
+    normal rounded to the grid, so the release is the rounded output of the continuous mechanism
+    and its δ is that of Balle and Wang (2018), in any dimension.
+
+    >>> Gaussian(epsilon=1, delta=1e-5).guarantee.sentence()
+    '(1, 1e-05)-local differential privacy for each text (proven)'
+    """
+
+    step: ClassVar[str] = "gaussian"
+    epsilon: float
+    delta: float
+    clip: float | None = None
+    dimension: int | None = None
+
+    def __post_init__(self) -> None:
+        _settle_epsilon(self)
+        delta = checked("delta", self.delta, 1e-30, 0.5)
+        object.__setattr__(self, "delta", delta)
+        if self.clip is not None:
+            object.__setattr__(self, "clip", checked("clip", self.clip, 1e-20, 1e20))
+        _settle_dimension(self, least=1)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta)
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise, as a multiple of the bound."""
+        return _sigma(self.epsilon, self.delta)
+
+    @property
+    def grid(self) -> int:
+        return grid(self.sigma, most=22)
+
+    def __call__(self, batch: Any) -> Vectors:
+        rows = checked_rows(batch, self.dimension)
+        out, stream = _empty(rows), Stream()
+        sigma = Fraction(self.sigma) * (1 << self.grid)
+        unit = 2.0**-self.grid * (self.clip or 1.0)
+        for part in _parts(rows):
+            cells = l2_grid(rows[part], self.grid, self.clip)
+            cells += rounded_gaussian(cells.shape, sigma, stream)
+            np.multiply(cells, unit, out=out[part], casting="same_kind")
+        return out
+
+
+@dataclass(frozen=True)
+class PrivUnit(OnVectors):
+    """ε-local privacy of directions, with an error of about d/min(ε, ε²) where Laplace has d²/ε².
+
+    A row is L2-normalised to u; what leaves is V/m, where the unit vector V is uniform over the cap
+    {⟨V, u⟩ ≥ γ} with probability p and over its complement otherwise, and m makes it unbiased.
+    γ and p are those of least error at ε (Bhowmick et al. 2018; Asi et al. 2022). The proof is in
+    real arithmetic; the outcome is computed in float64 and rounded to multiples of 2^−20/m.
+    """
+
+    step: ClassVar[str] = "privunit"
+    epsilon: float
+    dimension: int | None = None
+
+    def __post_init__(self) -> None:
+        _settle_epsilon(self, most=200.0)
+        _settle_dimension(self, least=2)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, caveat="in real arithmetic, not to the last bit of a float")
+
+    def __call__(self, batch: Any) -> Vectors:
+        rows = checked_rows(batch, self.dimension)
+        width = rows.shape[1]
+        if width < 2:
+            raise DataError("privunit needs vectors of two coordinates or more; found one")
+        out, stream = _empty(rows), Stream()
+        cap = spherical_cap(self.epsilon, width)
+        for part in _parts(rows):
+            out[part] = np.rint(_in_cap(_unit(rows[part]), cap, stream) * 2.0**20) * (
+                2.0**-20 / cap.mean
+            )
+        return out
+
+
+@dataclass(frozen=True)
+class RandomisedResponse(OnVectors):
+    """ε-local privacy of a label: the true class with probability e^ε/(e^ε + m − 1), else another.
+
+    Rows are scores or probabilities of `classes` classes, whose largest entry is the label (the
+    first of equals); what leaves is one-hot. It attains the ceiling: where the bottleneck is the
+    label, no mechanism is better (Kairouz, Bonawitz and Ramage 2016).
+
+    >>> float(RandomisedResponse(epsilon=2, classes=3)(np.eye(3)).sum())
+    3.0
+    """
+
+    step: ClassVar[str] = "randomised-response"
+    epsilon: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        _settle_epsilon(self)
+        object.__setattr__(self, "classes", checked_count("classes", self.classes, least=2))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon)
+
+    def labels(self, labels: npt.NDArray[np.integer[Any]]) -> Integers:
+        """Randomised labels 0 … classes − 1."""
+        given = np.asarray(labels)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise DataError("labels must be one row of whole numbers")
+        if given.size and not 0 <= given.min() <= given.max() < self.classes:
+            raise DataError(
+                f"labels must lie between 0 and {self.classes - 1}; "
+                f"found {given.min()} to {given.max()}"
+            )
+        stream = Stream()
+        change = _coin(self.epsilon, self.classes - 1).draw(given.size, stream)
+        shift = 1 + stream.below(self.classes - 1, given.size)
+        return (given.astype(np.int64) + change * shift) % self.classes
+
+    def __call__(self, batch: Any) -> Vectors:
+        rows = checked_rows(batch, self.classes)
+        out = np.zeros_like(_empty(rows))
+        out[np.arange(len(rows)), self.labels(rows.argmax(axis=1))] = 1.0
+        return out
+
+
+@dataclass(frozen=True)
+class Projection(OnVectors):
+    """A fixed, public projection to few dimensions (Johnson and Lindenstrauss), before the noise.
+
+    The matrix has entries ±1/√dimension read off SHAKE-256 of its shape: the same on every machine,
+    independent of any text, and no secret. It adds no noise and promises nothing by itself.
+    """
+
+    step: ClassVar[str] = "projection"
+    dimension: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dimension", checked_count("dimension", self.dimension))
+
+    @property
+    def guarantee(self) -> None:
+        return None
+
+    def __call__(self, batch: Any) -> Vectors:
+        rows = checked_rows(batch, None)
+        out = np.empty((len(rows), self.dimension), dtype=_empty(rows).dtype)
+        most = np.finfo(out.dtype).max
+        for part in _parts(rows):
+            peaks, small = _by_peak(rows[part])
+            with np.errstate(over="ignore"):
+                wide = (small @ signs(rows.shape[1], self.dimension)) * peaks
+            out[part] = np.clip(wide, -most, most)
+        return out
+
+
+# ---- what comes in -------------------------------------------------------------------------------
+
+
+def checked_rows(batch: Any, width: int | None) -> Vectors:
+    """The batch as an (n, d) float array, or an error that says what is wrong with it."""
+    rows = np.asarray(batch)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise DataError(
+            f"vectors must come as an (n, d) array, one row per text; found shape {rows.shape}"
+        )
+    if rows.dtype.kind not in "fiu":
+        raise DataError(f"vectors must be numbers; found the type {rows.dtype}")
+    if width is not None and rows.shape[1] != width:
+        raise DataError(f"vectors must have {width} coordinates; found {rows.shape[1]}")
+    if rows.dtype.kind != "f" or rows.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):
+            rows = rows.astype(np.float64)
+    if not np.isfinite(rows).all():
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise DataError(f"row {bad} holds NaN or infinity; nothing was released")
+    return rows
+
+
+def _settle_epsilon(step: Any, most: float = MOST) -> None:
+    object.__setattr__(step, "epsilon", checked("epsilon", step.epsilon, LEAST, most))
+
+
+def _settle_dimension(step: Any, least: int) -> None:
+    if step.dimension is not None:
+        object.__setattr__(step, "dimension", checked_count("dimension", step.dimension, least))
+
+
+def _empty(rows: Vectors) -> Vectors:
+    return np.empty(rows.shape, dtype=np.float64 if rows.dtype == np.float64 else np.float32)
+
+
+def _parts(rows: Vectors) -> Iterator[slice]:
+    """Blocks of rows that fit the cache."""
+    step = max(1, SPAN // rows.shape[1])
+    return (slice(start, start + step) for start in range(0, len(rows), step))
+
+
+# ---- onto the grid -------------------------------------------------------------------------------
+
+
+def grid(scale: float, most: int) -> int:
+    """k, for a grid of 2^−k: 2^−18 to 2^−17 of the noise's scale, never coarser than 2^−16."""
+    return min(max(18 - math.floor(math.log2(scale)), 16), most)
+
+
+def l1_grid(rows: Vectors, k: int) -> Integers:
+    """Rows over their L1 norms, truncated to integers in units of 2^−k: Σ|n| ≤ 2^k, checked."""
+    _, small = _by_peak(rows)
+    norms = np.abs(small).sum(axis=1, keepdims=True)
+    small *= 2.0**k
+    small /= np.where(norms > 0, norms, 1.0)
+    cells = small.astype(np.int64)
+    cells[norms[:, 0] == 0, 0] = 1 << k
+    if rows.size and int(np.abs(cells).sum(axis=1).max()) > 1 << k:
+        raise AssertionError("a row left the L1 ball of the grid; nothing was released")
+    return cells
+
+
+def l2_grid(rows: Vectors, k: int, clip: float | None) -> Integers:
+    """Directions, or rows cut to `clip` and divided by it, truncated: Σn² ≤ 4^k, checked."""
+    if clip is None:
+        small = _unit(rows)
+    else:
+        peaks, small = _by_peak(rows)
+        norms = np.sqrt((small * small).sum(axis=1, keepdims=True))
+        with np.errstate(over="ignore"):
+            small *= np.minimum(peaks / clip, 1.0 / np.where(norms > 0, norms, 1.0))
+    cells = (small * 2.0**k).astype(np.int64)
+    if rows.size and int((cells * cells).sum(axis=1).max()) > 1 << (2 * k):
+        raise AssertionError("a row left the L2 ball of the grid; nothing was released")
+    return cells
+
+
+def _by_peak(rows: Vectors) -> tuple[Reals, Reals]:
+    """The largest magnitude of each row, and the row over it: neither overflows nor vanishes."""
+    wide = rows.astype(np.float64, order="C")
+    if rows.dtype != np.float64:  # a float32 squared and summed is far from the ends of float64
+        return np.ones((len(rows), 1)), wide
+    peaks = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
+    wide /= np.where(peaks > 0, peaks, 1.0)
+    return peaks, wide
+
+
+def _unit(rows: Vectors) -> Reals:
+    """Rows over their L2 norms; a zero row becomes the first unit vector."""
+    _, small = _by_peak(rows)
+    norms = np.sqrt((small * small).sum(axis=1, keepdims=True))
+    small /= np.where(norms > 0, norms, 1.0)
+    small[norms[:, 0] == 0, 0] = 1.0
+    return small
+
+
+# ---- parameters, computed once -------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _sigma(epsilon: float, delta: float) -> float:
+    return gaussian_sigma(epsilon, delta, sensitivity=2.0)
+
+
+@lru_cache(maxsize=64)
+def _coin(epsilon: float, others: int) -> Cells:
+    return keep_or_change(Fraction(epsilon), others)
+
+
+@lru_cache(maxsize=8)
+def signs(width: int, dimension: int) -> Reals:
+    """The (width, dimension) matrix of ±1/√dimension that `Projection` applies."""
+    count = width * dimension
+    name = f"capelet projection {width} x {dimension}".encode()
+    raw = np.frombuffer(hashlib.shake_256(name).digest(-(-count // 8)), dtype=np.uint8)
+    bits = np.unpackbits(raw)[:count].reshape(width, dimension)
+    matrix: Reals = (2.0 * bits.astype(np.float64) - 1.0) / math.sqrt(dimension)
+    matrix.flags.writeable = False
+    return matrix
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A spherical cap {⟨v, u⟩ ≥ γ}: its share of the sphere, p, and the mean of ⟨V, u⟩."""
+
+    shape: float  # (⟨v, u⟩ + 1)/2 of a uniform v is Beta(shape, shape)
+    share: float
+    inside: float
+    mean: float
+
+
+@lru_cache(maxsize=64)
+def spherical_cap(epsilon: float, width: int) -> Cap:
+    """The cap of least error among those with p/share = e^ε · (1 − p)/(1 − share).
+
+    The error of V/m is 1/m² − 1, so m is maximised over the share, by a grid on its logarithm.
+    """
+    from scipy.special import betaincinv, gammaln
+
+    shape = (width - 1) / 2
+    logs = np.linspace(-min(epsilon + 8.0, 600.0), math.log(0.5), 4001)
+    quantiles = betaincinv(shape, shape, np.exp(logs))  # γ = 1 − 2·quantile
+    logs, quantiles = logs[quantiles > 1e-300], quantiles[quantiles > 1e-300]
+    shares = np.exp(logs)
+    odds = np.exp(epsilon + logs - np.log1p(-shares))  # p/(1 − p)
+    inside = odds / (1.0 + odds)
+    constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * math.log(math.pi)
+    spread = np.log(4.0 * quantiles) + np.log1p(-quantiles)  # ln(1 − γ²)
+    moment = np.exp(constant + shape * spread) / (2 * shape)  # E[T; T ≥ γ]
+    means = moment * (inside / shares - (1.0 - inside) / (1.0 - shares))
+    # A coin of 53 bits must be able to fall outside: p stays clear of 1.
+    best = int(np.argmax(np.where(odds <= 2.0**30, means, -1.0)))
+    return Cap(shape, float(shares[best]), float(inside[best]), float(means[best]))
+
+
+def _in_cap(units: Reals, cap: Cap, stream: Stream) -> Reals:
+    """Unit vectors, inside the cap around each row with probability p, outside it otherwise."""
+    from scipy.special import betaincinv, ndtri
+
+    inside = stream.uniform(len(units)) < cap.inside
+    level = stream.uniform(len(units))
+    tail = np.where(inside, level * cap.share, level * (1.0 - cap.share))
+    quantile = betaincinv(cap.shape, cap.shape, tail)
+    along = np.where(inside, 1.0 - 2.0 * quantile, 2.0 * quantile - 1.0)[:, None]
+    across = ndtri(stream.uniform(*units.shape))
+    across -= (across * units).sum(axis=1, keepdims=True) * units
+    across /= np.sqrt((across * across).sum(axis=1, keepdims=True))
+    return along * units + np.sqrt(np.maximum(1.0 - along * along, 0.0)) * across
