@@ -207,7 +207,10 @@ _PATTERNS = {
     "phone": re.compile(r"(?<!\w)\+?\(?\d[\d\s().-]{6,}\d(?!\w)"),
     "number": re.compile(r"\d"),
 }
-_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?[A-Z][a-z]+)+)\b")
+_NAME = re.compile(r"\b(\w+),?\s([A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?[A-Z][a-z]+)+)\b")
+_BEFORE_PLACES = frozenset(
+    ["the", "a", "an", "in", "at", "from", "to", "near", "of", "into", "across", "for", "this"]
+)
 
 
 def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, Values]:
@@ -295,18 +298,25 @@ def _people_by_spacy(texts: Values) -> list[set[str]] | None:
 def _people_by_rule(texts: Values) -> list[set[str]]:
     """Capitalised sequences away from sentence starts ('George W. Bush'); the last word counts.
 
-    A last word that occurs in lower case as often as not is a common noun and is left out.
+    A rule without a model cannot know people from places. It leaves out last words that are also
+    common nouns (often in lower case), and those whose sequences mostly stand after an article or a
+    preposition of place ('the United States', 'in New York'), as names of persons seldom do.
     """
     lower = Counter(word for text in texts for word in re.findall(r"\b[a-z]{2,}\b", text))
     upper = Counter(word for text in texts for word in re.findall(r"\b[A-Z][a-z]+\b", text))
-    people: list[set[str]] = []
+    seen: Counter[str] = Counter()
+    placed: Counter[str] = Counter()
     for text in texts:
-        last = {match.split()[-1] for match in _NAME.findall(text)}
-        people.append({name for name in last if lower[name.lower()] < 0.1 * upper[name]})
+        for before, sequence in _NAME.findall(text):
+            last = sequence.split()[-1]
+            seen[last] += 1
+            placed[last] += before.lower() in _BEFORE_PLACES
+    people = {
+        name
+        for name, count in seen.items()
+        if lower[name.lower()] < 0.1 * upper[name]
+        and placed[name] < 0.25 * count
+        and count > 0.2 * upper[name]
+    }
     # Having found who is a name, a bare mention of it is a mention too.
-    common = Counter(name for names in people for name in names)
-    known = {name for name, _ in common.most_common(200)}
-    return [
-        names | (known & set(re.findall(r"\b[A-Z][a-z]+\b", text)))
-        for names, text in zip(people, texts, strict=True)
-    ]
+    return [people & set(re.findall(r"\b[A-Z][a-z]+\b", text)) for text in texts]

@@ -36,7 +36,7 @@ Boundary = Callable[[int, int], int]  # (i, bits) → floor(edge i · 2^bits), e
 BLOCK = 1 << 15  # draws looked up at once: their words stay in the processor's cache
 SPAN = 1 << 17  # draws settled at once
 MARGIN = 2.0**-30  # a float comparison closer than this is decided in exact arithmetic
-LARGEST = 1 << 62  # where a magnitude saturates; reached with probability below 2^(−2^20)
+LARGEST = 1 << 62  # where a magnitude saturates: beyond 4,096 scales, probability below 2^−5,900
 _ZEROS = memoryview(bytes(1 << 20))
 
 

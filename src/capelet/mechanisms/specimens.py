@@ -97,7 +97,9 @@ class ReusedNoise(Specimen):
     """One noise vector is drawn when the layer is built, and serves every row of every call."""
 
     step = "reused-noise"
-    published = "graph-mode layers in public code that sample while the model is being built"
+    published = (
+        "the public code of Plant et al. (2021), CAPE: sampled while the model is being built"
+    )
     leaks = "differences between all releases, exactly; many releases average to the noise itself"
     _drawn: dict[int, Reals]
 
@@ -127,7 +129,7 @@ class L2Laplace(Specimen):
     """Rows are L2-normalised, but the noise is Lap(2/ε), which belongs to L1-normalised ones."""
 
     step = "l2-laplace"
-    published = "public re-implementations that feed a library's default (L2) normaliser"
+    published = "public code of these methods that L2-normalises, as encoders do by default"
     leaks = "√d times the stated ε: 27.7 where 1 is claimed at d = 768, between ±1/√d"
 
     def _noised(self, rows: Reals) -> Vectors:
@@ -151,7 +153,7 @@ class FloatLaplace(Specimen):
 
     step = "float-laplace"
     published = "nearly every implementation; the attack is Mironov (2012)"
-    leaks = "the centre, through the lowest bits: advantage about 0.3 between 0 and 1 at scale 1"
+    leaks = "the centre, through the lowest bits: advantage about 0.27 between 0 and 1 at scale 1"
 
     def _noised(self, rows: Reals) -> Vectors:
         return _l1(rows) + _laplace(2 / self.epsilon, rows.shape)

@@ -25,6 +25,7 @@ from capelet.errors import DataError
 from capelet.guarantees import Guarantee, checked, checked_count, gaussian_sigma, laplace_scale
 from capelet.interfaces import Kind, Vectors
 from capelet.mechanisms.sampling import (
+    LARGEST,
     SPAN,
     Cells,
     Integers,
@@ -88,7 +89,7 @@ class Laplace(OnVectors):
         for part in _parts(rows):
             cells = l1_grid(rows[part], self.grid)
             cells += discrete_laplace(cells.shape, scale, stream)
-            np.multiply(cells, 2.0**-self.grid, out=out[part], casting="same_kind")
+            _emit(cells, 2.0**-self.grid, out[part])
         return out
 
 
@@ -140,7 +141,7 @@ class Gaussian(OnVectors):
         for part in _parts(rows):
             cells = l2_grid(rows[part], self.grid, self.clip)
             cells += rounded_gaussian(cells.shape, sigma, stream)
-            np.multiply(cells, unit, out=out[part], casting="same_kind")
+            _emit(cells, unit, out[part])
         return out
 
 
@@ -332,6 +333,12 @@ def l2_grid(rows: Vectors, k: int, clip: float | None) -> Integers:
     if rows.size and int((cells * cells).sum(axis=1).max()) > 1 << (2 * k):
         raise AssertionError("a row left the L2 ball of the grid; nothing was released")
     return cells
+
+
+def _emit(cells: Integers, unit: float, out: Vectors) -> None:
+    """Integers to floats. A draw that saturated the sampler is cut with the sum, never alone."""
+    np.clip(cells, -LARGEST // 2, LARGEST // 2, out=cells)
+    np.multiply(cells, unit, out=out, casting="same_kind")
 
 
 def _by_peak(rows: Vectors) -> tuple[Reals, Reals]:
