@@ -50,8 +50,14 @@ def test_steps_run_in_order_and_describe_themselves() -> None:
     assert release.recipe_hash == recipe_hash(private.recipe) != plain.recipe_hash
 
 
-def test_two_noise_steps_add_up() -> None:
-    assert PrivateEncoder(Promise(), Promise()).guarantee.epsilon == 4.0
+def test_noise_upon_noise_keeps_the_strongest_promise() -> None:
+    """Only the last result leaves: each step's guarantee holds of it, and none is spent twice."""
+
+    class Stronger(Promise):
+        guarantee = Guarantee(epsilon=1.0)
+
+    assert PrivateEncoder(Promise(), Stronger()).guarantee.epsilon == 1.0
+    assert PrivateEncoder(Stronger(), Shift(), Promise()).guarantee.epsilon == 1.0
 
 
 def test_steps_that_do_not_fit_are_refused() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
     from capelet.guarantees import Guarantee
+    from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
     from capelet.release import PrivateEncoder, Release
     from capelet.reports import verdicts, write_report
 
@@ -36,6 +37,11 @@ _HOME = {
     "Finding": "capelet.findings",
     "Findings": "capelet.findings",
     "Guarantee": "capelet.guarantees",
+    "Gaussian": "capelet.mechanisms",
+    "Laplace": "capelet.mechanisms",
+    "PrivUnit": "capelet.mechanisms",
+    "Projection": "capelet.mechanisms",
+    "RandomisedResponse": "capelet.mechanisms",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
     "verdicts": "capelet.reports",
@@ -47,8 +53,13 @@ __all__ = [
     "Corpus",
     "Finding",
     "Findings",
+    "Gaussian",
     "Guarantee",
+    "Laplace",
+    "PrivUnit",
     "PrivateEncoder",
+    "Projection",
+    "RandomisedResponse",
     "Release",
     "Split",
     "audit",

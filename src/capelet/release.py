@@ -12,7 +12,7 @@ import numpy as np
 
 from capelet.encoders import load
 from capelet.errors import CapeletError
-from capelet.guarantees import Guarantee, compose
+from capelet.guarantees import Guarantee, chain
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 
 
@@ -73,7 +73,7 @@ class PrivateEncoder:
     @property
     def guarantee(self) -> Guarantee:
         noise = [_guarantee(step) for step in self.steps]
-        return compose([item for item in noise if item is not None])
+        return chain([item for item in noise if item is not None])
 
     @property
     def recipe(self) -> dict[str, Any]:
