@@ -28,6 +28,7 @@ from capelet.evaluation.leakage import in_threads
 from capelet.evaluation.plan import Plan
 from capelet.metrics import balanced_accuracy
 
+PLAIN_SEEDS = 2
 ATTRIBUTES = ("entity_0", "entity_1", "entity_2")
 
 
@@ -50,7 +51,7 @@ def main() -> None:
     vectors = cached(load_encoder("minilm")).encode(texts)
     plan = Plan.of(corpus, seeds=5)
 
-    suite, scores = suite_of(plan, vectors)
+    suite, scores = suite_of(plan, vectors)  # scores on the seeds that the plain ones get too
     peer = peer_seconds(texts[: chosen.peer_texts]) * len(texts) / chosen.peer_texts
     plain = plain_scores(plan, vectors)
 
@@ -69,7 +70,7 @@ def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
     tried = families()
     began = time.perf_counter()
 
-    def one(parts: Split) -> list[tuple[str, float]]:
+    def one(parts: Split) -> list[tuple[str, int, float]]:
         fit, tune = parts.training("attacker")
         view = View(vectors, fit, tune, parts.victims, parts.seed)
         found = []
@@ -77,7 +78,7 @@ def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
             secret = Secret(view, attribute.codes, len(attribute.classes))
             for name, best in attack(view, secret, tried).best.items():
                 said = best.scored.argmax(axis=1)
-                found.append((name, balanced_accuracy(secret.codes.scored, said)))
+                found.append((name, parts.seed, balanced_accuracy(secret.codes.scored, said)))
         return found
 
     gathered = [item for found in in_threads(one, plan.splits) for item in found]
@@ -104,7 +105,7 @@ def peer_seconds(texts: list[str]) -> float:
     return min(times)
 
 
-def plain_scores(plan: Plan, vectors: np.ndarray, seeds: int = 2) -> dict[str, float]:
+def plain_scores(plan: Plan, vectors: np.ndarray) -> dict[str, float]:
     """scikit-learn's estimators as they come, class-balanced where they offer it."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
@@ -121,7 +122,7 @@ def plain_scores(plan: Plan, vectors: np.ndarray, seeds: int = 2) -> dict[str, f
     }
     scores: dict[str, list[float]] = {name: [] for name in plain}
     with one_thread():
-        for parts in plan.splits[:seeds]:
+        for parts in plan.splits[:PLAIN_SEEDS]:
             for attribute in plan.secrets:
                 for name, model in plain.items():
                     model.fit(vectors[parts.attacker], attribute.codes[parts.attacker])
