@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, OutputError
 from capelet.guarantees import NONE, Guarantee
-from capelet.release import PrivateEncoder, recipe_hash
+from capelet.release import PrivateEncoder, Release, recipe_hash
 
 
 class Shift:
@@ -65,3 +66,73 @@ def test_steps_that_do_not_fit_are_refused() -> None:
         PrivateEncoder(Shift(), "wordllama")
     with pytest.raises(CapeletError, match="did you mean 'minilm'"):
         PrivateEncoder("minlm")
+
+
+RECIPE = """
+[[steps]]
+step = "encoder"
+name = "wordllama"
+
+[[steps]]
+step = "laplace"
+epsilon = 8.0
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_recipe_makes_a_private_encoder_and_comes_back(tmp_path: Path) -> None:
+    private = PrivateEncoder.from_recipe(written(tmp_path, RECIPE))
+    assert private.guarantee == Guarantee(epsilon=8.0)
+    again = PrivateEncoder.from_recipe(written(tmp_path, private.to_recipe()))
+    assert again.recipe == private.recipe
+    assert PrivateEncoder.from_steps(private.release(["a text"]).recipe).recipe == private.recipe
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        ("", "at least one"),
+        ("steps = 3", "at least one"),
+        ("[[steps]]\nepsilon = 1", "needs a name"),
+        ('[[steps]]\nstep = "laplas"', "did you mean 'laplace'"),
+        ('[[steps]]\nstep = "laplace"', "needs 'epsilon'"),
+        ('[[steps]]\nstep = "laplace"\nepsilon = 1\nsensitivity = 2', "no 'sensitivity'"),
+        ('[[steps]]\nstep = "laplace"\nepsilon = -1', "epsilon"),
+        ('[[steps]]\nstep = "laplace"\nepsilon = true', "epsilon"),
+        ('[[steps]]\nstep = "encoder"\nnam = "minilm"', "did you mean 'name'"),
+        (
+            '[[steps]]\nstep = "encoder"\nname = "wordllama"\nfingerprint = "0"',
+            "fingerprint differs",
+        ),
+        ('[[steps]]\nstep = "specimen:half-noise"\nepsilon = 1', "known to be broken"),
+        ('seed = 42\n[[steps]]\nstep = "laplace"\nepsilon = 1', "it was given 'seed'"),
+        ("[[steps", "not TOML"),
+    ],
+)
+def test_recipes_that_do_not_hold_are_refused(tmp_path: Path, recipe: str, sentence: str) -> None:
+    with pytest.raises(CapeletError, match=sentence):
+        PrivateEncoder.from_recipe(written(tmp_path, recipe))
+
+
+def test_specimens_only_when_allowed(tmp_path: Path) -> None:
+    path = written(tmp_path, '[[steps]]\nstep = "specimen:half-noise"\nepsilon = 1.0')
+    assert PrivateEncoder.from_recipe(path, specimens=True).guarantee.status == "broken"
+    with pytest.raises(CapeletError, match="cannot read the recipe"):
+        PrivateEncoder.from_recipe(tmp_path / "none.toml")
+
+
+def test_a_release_keeps_its_guarantee_in_its_file(tmp_path: Path) -> None:
+    release = PrivateEncoder(Promise()).release(np.eye(4, dtype=np.float32))
+    back = Release.load(release.save(tmp_path / "out.parquet"))
+    np.testing.assert_array_equal(back.vectors, release.vectors)
+    assert back.guarantee == release.guarantee and back.recipe_hash == release.recipe_hash
+    plain = PrivateEncoder().release(np.eye(2))
+    assert Release.load(plain.save(tmp_path / "plain.parquet")).guarantee == NONE
+    (tmp_path / "other.parquet").write_bytes(b"no")
+    with pytest.raises(OutputError, match="not a release"):
+        Release.load(tmp_path / "other.parquet")

@@ -1,19 +1,41 @@
-"""Steps in order make a private encoder; what it lets out, a Release, is all an attacker holds."""
+"""Steps in order make a private encoder; what it lets out, a Release, is all an attacker holds.
+
+A recipe is the same list as a TOML file, and comes back from one:
+
+    [[steps]]
+    step = "encoder"
+    name = "minilm"
+
+    [[steps]]
+    step = "laplace"
+    epsilon = 8.0
+"""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 
 from capelet.encoders import load
-from capelet.errors import CapeletError
-from capelet.guarantees import Guarantee, chain
+from capelet.errors import CapeletError, OutputError, did_you_mean
+from capelet.files import write_whole
+from capelet.guarantees import NONE, Guarantee, chain
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
+from capelet.mechanisms import MECHANISMS
+from capelet.mechanisms.specimens import SPECIMENS
+
+METADATA = b"capelet"
+"""The key under which a Parquet file of released vectors carries its guarantee and recipe."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +49,46 @@ class Release:
     @property
     def recipe_hash(self) -> str:
         return recipe_hash(self.recipe)
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """What a file of this release says about itself."""
+        return {METADATA: describe(self.guarantee, self.recipe)}
+
+    def save(self, path: Path | str) -> Path:
+        """Write the vectors as Parquet, with guarantee and recipe inside the file; whole or not."""
+        width = self.vectors.shape[1]
+        flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).ravel())
+        column = pa.FixedSizeListArray.from_arrays(flat, width)
+        table = pa.table({"vector": column}).replace_schema_metadata(self.metadata())
+        sink = pa.BufferOutputStream()
+        pa.parquet.write_table(table, sink)
+        write_whole(Path(path), sink.getvalue().to_pybytes())
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Release:
+        """Read what `save` wrote; an `OutputError` when the file does not say how it was made."""
+        try:
+            table = pa.parquet.read_table(path)
+            said = json.loads((table.schema.metadata or {})[METADATA])
+            column = table["vector"].combine_chunks()
+            vectors = column.flatten().to_numpy().reshape(len(column), -1)
+            promised = said["guarantee"]
+            guarantee = NONE if promised["notion"] == "none" else Guarantee(**promised)
+            return cls(vectors, guarantee, said["recipe"])
+        except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
+            raise OutputError(
+                f"{str(path)!r} is not a release: a Parquet file of vectors with guarantee and "
+                "recipe in its metadata"
+            ) from None
+
+
+def describe(guarantee: Guarantee, recipe: Mapping[str, Any]) -> bytes:
+    """Guarantee and recipe as JSON; an unbounded ε is null."""
+    promised = asdict(guarantee)
+    if guarantee.notion == "none":
+        promised["epsilon"] = None
+    return json.dumps({"guarantee": promised, "recipe": dict(recipe)}, sort_keys=True).encode()
 
 
 def recipe_hash(recipe: Mapping[str, Any]) -> str:
@@ -49,12 +111,48 @@ class PrivateEncoder:
             consumes, emits = _flow(step)
             if flow is not None and flow != consumes:
                 raise CapeletError(
-                    f"the step {_describe(step)['step']!r} consumes {consumes}, not {flow}; "
+                    f"the step {_name(step)!r} consumes {consumes}, not {flow}; "
                     "put text steps before the encoder and vector steps after it"
                 )
             flow = emits
         if flow == "texts":
             raise CapeletError("the steps end in texts; an encoder is missing")
+
+    @classmethod
+    def from_recipe(cls, path: Path | str, *, specimens: bool = False) -> PrivateEncoder:
+        """The private encoder that a TOML recipe describes.
+
+        A recipe with an unknown step or key is refused, and so is one with a known-broken specimen
+        unless `specimens` allows it.
+        """
+        try:
+            recipe = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise CapeletError(
+                f"cannot read the recipe {str(path)!r} ({error.strerror}); give a TOML file"
+            ) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise CapeletError(f"the recipe {str(path)!r} is not TOML: {error}") from None
+        return cls.from_steps(recipe, specimens=specimens)
+
+    @classmethod
+    def from_steps(cls, recipe: Mapping[str, Any], *, specimens: bool = False) -> PrivateEncoder:
+        """The same from a recipe that is already a mapping, such as `release.recipe`."""
+        unknown = sorted(set(recipe) - {"steps"})
+        if unknown:
+            raise CapeletError(f"a recipe has only [[steps]]; it was given {unknown[0]!r} too")
+        steps = recipe.get("steps")
+        if not isinstance(steps, list) or not steps:
+            raise CapeletError("a recipe needs at least one [[steps]] entry, such as an encoder")
+        return cls(*[_made(entry, specimens) for entry in steps])
+
+    def to_recipe(self) -> str:
+        """The steps as TOML, as `from_recipe` reads it."""
+        blocks = []
+        for entry in self.recipe["steps"]:
+            lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
+            blocks.append("\n".join(["[[steps]]", *lines]))
+        return "\n\n".join(blocks) + "\n"
 
     @property
     def consumes(self) -> Kind:
@@ -91,12 +189,57 @@ class PrivateEncoder:
         return PrivateEncoder(*[step for step in self.steps if isinstance(step, Encoder)])
 
 
+def _made(entry: Any, specimens: bool) -> Encoder | Step:
+    """One step from its recipe entry, with every key checked."""
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("step"), str):
+        raise CapeletError('each of the [[steps]] of a recipe needs a name: step = "laplace"')
+    name = entry["step"]
+    options = {key: value for key, value in entry.items() if key != "step"}
+    if name == "encoder":
+        return _encoder(options)
+    if name.startswith("specimen:") and not specimens:
+        raise CapeletError(f"{name!r} is known to be broken and may not stand in a recipe")
+    broken = {f"specimen:{key}": made for key, made in SPECIMENS.items()} if specimens else {}
+    known = {**MECHANISMS, **broken}
+    if name not in known:
+        raise CapeletError(f"unknown step {name!r}; {did_you_mean(name, ['encoder', *known])}")
+    accepted = inspect.signature(known[name]).parameters
+    for key in options:
+        if key not in accepted:
+            raise CapeletError(f"the step {name!r} has no {key!r}; {did_you_mean(key, accepted)}")
+    needed = [key for key, item in accepted.items() if item.default is inspect.Parameter.empty]
+    for key in needed:
+        if key not in options:
+            raise CapeletError(f"the step {name!r} needs {key!r}")
+    return known[name](**options)
+
+
+def _encoder(options: Mapping[str, Any]) -> Encoder:
+    for key in options:
+        if key not in ("name", "backend", "fingerprint"):
+            raise CapeletError(
+                f"the step 'encoder' has no {key!r}; {did_you_mean(key, ('name', 'backend'))}"
+            )
+    encoder = load(str(options.get("name", "minilm")), str(options.get("backend", "auto")))
+    wanted = options.get("fingerprint")
+    if wanted is not None and wanted != encoder.fingerprint:
+        raise CapeletError(
+            f"the encoder {encoder.name!r} is not the one of the recipe (its fingerprint differs: "
+            "other weights, back-end or versions); remove the fingerprint to accept it"
+        )
+    return encoder
+
+
 def _flow(step: Encoder | Step) -> tuple[Kind, Kind]:
     return ("texts", "vectors") if isinstance(step, Encoder) else (step.consumes, step.emits)
 
 
 def _guarantee(step: Encoder | Step) -> Guarantee | None:
     return None if isinstance(step, Encoder) else step.guarantee
+
+
+def _name(step: Encoder | Step) -> str:
+    return "encoder" if isinstance(step, Encoder) else str(step.describe()["step"])
 
 
 def _describe(step: Encoder | Step) -> dict[str, Any]:

@@ -48,12 +48,12 @@ def load(name: str, backend: str = "auto") -> Encoder:
     encoders run on numpy whatever is asked. A folder is checked at once (it must hold safetensors,
     never pickle); an id is fetched at the first use.
     """
-    if backend not in BACKENDS:
-        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, BACKENDS)}")
-    if name == "wordllama":
-        return StaticEncoder(name)
-    if name == "glove":
-        return WordVectorEncoder(name)
+    static = {"wordllama": StaticEncoder, "glove": WordVectorEncoder}
+    known = (*BACKENDS, "numpy") if name in static else BACKENDS
+    if backend not in known:
+        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, known)}")
+    if name in static:
+        return static[name](name)
     if name == "minilm":
         return TransformerEncoder(name, backend)
     folder = Path(name).expanduser()
