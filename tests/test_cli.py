@@ -153,6 +153,30 @@ def test_vectors_beside_texts_are_what_is_audited(data: Path, tmp_path: Path) ->
     assert findings.select(attacker="tf-idf")
 
 
+def test_a_recipe_is_audited_with_its_ceiling(data: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        '[[steps]]\nstep = "encoder"\nname = "wordllama"\n'
+        '[[steps]]\nstep = "laplace"\nepsilon = 0.5\n'
+    )
+    columns = ("--text", "text", "--label", "stars", "--private", "open", "--recipe", recipe)
+    code, said, _ = call("audit", data, *columns, "--seeds", "2", "--out", tmp_path / "p")
+    assert code == 0 and "[none] open" in said
+    findings = Findings.load(tmp_path / "p")
+    (row,) = findings.select(
+        kind="attribute-inference", attacker="strongest", metric="balanced_accuracy"
+    )
+    assert row.ceiling == pytest.approx(1 / (1 + np.exp(-0.5)))
+    assert {item.metric for item in findings.select(kind="deviation")} == {
+        "euclidean",
+        "cosine_distance",
+    }
+    assert findings.select(target="neighbours", metric="recall_at_10")
+    assert "0.5-local differential privacy" in (tmp_path / "p" / "report.html").read_text()
+    code, _, complained = call("audit", data, *columns[:-1], tmp_path / "no.toml")
+    assert code == 2 and "cannot read the recipe" in complained
+
+
 def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from capelet.corpus import Corpus
     from capelet.findings import Findings
     from capelet.interfaces import Progress
+    from capelet.release import PrivateEncoder
 
 app = typer.Typer(
     name="capelet",
@@ -98,6 +99,9 @@ def audit(
     encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
     backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
     vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
+    ] = None,
     split: Annotated[
         str, typer.Option(help="auto, random, stratified, by_author or wasserstein.")
     ] = "auto",
@@ -133,7 +137,8 @@ def audit(
         "bins": _bins(bins or []),
         "cache": not no_cache,
     }
-    findings = _audit(corpus, encoder, backend, options, quiet=json)
+    private_encoder = _private_encoder(corpus, recipe, encoder, backend)
+    findings = _audit(corpus, private_encoder, options, quiet=json)
     from capelet.reports import write_report
 
     page = write_report(findings, folder)
@@ -158,20 +163,31 @@ def _check_gate(limit: float | None, private: str | None, derive: str | None, da
         )
 
 
+def _private_encoder(
+    corpus: Corpus, recipe: Path | None, encoder: str, backend: str
+) -> PrivateEncoder:
+    from capelet.encoders import load
+    from capelet.release import PrivateEncoder
+
+    if recipe is not None:
+        return PrivateEncoder.from_recipe(recipe)
+    return PrivateEncoder(load(encoder, backend)) if corpus.vectors is None else PrivateEncoder()
+
+
 def _audit(
-    corpus: Corpus, encoder: str, backend: str, options: dict[str, Any], quiet: bool
+    corpus: Corpus, private: PrivateEncoder, options: dict[str, Any], quiet: bool
 ) -> Findings:
     from dataclasses import replace
 
     from capelet.audit import audit as run
-    from capelet.encoders import load
     from capelet.evaluation.plan import Plan
 
-    chosen = load(encoder, backend) if corpus.vectors is None else None
     # Everything that can be wrong with the data is said before a model is read.
-    Plan.of(corpus, 1, options["split_kind"], options["derived"], options["bins"])
+    plan = Plan.of(corpus, 1, options["split_kind"], options["derived"], options["bins"])
+    for warning in plan.advance(private.guarantee):
+        print(f"capelet: warning: {warning}", file=sys.stderr)
     with _progress(quiet) as progress:
-        findings = run(corpus, chosen, progress=progress, **options)
+        findings = run(corpus, private, progress=progress, **options)
     command = shlex.join(["capelet", *sys.argv[1:]])
     return replace(findings, provenance={**findings.provenance, "command": command})
 

@@ -10,6 +10,7 @@ import pytest
 from capelet.corpus import Corpus
 from capelet.errors import DataError
 from capelet.evaluation.plan import Plan
+from capelet.guarantees import NONE, Guarantee
 
 
 def test_nothing_to_measure(planted: Corpus) -> None:
@@ -36,3 +37,11 @@ def test_splits_differ_between_seeds(planted: Corpus) -> None:
     plan = Plan.of(planted, 3)
     assert plan.targets == 3
     assert len({tuple(np.sort(parts.victims)) for parts in plan.splits}) == 3
+
+
+def test_an_epsilon_that_cannot_work_is_said_in_advance(planted: Corpus) -> None:
+    label = np.array(["often"] * 500 + ["seldom"] * 100, dtype=object)
+    plan = Plan.of(replace(planted, label=label), 1)
+    (warning,) = plan.advance(Guarantee(epsilon=1.0))
+    assert "commonest class of 'side' (83.3%); the least ε that can is 1.61" in warning
+    assert plan.advance(Guarantee(epsilon=2.0)) == () and plan.advance(NONE) == ()

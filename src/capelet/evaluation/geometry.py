@@ -1,4 +1,4 @@
-"""Pictures of the vectors themselves."""
+"""The vectors themselves: how far noise moved them, and what they look like on a map."""
 
 from __future__ import annotations
 
@@ -8,10 +8,44 @@ from typing import Any
 import numpy as np
 
 from capelet.corpus import Rows
+from capelet.findings import Finding
 from capelet.interfaces import Vectors
 from capelet.labels import Attribute
 
 POINTS = 1000
+
+
+def deviation(original: Vectors, released: Vectors, recipe_hash: str | None) -> list[Finding]:
+    """How far the release lies from the encoder's own vectors: mean Euclidean and cosine distance.
+
+    YAWYW tables 9 and 10. A release of another width (a projection, symbols) has none.
+    """
+    if original.shape != released.shape:
+        return []
+    before, after = (np.asarray(item, dtype=np.float64) for item in (original, released))
+    lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    cosine = (before * after).sum(axis=1) / np.maximum(lengths, 1e-300)
+    measured = {
+        "euclidean": np.linalg.norm(before - after, axis=1),
+        "cosine_distance": 1.0 - cosine,
+    }
+    found = []
+    for metric, each in measured.items():
+        value = float(each.mean())
+        half = 1.96 * float(each.std()) / float(np.sqrt(len(each)))
+        found.append(
+            Finding(
+                "deviation",
+                "vectors",
+                metric,
+                value,
+                value - half,
+                value + half,
+                n=len(each),
+                recipe_hash=recipe_hash,
+            )
+        )
+    return found
 
 
 def tsne(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from capelet.corpus import Corpus, Split
 from capelet.errors import DataError
+from capelet.guarantees import Guarantee, ceiling, least_epsilon
 from capelet.labels import Attribute, attribute, attributes, derive
 from capelet.metrics import Codes
 from capelet.splits import group_rows, split
@@ -56,6 +57,20 @@ class Plan:
         balance = [*secrets, *([label] if label else [])]
         parts = tuple(split(corpus, split_kind, seed, balance) for seed in range(seeds))
         return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
+
+    def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
+        """What can be told before anything is encoded: that an ε cannot serve the task."""
+        if self.label is None:
+            return ()
+        prior = self.label.prior()
+        best = ceiling(prior, guarantee)
+        if best is None or best > max(prior) + 1e-9:
+            return ()
+        return (
+            f"at ε = {guarantee.epsilon:g} no release can beat always naming the commonest class "
+            f"of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
+            f"{least_epsilon(prior):.3g}",
+        )
 
 
 def _warnings(secrets: Sequence[Attribute], label: Attribute | None) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def provenance(
         },
         "guarantee": {**asdict(release.guarantee), "sentence": release.guarantee.sentence()},
         "versions": _versions(),
-        "warnings": list(plan.warnings),
+        "warnings": [*plan.warnings, *plan.advance(release.guarantee)],
         "seconds": {**clock.seconds, "total": clock.total()},
     }
 
