@@ -49,7 +49,10 @@ def load(name: str, backend: str = "auto") -> Encoder:
     encoders run on numpy whatever is asked. A folder is checked at once (it must hold safetensors,
     never pickle); an id is fetched at the first use.
     """
-    static: dict[str, Callable[[str], Encoder]] = {"wordllama": StaticEncoder, "glove": WordVectorEncoder}
+    static: dict[str, Callable[[str], Encoder]] = {
+        "wordllama": StaticEncoder,
+        "glove": WordVectorEncoder,
+    }
     known = (*BACKENDS, "numpy") if name in static else BACKENDS
     if backend not in known:
         raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, known)}")
