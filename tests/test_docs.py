@@ -172,7 +172,7 @@ def test_every_option_is_described_and_no_other(command: str) -> None:
     real = options(COMMANDS[command])
     assert {word for word in described if word.startswith("--")} == set(real)
     for word, option in real.items():
-        default = option.default if isinstance(option.default, str | int) else None
+        default = option.default if isinstance(option.default, str | int | float) else None
         shown = described[word][1].strip("`")
         assert shown == ("" if default is None or default is False else str(default)), word
 

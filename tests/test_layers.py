@@ -11,7 +11,7 @@ LAYERS = [
     ["errors", "files", "guarantees", "interfaces", "corpus", "findings", "metrics"],
     ["labels", "reviews_words", "reviews", "datasets", "networks", "encoders", "mechanisms",
      "maps", "splits"],
-    ["release"],
+    ["ledger", "release"],
     ["defences", "attacks", "language", "verify"],
     ["evaluation"],
     ["audit", "protect", "study", "reports"],

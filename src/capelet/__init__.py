@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
     from capelet.release import PrivateEncoder, Release
     from capelet.reports import verdicts, write_report
+    from capelet.verify import verify
 
 _HOME = {
     "audit": "capelet.audit",
@@ -47,6 +48,7 @@ _HOME = {
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
     "verdicts": "capelet.reports",
+    "verify": "capelet.verify",
     "write_report": "capelet.reports",
 }
 
@@ -68,6 +70,7 @@ __all__ = [
     "load",
     "read",
     "verdicts",
+    "verify",
     "write_report",
 ]
 

@@ -16,6 +16,7 @@ from capelet.mechanisms.vectors import (
     Projection,
     RandomisedResponse,
 )
+from capelet.mechanisms.words import TruncatedExponential, WordDropout, WordReplacement
 
 MECHANISMS: dict[str, Callable[..., Step]] = {
     "laplace": Laplace,
@@ -23,6 +24,19 @@ MECHANISMS: dict[str, Callable[..., Step]] = {
     "privunit": PrivUnit,
     "randomised-response": RandomisedResponse,
     "projection": Projection,
+    "word-replacement": WordReplacement,
+    "truncated-exponential": TruncatedExponential,
+    "word-dropout": WordDropout,
 }
 
-__all__ = ["MECHANISMS", "Gaussian", "Laplace", "PrivUnit", "Projection", "RandomisedResponse"]
+__all__ = [
+    "MECHANISMS",
+    "Gaussian",
+    "Laplace",
+    "PrivUnit",
+    "Projection",
+    "RandomisedResponse",
+    "TruncatedExponential",
+    "WordDropout",
+    "WordReplacement",
+]

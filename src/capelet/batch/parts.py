@@ -1,0 +1,219 @@
+"""The private folder beside a target where drawn blocks wait until all are there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from capelet.errors import OutputError
+from capelet.files import private_folder, write_whole
+
+_WHOLE = "whole.parquet"
+_STATE = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS seen (name BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS needs (subject TEXT PRIMARY KEY, releases INTEGER NOT NULL)
+"""
+
+
+class Parts:
+    """The private folder where drawn blocks wait until all are there.
+
+    Its database holds the lock, what the run is, and the counting of the first pass. The lock goes
+    with the process that holds it, however that ends.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.folder = target.parent / f".{target.name}.parts"
+        with _onto_disk(target):
+            private_folder(self.folder)
+            _sync(target.parent)
+        self._db = sqlite3.connect(self.folder / "run.db", timeout=0, isolation_level=None)
+        try:
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error:
+            self._db.close()
+            raise OutputError(f"another run is writing {str(target)!r}; let it end") from None
+        for statement in _STATE.split(";"):
+            self._db.execute(statement)
+        self._db.execute("COMMIT")
+        self._written = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
+        self.over = False
+
+    def close(self) -> None:
+        """Let go of the lock; a folder without parts, or whose target is there, goes too."""
+        self._db.close()
+        if self.over or not self._written:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- which run this is ----
+
+    @property
+    def run(self) -> str:
+        """The name under which the ledger is charged."""
+        return self._fact("run")
+
+    def begin(self, facts: str, ledger: str, overwrite: bool) -> bool:
+        """Whether this run was begun before; an unfinished run of another kind is refused."""
+        if self._written:
+            if (self._fact("job"), self._fact("ledger")) == (facts, ledger):
+                return True
+            self._another(overwrite)
+        self.renew()
+        self.remember("job", facts)
+        self.remember("ledger", ledger)
+        return False
+
+    def same_rows(self, digest: str, overwrite: bool) -> bool:
+        """Whether the rows are those the run began with; others are refused, or begin anew."""
+        if self.rows() not in ("", digest):
+            self._another(overwrite)
+            return False
+        self.remember("rows", digest)
+        return True
+
+    def renew(self) -> None:
+        """Drop all parts: from here on it is another run."""
+        for number in sorted(self._written):
+            self._path(number).unlink(missing_ok=True)
+        self._written.clear()
+        self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary')")
+        self.remember("run", secrets.token_hex(16))
+
+    def remember(self, name: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def _fact(self, name: str) -> str:
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def _another(self, overwrite: bool) -> None:
+        if not overwrite:
+            raise OutputError(
+                f"{self.folder.name!r} beside the output holds an unfinished run with another "
+                "input, recipe or ledger; finish that one, or drop it with --overwrite"
+            )
+
+    # ---- what it would cost ----
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """One transaction from empty counts; undone on any error."""
+        self._db.execute("BEGIN")
+        try:
+            self._db.execute("DELETE FROM seen")
+            self._db.execute("DELETE FROM needs")
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def unseen(self, names: Iterable[bytes]) -> list[bool]:
+        """Which of the names come for the first time in this pass; counted on disk."""
+        add = "INSERT OR IGNORE INTO seen VALUES (?)"
+        return [self._db.execute(add, (name,)).rowcount == 1 for name in names]
+
+    def count(self, needs: Counter[str]) -> None:
+        add = (
+            "INSERT INTO needs VALUES (?, ?) "
+            "ON CONFLICT (subject) DO UPDATE SET releases = releases + excluded.releases"
+        )
+        self._db.executemany(add, needs.items())
+
+    def needs(self) -> Iterator[tuple[str, int]]:
+        """How many releases each subject would be charged for."""
+        yield from self._db.execute("SELECT subject, releases FROM needs ORDER BY subject")
+
+    # ---- the parts ----
+
+    @property
+    def written(self) -> Set[int]:
+        """The blocks that are drawn and on the disk."""
+        return self._written
+
+    def write(self, number: int, part: pa.Table) -> None:
+        """Put a part on the disk for good, folder entry and all."""
+        sink = pa.BufferOutputStream()
+        pa.parquet.write_table(part, sink, compression="none", use_dictionary=False)
+        with _onto_disk(self.target):
+            write_whole(self._path(number), sink.getvalue().to_pybytes(), mode=0o600)
+            _sync(self.folder)
+        self._written.add(number)
+
+    def read(self, number: int) -> pa.Table:
+        return pa.parquet.read_table(self._path(number))
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:08d}.parquet"
+
+    # ---- the end ----
+
+    @contextmanager
+    def whole(self, schema: pa.Schema) -> Iterator[pa.parquet.ParquetWriter]:
+        """The file that is to be the target, to write the parts into; on the disk at the end."""
+        path = self.folder / _WHOLE
+        plain = {"compression": "none", "use_dictionary": False}  # noise cannot be pressed
+        with _onto_disk(self.target):
+            with pa.parquet.ParquetWriter(path, schema, **plain) as writer:
+                yield writer
+            _sync(path)
+
+    def let_out(self, summary: str) -> None:
+        """Give the whole file the target's name: the moment of release."""
+        self.remember("summary", summary)
+        with _onto_disk(self.target):
+            (self.folder / _WHOLE).replace(self.target)
+            _sync(self.target.parent)
+        self.over = True
+
+    def summary(self, facts: str) -> str:
+        """The summary of a run that was killed just after its target appeared, or nothing."""
+        there = not (self.folder / _WHOLE).exists() and self.target.is_file()
+        return self._fact("summary") if there and self._fact("job") == facts else ""
+
+    def rows(self) -> str:
+        """The digest of the rows that the run began with."""
+        return self._fact("rows")
+
+
+@contextmanager
+def opened(target: Path) -> Iterator[Parts]:
+    parts = Parts(target)
+    try:
+        yield parts
+    finally:
+        parts.close()
+
+
+@contextmanager
+def _onto_disk(target: Path) -> Iterator[None]:
+    """One sentence where the disk is full, or not ours to write."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {str(target)!r} ({error.strerror or type(error).__name__}); "
+            "when that is mended, the same command goes on where it stopped"
+        ) from None
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the entries of a folder, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

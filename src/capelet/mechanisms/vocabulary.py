@@ -1,0 +1,394 @@
+"""Words with public vectors: how a text is cut into words, where a word lies, what is nearest.
+
+The rules are one place so that they can be stated. A *word* is a run of anything that is neither
+white space nor one of the listed marks; an apostrophe, hyphen, underscore or at-sign between two
+such runs belongs to it ("don't", "well-known"). What is not a word is public and stays as it is.
+Letters, digits, accents, emoji and control characters are all parts of words, so none of them
+slips through.
+
+Every word has a place, whether the table knows it or not: see `Vocabulary.places`. The search for
+the nearest word is exact; it is post-processing, so its arithmetic decides nothing about privacy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.encoders import StaticEncoder, WordVectorEncoder, load
+from capelet.encoders.folders import model_folder
+from capelet.errors import CapeletError, DataError, EncoderError
+from capelet.guarantees import checked_count
+from capelet.interfaces import Vectors
+from capelet.mechanisms.sampling import Integers
+
+Reals = npt.NDArray[np.float64]
+Table = Any  # a name, a file, a (words, matrix) pair or a Vocabulary
+
+ROWS, COLUMNS = 1024, 2048  # queries × words of one matrix product
+LEAST, MOST = 1e-9, 1e9  # the radius that a table may have, so that no square overflows
+_MARKS = (
+    r"!-/:-@\[-`{-~\xa1\xa7\xab\xb6\xb7\xbb\xbf\u2010-\u2027\u2030-\u205e\u3001-\u3003"
+    r"\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+)
+_RUN = rf"[^\s{_MARKS}]+"
+WORD = re.compile(rf"({_RUN}(?:['’_@-]{_RUN})*)")
+_PIECE = re.compile(r"[^\W_]+(?=n't\b)|n't\b|[^\W_]+")
+_EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
+
+
+def cut(text: str) -> list[str]:
+    """The text in parts that join to it again: gaps at even places, words at odd ones.
+
+    >>> cut("Isn't it 3.5 kg?")
+    ['', "Isn't", ' ', 'it', ' ', '3', '.', '5', ' ', 'kg', '?']
+    """
+    return WORD.split(text)
+
+
+def spelling(word: str) -> str:
+    """The form under which a word is looked up: composed, lower-cased, with plain apostrophes.
+
+    >>> spelling("Don’t")
+    "don't"
+    """
+    return unicodedata.normalize("NFC", word).lower().replace("’", "'")
+
+
+def pieces(word: str) -> list[str]:
+    """What a word is put together from; "don't" is cut as in the table of GloVe.
+
+    >>> pieces("Well-known"), pieces("don't")
+    (['well', 'known'], ['do', "n't"])
+    """
+    return _PIECE.findall(spelling(word))
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Two or more words with finite vectors, all public; made by `Vocabulary.of` or `vocabulary`.
+
+    >>> table = Vocabulary.of(["good", "bad", "film"], np.eye(3))
+    >>> table.words, table.fingerprint[:8]
+    (('good', 'bad', 'film'), '0063d5b3')
+    """
+
+    name: str
+    words: tuple[str, ...]
+    vectors: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(
+        cls, words: Iterable[str], vectors: Any, name: str = "given", size: int | None = None
+    ) -> Vocabulary:
+        """The first `size` entries that are words; of one spelling, the lower-case entry.
+
+        Entries that a text could not hold as one word (punctuation, phrases) are left out, so that
+        a replaced text has as many words as before.
+        """
+        entries, matrix = list(words), _matrix(vectors)
+        if len(entries) != len(matrix):
+            raise DataError(
+                f"a table needs one vector per word; found {len(entries)} words "
+                f"and {len(matrix)} vectors"
+            )
+        rows: dict[str, int] = {}
+        for row, entry in enumerate(entries):
+            if not isinstance(entry, str):
+                raise DataError(f"entry {row} of the table is {entry!r}; words must be texts")
+            key = spelling(entry)
+            if WORD.fullmatch(key) and (key not in rows or entry == key):
+                rows[key] = row
+        chosen = list(rows)[: None if size is None else checked_count("size", size, least=2)]
+        if len(chosen) < 2:
+            raise CapeletError(
+                f"the table {name!r} has {len(chosen)} usable words; replacement needs at least 2"
+            )
+        return cls(name, tuple(chosen), _in_range(matrix[[rows[word] for word in chosen]]))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of words and vectors: equal fingerprints mean the same metric on words."""
+        digest = hashlib.sha256("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        digest.update(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
+        return digest.hexdigest()
+
+    @property
+    def label(self) -> str:
+        """A name that no other table has, for the metric of a guarantee."""
+        return f"{self.name}/{self.fingerprint[:8]}"
+
+    @cached_property
+    def centre(self) -> Reals:
+        """The mean of all vectors: the public place of a word that nobody knows."""
+        return self.vectors.mean(axis=0, dtype=np.float64)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {word: row for row, word in enumerate(self.words)}
+
+    def place(self, word: str) -> Reals:
+        """φ(word), a public function of its spelling, never farther out than the table itself.
+
+        The vector of the word; else the mean over those of its pieces that the table has ("don't"
+        is "do" and "n't"); else the centre. So a word is never dropped and never passed unchanged,
+        and words unknown to the last piece have one place: nothing tells them apart.
+        """
+        row = self.rows.get(spelling(word))
+        if row is not None:
+            return self.vectors[row].astype(np.float64)
+        known = [self.rows[piece] for piece in pieces(word) if piece in self.rows]
+        return self.vectors[known].mean(axis=0, dtype=np.float64) if known else self.centre
+
+    def places(self, words: Sequence[str]) -> Reals:
+        """φ of each word, as an (n, dimension) array."""
+        out = np.empty((len(words), self.dimension))
+        for row, word in enumerate(words):
+            out[row] = self.place(word)
+        return out
+
+    # ---- the nearest word ----------------------------------------------------------------------
+
+    @cached_property
+    def _radius(self) -> float:
+        return _radius(self.vectors, self.centre)
+
+    @cached_property
+    def _search(self) -> npt.NDArray[np.float32]:
+        """Rows [t, −½‖t‖²] of the centred table at radius 1: the largest [q, 1]·row is nearest."""
+        table = np.empty((len(self), self.dimension + 1), dtype=np.float32)
+        for start in range(0, len(self), COLUMNS):
+            part = (self.vectors[start : start + COLUMNS] - self.centre) / self._radius
+            table[start : start + COLUMNS, :-1] = part
+            table[start : start + COLUMNS, -1] = -0.5 * (part * part).sum(axis=1)
+        return table
+
+    def nearest(self, points: Reals) -> Integers:
+        """The row of the word nearest to each point, exactly; of equals the first.
+
+        Scores are products in float32, in blocks. Where the two best are closer than the rounding
+        of such a product can tell apart, every word so close is compared again in float64.
+        """
+        queries = np.ones((len(points), self.dimension + 1), dtype=np.float32)
+        queries[:, :-1] = (points - self.centre) / self._radius
+        rows, best, second = self._scan(queries)
+        # Twice the most that a sum of so many products, each rounded, can be off.
+        norms = np.sqrt((queries.astype(np.float64) ** 2).sum(axis=1))
+        slack = (self.dimension + 16) * 1.125 * 2.0**-23 * norms
+        unsure = np.flatnonzero(best - second <= slack)
+        step = max(1, (ROWS * COLUMNS) // len(self))
+        for start in range(0, len(unsure), step):
+            some = unsure[start : start + step]
+            close = queries[some] @ self._search.T >= (best[some] - slack[some])[:, None]
+            for row, candidates in zip(some, close, strict=True):
+                rows[row] = self._nearest_of(points[row], np.flatnonzero(candidates))
+        return rows
+
+    def _nearest_of(self, point: Reals, candidates: npt.NDArray[np.intp]) -> int:
+        apart = ((self.vectors[candidates] - point) ** 2).sum(axis=1)
+        return int(candidates[apart.argmin()])
+
+    def _scan(self, queries: npt.NDArray[np.float32]) -> tuple[Integers, Vectors, Vectors]:
+        """For each query the row of the largest score, that score, and the second largest."""
+        rows = np.zeros(len(queries), dtype=np.int64)
+        best, second = np.full((2, len(queries)), -np.inf, dtype=np.float32)
+        room = np.empty(min(ROWS, len(queries)) * min(COLUMNS, len(self)), dtype=np.float32)
+        for first in range(0, len(queries), ROWS):
+            block = slice(first, first + ROWS)
+            some = queries[block]
+            every = np.arange(len(some))
+            for start in range(0, len(self), COLUMNS):
+                part = self._search[start : start + COLUMNS]
+                scores = room[: len(some) * len(part)].reshape(len(some), len(part))
+                np.matmul(some, part.T, out=scores)
+                here = scores.argmax(axis=1)
+                value = scores[every, here]
+                scores[every, here] = -np.inf
+                below = np.maximum(scores.max(axis=1), np.minimum(best[block], value))
+                second[block] = np.maximum(second[block], below)
+                rows[block] = np.where(value > best[block], here + start, rows[block])
+                best[block] = np.maximum(best[block], value)
+        return rows, best, second
+
+
+# ---- distances ----------------------------------------------------------------------------------
+
+
+def diameter(points: Reals) -> float:
+    """The largest distance between two of the points, rounded up by less than a thousandth.
+
+    Only points that could be an end are compared: with D found by walking to the farthest point a
+    few times and R the largest distance from the mean, those farther than D − R from the mean.
+    """
+    points = points - points.mean(axis=0)
+    radii = np.sqrt((points * points).sum(axis=1))
+    far, found = int(radii.argmax()), 0.0
+    for _ in range(8):
+        away = np.sqrt(((points - points[far]) ** 2).sum(axis=1))
+        far, found = int(away.argmax()), max(found, float(away.max()))
+    ends = points[radii >= (found - radii.max()) * (1 - 1e-9)].astype(np.float32)
+    halves = 0.5 * (ends * ends).sum(axis=1)
+    most = 0.5 * found * found
+    for first in range(0, len(ends), COLUMNS):
+        for second in range(first, len(ends), COLUMNS):
+            one, two = slice(first, first + COLUMNS), slice(second, second + COLUMNS)
+            product = ends[one] @ ends[two].T
+            product -= halves[two]
+            most = max(most, float((halves[one] - product.min(axis=1)).max()))
+    slack = (points.shape[1] + 8) * 2.0**-22 * float(radii.max()) ** 2  # of the float32 products
+    bound = np.sqrt(2 * (most + slack))
+    return float(min(bound, 2 * radii.max()) * (1 + 1e-6))
+
+
+def _radius(vectors: npt.NDArray[np.float32], centre: Reals) -> float:
+    most = 0.0
+    for start in range(0, len(vectors), COLUMNS):
+        part = vectors[start : start + COLUMNS] - centre
+        most = max(most, float((part * part).sum(axis=1).max()))
+    return float(np.sqrt(most))
+
+
+def _matrix(vectors: Any) -> npt.NDArray[np.float32]:
+    matrix = np.asarray(vectors)
+    if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind not in "fiu":
+        raise DataError(
+            "the vectors of a table must be an (n, d) array of numbers; "
+            f"found shape {matrix.shape} of {matrix.dtype}"
+        )
+    with np.errstate(over="ignore"):
+        return matrix.astype(np.float32, copy=False)
+
+
+def _in_range(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The vectors, unwritable; refused where they are not finite, all alike, or of absurd size."""
+    if not np.isfinite(vectors).all():
+        raise DataError("the table holds NaN or infinity; every word needs a finite vector")
+    radius = _radius(vectors, vectors.mean(axis=0, dtype=np.float64))
+    if not LEAST <= radius <= MOST:
+        raise DataError(
+            f"the vectors of the table lie {radius:g} around their mean; "
+            f"scale them to between {LEAST:g} and {MOST:g}"
+        )
+    vectors.flags.writeable = False
+    return vectors
+
+
+# ---- where tables come from ----------------------------------------------------------------------
+
+
+def known_table(table: Table) -> None:
+    """Refuse at once what `vocabulary` could not read; nothing heavy is loaded."""
+    if table == "given":
+        raise CapeletError(
+            "the table of this recipe was given in Python; give it again, or save it as a file of "
+            "word vectors and name the file"
+        )
+    if isinstance(table, str):
+        if not Path(table).expanduser().is_file():
+            load(table)
+    elif not isinstance(table, Vocabulary):
+        raise CapeletError(
+            f"table is a {type(table).__name__}; give the name of an encoder, a file of word "
+            "vectors, or Vocabulary.of(words, vectors)"
+        )
+
+
+def vocabulary(table: Table, size: int | None = None) -> Vocabulary:
+    """The words and vectors that `table` stands for, read once for each process.
+
+    `glove` and `wordllama`; any other encoder by name, folder or Hugging Face id (its own token
+    table, whole-word tokens only); a file of word vectors in text form; or a `Vocabulary`.
+    """
+    if isinstance(table, str):
+        return _read(table, size)
+    known_table(table)
+    return table if size is None else _cut_down(table, size)
+
+
+@lru_cache(maxsize=16)
+def _cut_down(table: Vocabulary, size: int) -> Vocabulary:
+    return Vocabulary.of(table.words, table.vectors, table.name, size)
+
+
+@lru_cache(maxsize=4)
+def _read(name: str, size: int | None) -> Vocabulary:
+    file = Path(name).expanduser()
+    if file.is_file():
+        return Vocabulary.of(*word_vector_file(file), file.stem, size)
+    encoder = load(name)
+    if isinstance(encoder, WordVectorEncoder):
+        table, rows = encoder._loaded()
+        return Vocabulary.of(rows, table, name, size)
+    if isinstance(encoder, StaticEncoder):
+        table, tokenizer = encoder._loaded()
+        return Vocabulary.of(*whole_words(tokenizer.get_vocab(), table), name, size)
+    return Vocabulary.of(*token_table(model_folder(name)), name, size)
+
+
+def whole_words(tokens: dict[str, int], table: Vectors) -> tuple[list[str], Vectors]:
+    """The tokens that begin a word, without their mark, in the order of their rows.
+
+    Where tokens carry a mark for "begins a word" (▁ or Ġ), only those count; elsewhere all do, and
+    continuations ("##ing") drop out as punctuation.
+    """
+    order = sorted((row, token) for token, row in tokens.items() if row < len(table))
+    marked = [(row, token[1:]) for row, token in order if token[:1] in "▁Ġ" and len(token) > 1]
+    chosen = marked if 10 * len(marked) > len(order) else order
+    return [token for _, token in chosen], table[[row for row, _ in chosen]]
+
+
+def token_table(folder: Path) -> tuple[list[str], Vectors]:
+    """The input embeddings of a model folder, read from its safetensors without running it."""
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
+
+    tokens = next(iter(sorted(folder.rglob("tokenizer.json"))), None)
+    for path in sorted(folder.rglob("*.safetensors")) if tokens else ():
+        with safe_open(path, framework="pt") as tensors:
+            for key in tensors.keys():  # noqa: SIM118 (no mapping: it has only keys())
+                if key.endswith(_EMBEDDINGS):
+                    table = tensors.get_tensor(key).float().numpy()
+                    return whole_words(Tokenizer.from_file(str(tokens)).get_vocab(), table)
+    raise EncoderError(
+        f"the model folder {str(folder)!r} has no token table that Capelet can read; "
+        "give the words and vectors by Vocabulary.of(words, vectors)"
+    )
+
+
+def word_vector_file(file: Path) -> tuple[list[str], Vectors]:
+    """Words and vectors of a text file, `word number number …` a line, with or without a header."""
+    words, vectors = [], []
+    with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            word, *values = line.rstrip().split(" ")
+            if number == 1 and len(values) == 1:
+                continue  # word2vec's header: how many words, how many dimensions
+            try:
+                vectors.append(np.array(values, dtype=np.float32))
+            except ValueError:
+                vectors.append(np.empty(0, dtype=np.float32))
+            words.append(word)
+            if not len(vectors[-1]) or len(vectors[-1]) != len(vectors[0]):
+                raise DataError(
+                    f"line {number} of {file.name!r} is no word with its vector; "
+                    "each line must hold a word and equally many numbers"
+                )
+    if not words:
+        raise DataError(f"the file {file.name!r} holds no word vectors")
+    return words, np.stack(vectors)
