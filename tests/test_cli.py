@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.findings import Findings
+from capelet.release import Release
 
 WORDS = [
     "the",
@@ -353,7 +354,8 @@ def test_cache_clear_and_no_cache(
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["audit"], ["report"], ["list"], ["cache"], ["cache", "clear"]]
+    "command",
+    [[], ["audit"], ["encode"], ["verify"], ["report"], ["list"], ["cache"], ["cache", "clear"]],
 )
 def test_help(command: list[str]) -> None:
     code, said, _ = call(*command, "--help")
@@ -372,3 +374,43 @@ def test_the_real_command_answers_quickly() -> None:
         check=True,
     )
     assert "audit" in done.stdout and time.monotonic() - began < 5
+
+
+def recipe(tmp_path: Path, *steps: str) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text("\n".join(f"[[steps]]\n{step}" for step in steps))
+    return path
+
+
+WORDLLAMA, LAPLACE = 'step = "encoder"\nname = "wordllama"', 'step = "laplace"\nepsilon = 8.0'
+
+
+def test_encode_releases_a_file_and_charges_its_subjects(data: Path, tmp_path: Path) -> None:
+    out, book = tmp_path / "out.parquet", tmp_path / "book.ledger"
+    private = recipe(tmp_path, WORDLLAMA, LAPLACE)
+    base = ("encode", data, out, "--text", "text", "--recipe", private, "--subject", "open")
+    code, _, complained = call(*base, "--ledger", book, "--budget", "100")
+    assert code == 2 and "yes" in complained and not out.exists()  # 240 texts at ε = 8 each
+    code, said, _ = call(*base, "--ledger", book, "--budget", "10000")
+    assert code == 0 and "240 vectors of 256 dimensions: 8-local" in said
+    release = Release.load(out)
+    assert release.vectors.shape == (240, 256) and release.guarantee.epsilon == 8.0
+    table = pa.parquet.read_table(out)
+    assert table["open"].to_pylist() == pa.parquet.read_table(data)["open"].to_pylist()
+    assert "text" not in table.column_names
+    code, _, complained = call("encode", data, out, "--text", "stars", "--recipe", private)
+    assert code == 2 and "--overwrite" in complained
+
+
+def test_verify_lets_truth_stand_and_refutes_a_specimen(tmp_path: Path) -> None:
+    code, said, _ = call("verify", "--recipe", recipe(tmp_path, LAPLACE), "--samples", "20000")
+    assert code == 0 and said.startswith("[stands] The claim ε = 8 stands")
+    broken = recipe(tmp_path, 'step = "specimen:half-noise"\nepsilon = 1.0')
+    code, _, complained = call("verify", "--recipe", broken)
+    assert code == 2 and "known to be broken" in complained
+    code, said, _ = call(
+        "verify", "--recipe", broken, "--specimens", "--samples", "60000", "--json"
+    )
+    assert code == 1 and json.loads(said)[0]["passed"] is False
+    code, _, complained = call("verify", "--recipe", recipe(tmp_path, WORDLLAMA))
+    assert code == 2 and "no noise step" in complained
