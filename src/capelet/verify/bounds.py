@@ -185,6 +185,7 @@ def _tail(ordered: Reals, marks: Reals, counts: Reals) -> Reals:
         fall = np.log(outer / TAIL) * (marks - edge) / (edge - start)
         beyond = TAIL * np.exp(-np.maximum(np.nan_to_num(fall, nan=0.0), 0.0))
     atom = np.where((end == start) & (counts == 0), UNSEEN, float(TAIL))
+    beyond = np.maximum(beyond, counts)  # a few stragglers far out are no smooth tail
     return np.where(counts >= TAIL, counts, np.where(edge > start, beyond, atom))
 
 
