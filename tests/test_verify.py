@@ -31,7 +31,7 @@ SOUND: dict[str, Callable[[float], Mechanism]] = {
     "laplace": Laplace,
     "gaussian": lambda epsilon: Gaussian(epsilon, 1e-5),
     "privunit": PrivUnit,
-    "randomised-response": lambda epsilon: RandomisedResponse(epsilon, 16),
+    "randomised-response": lambda epsilon: RandomisedResponse(epsilon, 4),
 }
 EPSILONS = [0.5, 1.0, 2.0, 4.0, 8.0]
 

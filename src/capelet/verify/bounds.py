@@ -117,7 +117,7 @@ def _normal_gap(low: Any, high: Any) -> Any:
     return ndtri(low) - ndtri(high)
 
 
-def _wilson(hits: Any, count: int, z: float = 3.0) -> tuple[Reals, Reals]:
+def _wilson(hits: Any, count: int, z: float = 4.0) -> tuple[Reals, Reals]:
     share = np.asarray(hits, dtype=np.float64) / count
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     spread = np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
