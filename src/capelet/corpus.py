@@ -170,15 +170,19 @@ def _read_table(source: Path) -> pa.Table:
             case ".jsonl" | ".ndjson":
                 return _read_jsonl(source)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # Not the library's message, which may quote a row: only its numbers.
-        place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
-        raise DataError(
-            f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'} "
-            f"({place.group() if place else type(error).__name__}); is it whole, and of that kind?"
-        ) from None
+        raise unreadable(source, error) from None
     raise DataError(
         f"{source.name!r} is not a kind of file that can be read; "
         "give .parquet, .csv, .tsv, .jsonl or a folder saved by Hugging Face datasets"
+    )
+
+
+def unreadable(source: Path, error: Exception) -> DataError:
+    """The complaint about a broken file: never the library's message, which may quote a row."""
+    place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
+    return DataError(
+        f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'} "
+        f"({place.group() if place else type(error).__name__}); is it whole, and of that kind?"
     )
 
 

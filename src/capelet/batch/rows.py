@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from capelet.corpus import unreadable
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Kind, Progress, Vectors, silent
 from capelet.ledger import Ledger
@@ -187,11 +187,7 @@ def _batches(source: Path, columns: list[str], progress: Progress) -> Iterator[l
     try:
         yield from kinds[source.suffix.lower()](source, columns, progress)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
-        raise DataError(
-            f"{source.name!r} cannot be read as {source.suffix} "
-            f"({place.group() if place else type(error).__name__}); is it whole, and of that kind?"
-        ) from None
+        raise unreadable(source, error) from None
 
 
 def _parquet(source: Path, columns: list[str], progress: Progress) -> Iterator[list[list[Any]]]:
