@@ -1,0 +1,181 @@
+"""`capelet audit`: what do embeddings of these texts give away?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from capelet.cli.shared import (
+    JsonFlag,
+    app,
+    bins_of,
+    corpus_of,
+    listed,
+    private_encoder_of,
+    progress_bars,
+    sentences,
+)
+from capelet.errors import DataError
+
+if TYPE_CHECKING:
+    from capelet.corpus import Corpus
+    from capelet.findings import Findings
+    from capelet.release import PrivateEncoder
+
+
+@app.command(
+    epilog="Example: `capelet audit mails.parquet --text body --label topic "
+    "--private gender,age --author sender --out runs/mails`"
+)
+@sentences
+def audit(
+    data: Annotated[
+        str,
+        typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set."),
+    ],
+    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the task label.")] = None,
+    private: Annotated[
+        str | None, typer.Option(help="Columns of private attributes, with commas between.")
+    ] = None,
+    derive: Annotated[
+        str | None,
+        typer.Option(
+            help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
+        ),
+    ] = None,
+    author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
+    ] = None,
+    encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
+    backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
+    vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="auto, random, stratified, by_author or wasserstein.")
+    ] = "auto",
+    seeds: Annotated[int, typer.Option(help="How many splits to average over.")] = 5,
+    attackers: Annotated[
+        str | None, typer.Option(help="logistic, mlp, boosting, knn, kernel; all by default.")
+    ] = None,
+    bins: Annotated[
+        list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
+    ] = None,
+    fail_over: Annotated[
+        float | None,
+        typer.Option(
+            help="Exit with 1 when an attacker gains more than this over chance (95 % confidence)."
+        ),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Measure what embeddings of your texts give away, and write a report."""
+    from capelet.files import check_writable
+
+    folder = out or Path("runs") / Path(data).stem
+    check_writable(folder)
+    _check_gate(fail_over, private, derive, data)
+    corpus = corpus_of(data, text, label, private, author, vectors, where)
+    options = {
+        "seeds": seeds,
+        "split_kind": split,
+        "attackers": listed(attackers),
+        "derived": listed(derive),
+        "bins": bins_of(bins or []),
+        "cache": not no_cache,
+    }
+    private_encoder = private_encoder_of(corpus, recipe, encoder, backend)
+    findings = _audit(corpus, private_encoder, options, quiet=json)
+    from capelet.reports import write_report
+
+    page = write_report(findings, folder)
+    over = _over(findings, fail_over)
+    _show(findings, page, over, fail_over, json)
+    if over:
+        raise typer.Exit(1)
+
+
+def _check_gate(limit: float | None, private: str | None, derive: str | None, data: str) -> None:
+    """A gate that nothing can trip is a mistake, not a pass."""
+    from capelet.datasets import DATASETS
+
+    if limit is None:
+        return
+    if not 0 <= limit < 1:
+        raise DataError(f"--fail-over is a gain in balanced accuracy from 0 to 1, and is {limit:g}")
+    known = DATASETS[data].private if data in DATASETS else ()
+    if not (private or derive or known):
+        raise DataError(
+            "--fail-over needs an attribute to watch: name it with --private or --derive"
+        )
+
+
+def _audit(
+    corpus: Corpus, private: PrivateEncoder, options: dict[str, Any], quiet: bool
+) -> Findings:
+    from dataclasses import replace
+
+    from capelet.audit import audit as run
+    from capelet.evaluation.plan import Plan
+
+    # Everything that can be wrong with the data is said before a model is read.
+    plan = Plan.of(corpus, 1, options["split_kind"], options["derived"], options["bins"])
+    for warning in plan.advance(private.guarantee):
+        print(f"capelet: warning: {warning}", file=sys.stderr)
+    with progress_bars(quiet) as progress:
+        findings = run(corpus, private, progress=progress, **options)
+    command = shlex.join(["capelet", *sys.argv[1:]])
+    return replace(findings, provenance={**findings.provenance, "command": command})
+
+
+def _over(findings: Findings, limit: float | None) -> list[str]:
+    """The attributes whose attacker gains more than the limit, with 95 % confidence."""
+    if limit is None:
+        return []
+    rows = findings.select(
+        kind="attribute-inference", attacker="strongest", metric="balanced_accuracy"
+    )
+    return [
+        row.target
+        for row in rows
+        if row.low is not None and row.chance is not None and row.low - row.chance > limit
+    ]
+
+
+def _show(
+    findings: Findings, page: Path, over: list[str], limit: float | None, as_json: bool
+) -> None:
+    from capelet.reports import verdicts
+
+    said = verdicts(findings)
+    if as_json:
+        summary = {
+            "report": str(page),
+            "findings": str(page.parent / "findings.json"),
+            "verdicts": [
+                {"target": item.target, "level": item.level, "sentence": item.sentence}
+                for item in said
+            ],
+            "over": over,
+        }
+        print(jsonlib.dumps(summary, ensure_ascii=False))
+        return
+    for item in said:
+        print(f"[{item.level}] {item.sentence}")
+    for warning in findings.provenance.get("warnings", []):
+        print(f"warning: {warning}")
+    if limit is not None and not over:
+        print(f"gate: no attribute's attacker gains more than {limit:g} over chance")
+    if over:
+        print(f"gate: over {limit:g} above chance with 95 % confidence: {', '.join(over)}")
+    print(f"report: {page}")
