@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
-    """Seconds for the whole suite, and each family's mean balanced accuracy on victims."""
+    """Seconds for the whole suite, and each family's mean score on the seeds compared."""
     tried = families()
     began = time.perf_counter()
 
@@ -83,12 +83,12 @@ def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
 
     gathered = [item for found in in_threads(one, plan.splits) for item in found]
     seconds = time.perf_counter() - began
-    names = list(dict.fromkeys(name for name, _ in gathered))
-    means = {
-        name: float(np.mean([value for other, value in gathered if other == name]))
-        for name in names
-    }
-    return seconds, means
+    compared = {parts.seed for parts in plan.splits[:PLAIN_SEEDS]}
+    scores: dict[str, list[float]] = {}
+    for name, seed, value in gathered:
+        if seed in compared:
+            scores.setdefault(name, []).append(value)
+    return seconds, {name: float(np.mean(values)) for name, values in scores.items()}
 
 
 def peer_seconds(texts: list[str]) -> float:
