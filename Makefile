@@ -27,7 +27,9 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	for file in $$(grep -l __main__ benchmarks/*.py); do \
+		echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache

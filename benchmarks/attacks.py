@@ -12,7 +12,6 @@ Needs `ag_entities` (see `capelet list`).
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
 
@@ -27,7 +26,9 @@ from capelet.encoders.folders import model_folder
 from capelet.evaluation.leakage import in_threads
 from capelet.evaluation.plan import Plan
 from capelet.metrics import balanced_accuracy
+from tables import result, table, wanted
 
+MOST = 0.5  # of the peer's encoding time
 PLAIN_SEEDS = 2
 ATTRIBUTES = ("entity_0", "entity_1", "entity_2")
 
@@ -55,14 +56,18 @@ def main() -> None:
     peer = peer_seconds(texts[: chosen.peer_texts]) * len(texts) / chosen.peer_texts
     plain = plain_scores(plan, vectors)
 
-    print(f"attack suite                     {suite:8.1f} s")
-    print(f"sentence-transformers encode     {peer:8.1f} s")
-    print(f"ratio                            {suite / peer:8.2f}   (claim: at most 0.50)")
-    print(f"\n{'balanced accuracy':<20}{'ours':>8}{'plain':>8}")
-    for name, value in scores.items():
-        print(f"{name:<20}{value:>8.3f}{plain.get(name, float('nan')):>8.3f}")
-    summary = {"suite_s": suite, "encode_s": peer, "ratio": suite / peer}
-    print(json.dumps({**summary, "ours": scores, "plain": plain}))
+    table(
+        ("", "seconds"),
+        {"attack suite": (f"{suite:.1f}",), "sentence-transformers encode": (f"{peer:.1f}",)},
+    )
+    wanted(f"ratio {suite / peer:.2f}: wanted at most {MOST:g}", suite / peer <= MOST)
+    none = float("nan")
+    table(
+        ("balanced accuracy", "ours", "plain"),
+        {name: (f"{value:.3f}", f"{plain.get(name, none):.3f}") for name, value in scores.items()},
+    )
+    figures = {"suite_s": suite, "encode_s": peer, "ratio": suite / peer}
+    result("attacks", ("numpy", "scikit-learn"), **figures, ours=scores, plain=plain)
 
 
 def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:

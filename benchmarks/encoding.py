@@ -11,11 +11,9 @@ column of `ag_entities.parquet` in the folder that CAPELET_DATA names.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +25,7 @@ from capelet.encoders.folders import model_folder
 from capelet.encoders.onnx import cores
 from capelet.encoders.transformer import sentence_transformer
 from capelet.interfaces import Vectors
+from tables import result, table, wanted
 
 WANTED = {"onnx": (1.3, "least", 0.9999), "int8": (2.5, "mean", 0.99)}
 
@@ -83,10 +82,6 @@ def main() -> None:
     base, work = best["sentence-transformers"], processor["sentence-transformers"]
     figures: dict[str, dict[str, float]] = {}
     print(f"{len(sample)} texts, best of {arguments.repeat}, {cores()} cores")
-    print(
-        f"{'back-end':<24}{'texts/s':>9}{'ratio':>8}{'of CPU':>8}"
-        f"{'mean cosine':>13}{'least cosine':>14}"
-    )
     for name, seconds in best.items():
         cosine = cosines(vectors[name], vectors["sentence-transformers"])
         figures[name] = {
@@ -96,20 +91,25 @@ def main() -> None:
             "mean_cosine": round(float(cosine.mean()), 6),
             "least_cosine": round(float(cosine.min()), 6),
         }
-        row = figures[name]
-        print(
-            f"{name:<24}{len(sample) / seconds:>9.0f}{row['ratio']:>8.2f}"
-            f"{row['processor_ratio']:>8.2f}{row['mean_cosine']:>13.5f}{row['least_cosine']:>14.5f}"
-        )
+    table(
+        ("back-end", "texts/s", "ratio", "of CPU", "mean cosine", "least cosine"),
+        {
+            name: (
+                f"{len(sample) / row['seconds']:.0f}",
+                f"{row['ratio']:.2f}",
+                f"{row['processor_ratio']:.2f}",
+                f"{row['mean_cosine']:.5f}",
+                f"{row['least_cosine']:.5f}",
+            )
+            for name, row in figures.items()
+        },
+    )
     for name, (ratio, which, cosine_wanted) in WANTED.items():
         row = figures[name]
         met = row["ratio"] >= ratio and row[f"{which}_cosine"] >= cosine_wanted
-        verdict = "met" if met else "MISSED"
-        print(f"{name}: wanted {ratio} × at {which} cosine {cosine_wanted}: {verdict}")
-    versions = {part: version(part) for part in ("torch", "sentence-transformers", "onnxruntime")}
-    print(
-        json.dumps({"benchmark": "encoding", "texts": len(sample), **versions, "result": figures})
-    )
+        wanted(f"{name}: wanted {ratio} × at {which} cosine {cosine_wanted}", met)
+    packages = ("torch", "sentence-transformers", "onnxruntime")
+    result("encoding", packages, texts=len(sample), result=figures)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,12 @@ noise, searches and joins. faiss' IndexFlatL2 only searches, for points that are
 clock runs. The usual loop draws one word's noise by `multivariate_normal` and subtracts its point
 from the whole table; the plain loop draws by `normal`. The ceiling is the bare float32 product of
 all points with the table, block by block. They take turns and the best time of each counts. The
-last line is JSON. faiss is needed for this file only: pip install faiss-cpu
+last line is JSON. faiss is needed for this file only: pip install 'capelet[bench]'
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
-from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -25,10 +21,10 @@ import numpy.typing as npt
 from capelet.mechanisms.sampling import Stream
 from capelet.mechanisms.vocabulary import COLUMNS, ROWS, Vocabulary
 from capelet.mechanisms.words import WordReplacement
+from tables import Contestant, best_of, result, table, wanted
 
 WORDS, WIDTH, EPSILON = 30_522, 384, 20.0
 WANTED = {"faiss": 4.0, "ceiling": 0.6, "usual loop": 300.0}
-Contestant = tuple[Callable[[], Any], int]  # what to call, and how many tokens that makes
 
 
 def loop(table: npt.NDArray[np.float32], rows: npt.NDArray[Any], usual: bool) -> list[int]:
@@ -91,31 +87,24 @@ def main() -> None:
 
     matrix = np.random.default_rng(1).normal(size=(WORDS, WIDTH)) / np.sqrt(WIDTH)
     step = WordReplacement(EPSILON, Vocabulary.of([f"w{i}" for i in range(WORDS)], matrix))
-    running = contestants(step, arguments.tokens)
-    best = dict.fromkeys(running, float("inf"))
-    for _ in range(arguments.repeat + 1):  # the first round warms up, and counts if it is best
-        for name, (call, count) in running.items():
-            start = time.perf_counter()
-            call()
-            best[name] = min(best[name], (time.perf_counter() - start) / count)
-
+    rounds = arguments.repeat + 1
+    best = best_of(contestants(step, arguments.tokens), rounds)
     ours = best["capelet"]
-    print(f"{WORDS:,} words × {WIDTH}, best of {arguments.repeat + 1}")
-    print(f"{'':<14}{'tokens/s':>12}{'capelet is':>14}")
-    for name, seconds in best.items():
-        print(f"{name:<14}{1 / seconds:>12,.0f}{seconds / ours:>12.2f} ×")
-    for name, wanted in WANTED.items():
-        verdict = "met" if best[name] / ours >= wanted else "MISSED"
-        print(f"replacement against {name}: wanted {wanted:g} ×: {verdict}")
+    print(f"{WORDS:,} words × {WIDTH}, best of {rounds}")
+    table(
+        ("", "tokens/s", "capelet is"),
+        {name: (f"{1 / each:,.0f}", f"{each / ours:.2f} ×") for name, each in best.items()},
+    )
+    for name, least in WANTED.items():
+        wanted(f"replacement against {name}: wanted {least:g} ×", best[name] / ours >= least)
     missed = wrong(step, 48)
-    print(f"exact: {'met' if missed == 0 else 'MISSED'} ({missed} of 48 differ from brute force)")
+    wanted(f"exact: {missed} of 48 differ from brute force, wanted 0", missed == 0)
     figures = {
-        name: {"tokens_per_second": round(1 / seconds, 1), "ratio": round(seconds / ours, 3)}
-        for name, seconds in best.items()
+        name: {"tokens_per_second": round(1 / each, 1), "ratio": round(each / ours, 3)}
+        for name, each in best.items()
     }
-    versions = {part: version(part) for part in ("numpy", "faiss-cpu")}
-    result = {"words": WORDS, "width": WIDTH, **versions, "result": figures, "wrong": missed}
-    print(json.dumps({"benchmark": "words", **result}))
+    packages = ("numpy", "faiss-cpu")
+    result("words", packages, words=WORDS, width=WIDTH, result=figures, wrong=missed)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from capelet.corpus import Corpus
 from capelet.encoders import load as load_encoder
 from capelet.findings import Finding, Findings
 from capelet.guarantees import Guarantee
+from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.release import PrivateEncoder
 from capelet.reviews import optimum
 
@@ -131,6 +132,26 @@ def test_a_protected_release_has_a_ceiling_and_label_free_utility(planted: Corpu
     recall = findings.value(kind="utility", target="neighbours", metric="recall_at_10")
     assert recall == pytest.approx(10 / 119, abs=0.04)
     assert findings.provenance["guarantee"]["epsilon"] == 1.0
+    drawn = findings.artefacts["tsne_shift"]
+    assert drawn["shown"] == drawn["of"] == 120 and sum(drawn["released"]) == 120
+    assert len(drawn["points"]) == len(drawn["released"]) == 240
+    (told,) = findings.select(kind="deviation", metric="separability")
+    (null,) = findings.select(kind="deviation-null", metric="separability")
+    assert told.chance == 0.5 and told.n == 120 and abs(null.value - 0.5) < 0.06
+
+
+def test_what_dropout_adds_for_each_word_is_in_the_provenance() -> None:
+    texts = np.array([f"text number {row} on {row % 7} things" for row in range(120)], dtype=object)
+    corpus = Corpus("w", texts=texts, private={"odd": np.array(["y", "n"] * 60, dtype=object)})
+    private = PrivateEncoder(WordDropout(0.5), "wordllama", Laplace(2.0))
+    promised = audit(corpus, private, seeds=1, attackers=["knn"]).provenance["guarantee"]
+    assert promised["epsilon"] == 2.0 and "for each text" in promised["sentence"]
+    assert promised["words"] == "1.43378-local differential privacy for each word (proven)"
+
+
+def test_a_release_of_another_width_has_no_joint_map(planted: Corpus) -> None:
+    findings = audit(planted, PrivateEncoder(Projection(3)), seeds=1, attackers=["logistic"])
+    assert "tsne_shift" not in findings.artefacts and not findings.select(kind="deviation")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from capelet.batch import parts as batch_parts
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.guarantees import NONE, Guarantee
 from capelet.ledger import Budget, BudgetError, Ledger
-from capelet.mechanisms import Gaussian, Laplace
+from capelet.mechanisms import Gaussian, Laplace, WordDropout
 from capelet.release import PrivateEncoder, Release
 
 WIDTH = 8
@@ -91,6 +91,18 @@ def test_every_row_once_in_order_and_never_the_text(tmp_path: Path) -> None:
     assert back.guarantee == Guarantee(2.0) and back.recipe == private.recipe
     assert ("checking", 1000, 1000) in told and told[-1] == ("releasing", 1000, 1000)
     assert untouched(tmp_path, "in.parquet", "out.parquet")
+
+
+def test_what_dropout_adds_for_each_word_is_told_and_kept(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": ["a good film", "a bad one"]}), tmp_path / "in.parquet")
+    private = PrivateEncoder(WordDropout(0.5), "wordllama", Laplace(2.0))
+    summary = encode(tmp_path / "in.parquet", tmp_path / "out.parquet", private, text="t")
+    told = Release.load(tmp_path / "out.parquet").word_guarantee
+    assert told == summary.word_guarantee == private.word_guarantee and told is not None
+    assert told.epsilon < summary.guarantee.epsilon == 2.0
+    assert summary.sentence().endswith(
+        "also 1.43378-local differential privacy for each word (proven)"
+    )
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "tsv", "jsonl"])

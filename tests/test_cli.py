@@ -171,6 +171,7 @@ def test_a_recipe_is_audited_with_its_ceiling(data: Path, tmp_path: Path) -> Non
     assert {item.metric for item in findings.select(kind="deviation")} == {
         "euclidean",
         "cosine_distance",
+        "separability",
     }
     assert findings.select(target="neighbours", metric="recall_at_10")
     assert "0.5-local differential privacy" in (tmp_path / "p" / "report.html").read_text()

@@ -10,6 +10,8 @@ import pytest
 
 from capelet.errors import CapeletError, OutputError
 from capelet.guarantees import NONE, Guarantee
+from capelet.mechanisms import Gaussian, Laplace, WordDropout, WordReplacement
+from capelet.mechanisms.words import amplified
 from capelet.release import PrivateEncoder, Release, recipe_hash
 
 
@@ -59,6 +61,57 @@ def test_noise_upon_noise_keeps_the_strongest_promise() -> None:
 
     assert PrivateEncoder(Promise(), Stronger()).guarantee.epsilon == 1.0
     assert PrivateEncoder(Stronger(), Shift(), Promise()).guarantee.epsilon == 1.0
+
+
+class Upper:
+    """A text step of someone else's, which may do anything to the words."""
+
+    consumes = emits = "texts"
+    guarantee = None
+
+    def describe(self) -> dict[str, Any]:
+        return {"step": "upper"}
+
+    def __call__(self, batch: list[str]) -> list[str]:
+        return [text.upper() for text in batch]
+
+
+TABLE = (["good", "fine", "bad"], [[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0]])
+
+
+def test_dropout_before_noise_gives_each_word_a_stronger_promise() -> None:
+    private = PrivateEncoder(WordDropout(0.5), "wordllama", Laplace(2.0))
+    assert private.guarantee == Guarantee(2.0)  # what bounds a whole text stays as it is
+    promise = private.word_guarantee
+    assert promise == Guarantee(amplified(2.0, 0.5), unit="word")
+    assert promise.epsilon < 2.0
+    rough = PrivateEncoder(WordDropout(0.3), "wordllama", Gaussian(1.0, 1e-5)).word_guarantee
+    assert rough is not None and rough.epsilon == amplified(1.0, 0.3)
+    assert rough.delta == pytest.approx(0.7e-5)
+
+
+def test_only_noise_after_the_dropout_is_amplified_and_the_best_dropout_counts() -> None:
+    replace = WordReplacement(3.0, TABLE)
+    drop, often = WordDropout(0.5), WordDropout(0.9)
+    wanted = PrivateEncoder(drop, "wordllama", Laplace(2.0)).word_guarantee
+    assert PrivateEncoder(replace, drop, "wordllama", Laplace(2.0)).word_guarantee == wanted
+    assert PrivateEncoder(drop, replace, "wordllama", Laplace(2.0)).word_guarantee == wanted
+    best = PrivateEncoder(drop, often, "wordllama", Laplace(2.0)).word_guarantee
+    assert best is not None and best.epsilon == amplified(2.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (WordDropout(0.5), "wordllama"),  # nothing to amplify
+        (WordDropout(0.5), WordReplacement(3.0, TABLE), "wordllama"),  # metric, not local
+        (WordDropout(0.0, mask=["good"]), "wordllama", Laplace(2.0)),  # a mask adds nothing
+        (Upper(), WordDropout(0.5), "wordllama", Laplace(2.0)),  # may mix words
+        ("wordllama", Laplace(2.0)),
+    ],
+)
+def test_nothing_is_claimed_where_the_proof_does_not_reach(steps: tuple[Any, ...]) -> None:
+    assert PrivateEncoder(*steps).word_guarantee is None
 
 
 def test_steps_that_do_not_fit_are_refused() -> None:
@@ -131,6 +184,10 @@ def test_a_release_keeps_its_guarantee_in_its_file(tmp_path: Path) -> None:
     back = Release.load(release.save(tmp_path / "out.parquet"))
     np.testing.assert_array_equal(back.vectors, release.vectors)
     assert back.guarantee == release.guarantee and back.recipe_hash == release.recipe_hash
+    assert back.word_guarantee is None
+    dropped = PrivateEncoder(WordDropout(0.5), "wordllama", Laplace(2.0)).release(["a good text"])
+    told = Release.load(dropped.save(tmp_path / "words.parquet")).word_guarantee
+    assert told == dropped.word_guarantee == Guarantee(amplified(2.0, 0.5), unit="word")
     plain = PrivateEncoder().release(np.eye(2))
     assert Release.load(plain.save(tmp_path / "plain.parquet")).guarantee == NONE
     (tmp_path / "other.parquet").write_bytes(b"no")

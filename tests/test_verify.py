@@ -385,14 +385,14 @@ def test_text_steps_are_judged_on_single_words() -> None:
 def test_word_steps_are_judged_on_a_small_table(
     step: WordReplacement | TruncatedExponential,
 ) -> None:
-    plane = Plane(step.epsilon, getattr(step, "lam", None))
+    plane = Plane(step.epsilon)
     small = replace(step, table=plane.table)
     (verdict,) = verify_recipe(_only(small), samples=20_000)
     assert verdict.passed, verdict.sentence
     tight = not isinstance(step, TruncatedExponential)  # TEM loses half of what it may
     assert verdict.lower_bound > (1.5 if tight else 0.7), verdict.sentence
     rash = replace(small, epsilon=9.0)
-    found = verify(rash, 3.0, samples=20_000, pairs=plane.pairs, distance=plane.distance)
+    found = verify(rash, 3.0, samples=20_000, pairs=plane.pairs)
     assert not found.passed, found.sentence
 
 

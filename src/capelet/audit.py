@@ -13,7 +13,7 @@ from capelet.attacks.attribute import families, one_thread
 from capelet.corpus import Corpus
 from capelet.encoders import cached
 from capelet.errors import DataError
-from capelet.evaluation.geometry import deviation, tsne
+from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, provenance
@@ -56,15 +56,17 @@ def audit(
         if encoder.protects:
             original = encoder.unprotected().release(inputs, progress)
             rows.append(neighbours(original, release, plan.splits))
-            rows += deviation(original.vectors, release.vectors, release.recipe_hash)
+            pair = original.vectors, release.vectors
+            rows += deviation(*pair, release.recipe_hash)
+            rows += separability(plan, *pair, release.recipe_hash)
         victims = plan.splits[0].victims
         shown = [*plan.secrets, *([plan.label] if plan.label else [])]
         artefacts = {
             "learning_curve": learning_curve(plan, tally),
             "tsne": tsne(release.vectors, victims, shown, seed=0),
         }
-        if encoder.protects:
-            artefacts["tsne_original"] = tsne(original.vectors, victims, shown, seed=0)
+        if encoder.protects and (moved := tsne_shift(*pair, victims, seed=0)) is not None:
+            artefacts["tsne_shift"] = moved
     origin = provenance(plan, encoder, release, clock)
     return Findings(tuple(rows), origin, release.recipe, artefacts)
 

@@ -33,6 +33,7 @@ from capelet.guarantees import NONE, Guarantee, chain
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms import MECHANISMS
 from capelet.mechanisms.specimens import SPECIMENS
+from capelet.mechanisms.words import OnTexts, WordDropout
 
 METADATA = b"capelet"
 """The key under which a Parquet file of released vectors carries its guarantee and recipe."""
@@ -40,11 +41,15 @@ METADATA = b"capelet"
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """Vectors, what is guaranteed about them, and the recipe that made them."""
+    """Vectors, what is guaranteed about them, and the recipe that made them.
+
+    `word_guarantee` is what holds of each single word beyond that; see `PrivateEncoder`.
+    """
 
     vectors: Vectors
     guarantee: Guarantee
     recipe: Mapping[str, Any]
+    word_guarantee: Guarantee | None = None
 
     @property
     def recipe_hash(self) -> str:
@@ -52,7 +57,7 @@ class Release:
 
     def metadata(self) -> dict[bytes, bytes]:
         """What a file of this release says about itself."""
-        return {METADATA: describe(self.guarantee, self.recipe)}
+        return {METADATA: describe(self.guarantee, self.recipe, self.word_guarantee)}
 
     def save(self, path: Path | str) -> Path:
         """Write the vectors as Parquet, with guarantee and recipe inside the file; whole or not."""
@@ -75,7 +80,9 @@ class Release:
             vectors = column.flatten().to_numpy().reshape(len(column), -1)
             promised = said["guarantee"]
             guarantee = NONE if promised["notion"] == "none" else Guarantee(**promised)
-            return cls(vectors, guarantee, said["recipe"])
+            of_words = said.get("word_guarantee")
+            words = None if of_words is None else Guarantee(**of_words)
+            return cls(vectors, guarantee, said["recipe"], words)
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
             raise OutputError(
                 f"{str(path)!r} is not a release: a Parquet file of vectors with guarantee and "
@@ -83,12 +90,16 @@ class Release:
             ) from None
 
 
-def describe(guarantee: Guarantee, recipe: Mapping[str, Any]) -> bytes:
-    """Guarantee and recipe as JSON; an unbounded ε is null."""
+def describe(
+    guarantee: Guarantee, recipe: Mapping[str, Any], words: Guarantee | None = None
+) -> bytes:
+    """Guarantee and recipe as JSON; an unbounded ε is null, and so is no guarantee for words."""
     promised = asdict(guarantee)
     if guarantee.notion == "none":
         promised["epsilon"] = None
-    return json.dumps({"guarantee": promised, "recipe": dict(recipe)}, sort_keys=True).encode()
+    of_words = None if words is None else asdict(words)
+    said = {"guarantee": promised, "word_guarantee": of_words, "recipe": dict(recipe)}
+    return json.dumps(said, sort_keys=True).encode()
 
 
 def recipe_hash(recipe: Mapping[str, Any]) -> str:
@@ -101,7 +112,8 @@ class PrivateEncoder:
 
     Example: `PrivateEncoder("minilm")` releases the encoder's vectors as they are;
     `PrivateEncoder()` releases ready vectors as they are. The guarantee is that of the noise steps;
-    what follows the last of them is post-processing and keeps it.
+    what follows the last of them is post-processing and keeps it. Where word dropout precedes them,
+    each single word has a stronger one beside it, `word_guarantee`.
     """
 
     def __init__(self, *steps: str | Encoder | Step) -> None:
@@ -174,6 +186,24 @@ class PrivateEncoder:
         return chain([item for item in noise if item is not None])
 
     @property
+    def word_guarantee(self) -> Guarantee | None:
+        """What dropout adds for each single word, ε' = ln[(1−μ)e^ε + μ]; None where it adds none.
+
+        It holds beside `guarantee`, which alone bounds what the whole text gives away. ε is that of
+        the local noise for whole texts after the dropout. What precedes the dropout may only be a
+        step that treats each word by itself: then texts that differ in one word still do.
+        """
+        found: list[Guarantee] = []
+        for place, step in enumerate(self.steps):
+            if not isinstance(step, OnTexts):
+                break
+            noise = [_guarantee(later) for later in self.steps[place + 1 :]]
+            local = chain([g for g in noise if g and (g.notion, g.unit) == ("local", "text")])
+            if isinstance(step, WordDropout) and step.mu > 0 and local.notion == "local":
+                found.append(step.amplifies(local))
+        return chain(found) if found else None
+
+    @property
     def recipe(self) -> dict[str, Any]:
         return {"steps": [_describe(step) for step in self.steps]}
 
@@ -182,7 +212,7 @@ class PrivateEncoder:
         batch: Any = inputs
         for step in self.steps:
             batch = step.encode(batch, progress) if isinstance(step, Encoder) else step(batch)
-        return Release(np.asarray(batch), self.guarantee, self.recipe)
+        return Release(np.asarray(batch), self.guarantee, self.recipe, self.word_guarantee)
 
     def unprotected(self) -> PrivateEncoder:
         """The encoder alone, for comparison."""

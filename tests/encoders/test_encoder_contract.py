@@ -10,6 +10,7 @@ import pytest
 
 from capelet.encoders import ENCODERS, load
 from capelet.interfaces import Encoder
+from capelet.mechanisms.vocabulary import HasTokenTable
 
 TEXTS = [
     "the dog was good",
@@ -73,6 +74,15 @@ def test_progress_ends_at_the_total(encoder: Encoder) -> None:
 def test_only_the_long_text_is_truncated_and_only_by_transformers(encoder: Encoder) -> None:
     long = [len(text) > 1000 and encoder.backend != "numpy" for text in TEXTS]
     assert encoder.truncated(TEXTS).tolist() == long
+
+
+def test_every_token_has_its_row(encoder: Encoder) -> None:
+    assert isinstance(encoder, HasTokenTable)
+    tokens, table = encoder.token_table()
+    assert len(tokens) == len(set(tokens)) == len(table) and table.shape[1] == encoder.dimension
+    if encoder.backend == "numpy":  # such a vector is the mean of its tokens' rows
+        row = next(i for i, token in enumerate(tokens) if token.lstrip("▁") == "blue")
+        np.testing.assert_allclose(encoder.encode(["blue"])[0], table[row], atol=1e-6)
 
 
 def test_another_process_can_have_it(encoder: Encoder) -> None:

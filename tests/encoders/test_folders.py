@@ -6,10 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from capelet.encoders import load
-from capelet.encoders.folders import content_hash
+from capelet.encoders.folders import content_hash, in_row_order, token_table
 from capelet.errors import EncoderError, MissingExtra
 
 
@@ -120,3 +121,15 @@ def test_static_encoders_name_their_extra(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
     with pytest.raises(MissingExtra, match=r"capelet\[words\]"):
         load(name)
+
+
+def test_tokens_come_in_the_order_of_their_rows_and_those_without_one_are_left_out() -> None:
+    table = np.arange(8.0).reshape(4, 2)
+    tokens, rows = in_row_order({"late": 9, "b": 3, "a": 0}, table)
+    assert tokens == ["a", "b"] and rows.tolist() == [[0, 1], [6, 7]]
+
+
+def test_a_folder_without_a_token_table_says_what_to_do(tiny_folder: Path, tmp_path: Path) -> None:
+    assert token_table(tiny_folder)[0][:2] == ["[PAD]", "[UNK]"]
+    with pytest.raises(EncoderError, match=r"Vocabulary\.of"):
+        token_table(tmp_path)

@@ -35,8 +35,9 @@ def test_token_vectors_are_ragged_and_their_mean_is_the_vector() -> None:
 
 def test_glove_is_the_mean_of_its_words_by_hand() -> None:
     encoder = WordVectorEncoder()
-    table, rows = encoder._loaded()
-    expected = np.mean([table[rows[w]] for w in ("the", "quick", "brown", "fox", ".")], axis=0)
+    names, table = encoder.token_table()
+    row = {name: number for number, name in enumerate(names)}
+    expected = np.mean([table[row[w]] for w in ("the", "quick", "brown", "fox", ".")], axis=0)
     np.testing.assert_allclose(encoder.encode(TEXTS)[0], expected, atol=1e-6)
 
 

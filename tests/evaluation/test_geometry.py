@@ -1,12 +1,68 @@
-"""A map has a point and a colour for each row shown."""
+"""A map has a point and a colour for each row shown; what noise moved can be told, noise cannot."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from capelet.evaluation.geometry import deviation, tsne
+from capelet.corpus import Corpus
+from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
+from capelet.evaluation.plan import Plan
+from capelet.findings import Finding
 from capelet.labels import Attribute
+
+RANDOM = np.random.default_rng(1)
+CLOUD = RANDOM.normal(size=(600, 12)).astype(np.float32)
+PLAN = Plan.of(
+    Corpus("cloud", vectors=CLOUD, private={"odd": np.array(["no", "yes"] * 300, dtype=object)}),
+    seeds=2,
+)
+
+
+def told(released: np.ndarray) -> tuple[Finding, Finding]:
+    found, null = separability(PLAN, CLOUD, released, "h")
+    assert (found.kind, null.kind) == ("deviation", "deviation-null")
+    assert found.chance == null.chance == 0.5 and found.recipe_hash == "h" and found.n == 120
+    assert found.low is not None and found.high is not None
+    assert found.low <= found.value <= found.high
+    return found, null
+
+
+def test_vectors_that_were_not_changed_cannot_be_told_apart() -> None:
+    found, _ = told(CLOUD.copy())
+    assert found.value == 0.5  # both vectors of a text get the same name: one of two is right
+
+
+def test_fresh_draws_of_one_distribution_end_at_chance() -> None:
+    found, null = told(RANDOM.normal(size=CLOUD.shape))
+    assert found.low is not None and found.low < 0.5 + 0.02 and found.value < 0.56
+    assert abs(null.value - 0.5) < 0.06
+
+
+@pytest.mark.parametrize("how", ["a shift", "large noise"])
+def test_what_moved_is_told_apart_and_shuffled_names_are_not(how: str) -> None:
+    """Large noise around the same middle is seen by no plane in the vectors, only by length."""
+    noise = RANDOM.normal(scale=8.0, size=CLOUD.shape)
+    found, null = told(CLOUD + (np.full(12, 4.0) if how == "a shift" else noise))
+    assert found.value > 0.97 and abs(null.value - 0.5) < 0.08
+    assert sum(found.parameters["chosen"].values()) == 2
+
+
+def test_another_width_has_neither_a_number_nor_a_map() -> None:
+    assert separability(PLAN, CLOUD, CLOUD[:, :4], None) == []
+    assert tsne_shift(CLOUD, CLOUD[:, :4], np.arange(60), seed=0) is None
+
+
+def test_the_joint_map_parts_what_lies_apart_and_mixes_what_does_not() -> None:
+    rows = np.arange(80)
+    for released, apart in ((CLOUD + 9, True), (RANDOM.normal(size=CLOUD.shape), False)):
+        drawn = tsne_shift(CLOUD, released, rows, seed=0)
+        assert drawn is not None and drawn["shown"] == drawn["of"] == 80
+        points, flags = np.array(drawn["points"]), np.array(drawn["released"])
+        assert points.shape == (160, 2) and flags.sum() == 80
+        assert (np.diff(points[:, 0]) >= 0).all()
+        gap = np.linalg.norm(points[flags].mean(axis=0) - points[~flags].mean(axis=0))
+        assert (gap > points[flags].std() + points[~flags].std()) == apart
 
 
 def test_two_clouds_stay_apart_and_missing_has_no_colour() -> None:

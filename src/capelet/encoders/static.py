@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from capelet.encoders.folders import in_row_order
 from capelet.errors import EncoderError, MissingExtra
 from capelet.files import sha256_of_file
 from capelet.interfaces import Progress, Vectors, silent
@@ -78,6 +79,11 @@ class StaticEncoder:
         offsets = np.concatenate([[0], np.cumsum([len(some) for some in ids])]).astype(np.intp)
         flat = np.concatenate(ids) if ids else np.zeros(0, dtype=np.intp)
         return table[np.minimum(flat, len(table) - 1)], offsets
+
+    def token_table(self) -> tuple[list[str], Vectors]:
+        """Every token, as the tokenizer spells it, and its vector."""
+        table, tokenizer = self._loaded()
+        return in_row_order(tokenizer.get_vocab(), table)
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.zeros(len(texts), dtype=bool)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.folders import content_hash, model_folder
+from capelet.encoders.folders import content_hash, model_folder, token_table
 from capelet.encoders.quiet import quiet, without_bars
 from capelet.encoders.tokens import FastTokens
 from capelet.errors import EncoderError, MissingExtra
@@ -93,6 +93,10 @@ class TransformerEncoder:
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._loaded().truncated([_sound(text) for text in texts])
+
+    def token_table(self) -> tuple[list[str], Vectors]:
+        """Every token, as the tokenizer spells it, and its input embedding; no model is run."""
+        return token_table(model_folder(self.name))
 
     def _loaded(self, progress: Progress = silent) -> Engine:
         with self._lock:

@@ -71,6 +71,11 @@ class WordVectorEncoder:
         flat = np.fromiter(chain.from_iterable(found), dtype=np.intp, count=int(offsets[-1]))
         return np.asarray(table[flat], dtype=np.float32), offsets
 
+    def token_table(self) -> tuple[list[str], Vectors]:
+        """Every word of the table, and its vector."""
+        table, rows = self._loaded()
+        return list(rows), table
+
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.zeros(len(texts), dtype=bool)
 

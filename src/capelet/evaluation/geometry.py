@@ -1,18 +1,31 @@
-"""The vectors themselves: how far noise moved them, and what they look like on a map."""
+"""The vectors themselves: how far noise moved them, and what they look like on a map.
+
+That a release can be told from the encoder's own vectors is no leak of anyone's secret, and that it
+cannot is no protection. It says whether the release still lies where the encoder's vectors lie.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from capelet.corpus import Rows
+from capelet.attacks.attribute import Secret, View, attack, families
+from capelet.corpus import Rows, Split
+from capelet.evaluation.leakage import NULLS
+from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 from capelet.interfaces import Vectors
 from capelet.labels import Attribute
+from capelet.metrics import Bootstrap, Codes, Guesses
 
 POINTS = 1000
+TELLERS = ("logistic", "knn")
+MOST_PAIRS = 2000
+"""Of how many of the attacker's texts, and of how many victims, both vectors are looked at."""
 
 
 def deviation(original: Vectors, released: Vectors, recipe_hash: str | None) -> list[Finding]:
@@ -48,6 +61,111 @@ def deviation(original: Vectors, released: Vectors, recipe_hash: str | None) -> 
     return found
 
 
+def separability(
+    plan: Plan, original: Vectors, released: Vectors, recipe_hash: str | None
+) -> list[Finding]:
+    """How often a fresh classifier tells a released vector from one that the encoder gave.
+
+    For each seed it learns from both vectors of the attacker's texts, is chosen on the held-back
+    ones, and names both vectors of the victims. Chance is one half; vectors that were not changed
+    end there exactly. The same with shuffled names stands beside it, as `deviation-null`.
+    """
+    if original.shape != released.shape:
+        return []
+    told, null, chosen = [], [], Counter[str]()
+    for parts in plan.splits:
+        view, flags, rows = _both(original, released, parts)
+        scored = view.rows.scored
+        units = plan.units[rows[scored]]
+        result = attack(view, Secret(view, flags, 2), families(TELLERS))
+        best, family = result.best[result.strongest], result.family
+        told.append(Guesses(flags[scored], best.scored, units))
+        chosen[result.strongest] += 1
+        (again,) = families([family])
+        random = np.random.default_rng([parts.seed, 0x40])
+        for _ in range(NULLS):
+            dealt = random.permutation(flags)
+            blind = again.fit(view, Secret(view, dealt, 2), result.best[family].settings)
+            null.append(Guesses(dealt[scored], blind.scored, units))
+    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    return [
+        _told("deviation", told, bootstrap, recipe_hash, {"chosen": dict(chosen)}),
+        _told("deviation-null", null, bootstrap, recipe_hash, {}),
+    ]
+
+
+def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Codes, Rows]:
+    """A view of both vectors of some texts, whether each vector is released, and whose it is.
+
+    A column says how long a vector is: noise shows there first, and no plane sees it. Lengths are
+    rounded, since their last bits only tell how they were computed.
+    """
+    random = np.random.default_rng([parts.seed, 0x5E])
+    chosen = [
+        random.permutation(part)[:MOST_PAIRS]
+        for part in (*parts.training("attacker"), parts.victims)
+    ]
+    rows = np.concatenate(chosen)
+    vectors = np.concatenate([original[rows], released[rows]]).astype(np.float64)
+    lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
+    ends = np.cumsum([len(part) for part in chosen])[:-1]
+    fit, tune, scored = (
+        np.concatenate([places, places + len(rows)])
+        for places in np.split(np.arange(len(rows)), ends)
+    )
+    view = View(np.concatenate([vectors, lengths], axis=1), fit, tune, scored, parts.seed)
+    return view, np.repeat([0, 1], len(rows)), np.tile(rows, 2)
+
+
+def _told(
+    kind: str,
+    guesses: Sequence[Guesses],
+    bootstrap: Bootstrap,
+    recipe_hash: str | None,
+    parameters: dict[str, Any],
+) -> Finding:
+    score = bootstrap.score("balanced_accuracy", guesses)
+    return Finding(
+        kind,
+        "vectors",
+        "separability",
+        score.value,
+        score.low,
+        score.high,
+        chance=0.5,
+        majority=0.5,
+        n=round(np.mean([len(item.truth) / 2 for item in guesses])),  # two vectors of each victim
+        attacker="strongest",
+        degenerate=any(item.degenerate for item in guesses),
+        parameters={"by_seed": list(score.by_seed), **parameters},
+        recipe_hash=recipe_hash,
+    )
+
+
+def tsne_shift(
+    original: Vectors, released: Vectors, rows: Rows, seed: int
+) -> dict[str, Any] | None:
+    """One t-SNE map of both vectors of some of these rows: what the encoder gave, what left.
+
+    YAWYW figures 7 and 8, where noise on vectors parts the two clouds and replaced words do not.
+    The map is of directions. By plain distance a vector that noise has thrown far out is nearer to
+    every original vector than to others like it, and is drawn among them. None where the two have
+    not one width.
+    """
+    if original.shape != released.shape:
+        return None
+    shown = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
+    both = np.concatenate([original[shown], released[shown]]).astype(np.float64)
+    lengths = np.linalg.norm(both, axis=1, keepdims=True)
+    flat, order = _flat(both / np.maximum(lengths, 1e-300), seed)
+    return {
+        "points": flat,
+        "released": np.repeat([False, True], len(shown))[order].tolist(),
+        "shown": len(shown),
+        "of": len(rows),
+    }
+
+
 def tsne(
     vectors: Vectors, rows: Rows, attributes: Sequence[Attribute], seed: int
 ) -> dict[str, Any]:
@@ -55,21 +173,11 @@ def tsne(
 
     A map shows structure where there is some; that it shows none proves nothing.
     """
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
     shown = np.sort(np.random.default_rng(seed).permutation(rows)[:POINTS])
-    points = np.asarray(vectors[shown], dtype=np.float32)
-    axes = min(50, *points.shape)
-    reduced = PCA(axes, random_state=seed).fit_transform(points)
-    perplexity = min(30.0, (len(shown) - 1) / 3)
-    mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
-    flat = mapper.fit_transform(reduced)
-    # From left to right, not in the order of the file: a point must not be traced to its row.
-    order = np.argsort(flat[:, 0], kind="stable")
+    flat, order = _flat(vectors[shown], seed)
     shown = shown[order]
     return {
-        "points": np.round(flat[order].astype(float), 2).tolist(),
+        "points": flat,
         "colours": {
             item.name: [item.classes[code] if code >= 0 else None for code in item.codes[shown]]
             for item in attributes
@@ -77,3 +185,18 @@ def tsne(
         "shown": len(shown),
         "of": len(rows),
     }
+
+
+def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[np.intp]]:
+    """The points of a t-SNE map from left to right, and the place of each among the vectors."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    points = np.asarray(vectors, dtype=np.float32)
+    reduced = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
+    flat = mapper.fit_transform(reduced)
+    # From left to right, not in the order of the file: a point must not be traced to its row.
+    order = np.argsort(flat[:, 0], kind="stable")
+    return np.round(flat[order].astype(float), 2).tolist(), order

@@ -74,7 +74,11 @@ def provenance(
             "sizes": {part: len(getattr(plan.splits[0], part)) for part in PARTS},
             "seeds": [parts.seed for parts in plan.splits],
         },
-        "guarantee": {**asdict(release.guarantee), "sentence": release.guarantee.sentence()},
+        "guarantee": {
+            **asdict(release.guarantee),
+            "sentence": release.guarantee.sentence(),
+            "words": release.word_guarantee.sentence() if release.word_guarantee else None,
+        },
         "versions": _versions(),
         "warnings": [*plan.warnings, *plan.advance(release.guarantee)],
         "seconds": {**clock.seconds, "total": clock.total()},

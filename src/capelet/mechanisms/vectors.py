@@ -47,9 +47,16 @@ class OnVectors:
     step: ClassVar[str]
 
     def describe(self) -> dict[str, Any]:
-        """The step as it stands in a recipe; arguments left at None are left out."""
-        chosen = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-        return {"step": self.step, **{k: v for k, v in chosen.items() if v is not None}}
+        return entry(self)
+
+
+def entry(step: Any, **instead: Any) -> dict[str, Any]:
+    """The step as it stands in a recipe: its name and arguments, with some said otherwise.
+
+    Arguments that are None are left out.
+    """
+    chosen = {item.name: getattr(step, item.name) for item in fields(step)} | instead
+    return {"step": step.step, **{k: v for k, v in chosen.items() if v is not None}}
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders import StaticEncoder, WordVectorEncoder, load
-from capelet.encoders.folders import model_folder
+from capelet.encoders import load
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.guarantees import checked_count
 from capelet.interfaces import Vectors
@@ -43,7 +42,6 @@ _MARKS = (
 _RUN = rf"[^\s{_MARKS}]+"
 WORD = re.compile(rf"({_RUN}(?:['’_@-]{_RUN})*)")
 _PIECE = re.compile(r"[^\W_]+(?=n't\b)|n't\b|[^\W_]+")
-_EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
 
 
 def cut(text: str) -> list[str]:
@@ -292,6 +290,13 @@ def _in_range(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 # ---- where tables come from ----------------------------------------------------------------------
 
 
+@runtime_checkable
+class HasTokenTable(Protocol):
+    """An encoder whose tokens have vectors of their own, one row each."""
+
+    def token_table(self) -> tuple[list[str], Vectors]: ...
+
+
 def known_table(table: Table) -> None:
     """Refuse at once what `vocabulary` could not read; nothing heavy is loaded."""
     if table == "given":
@@ -332,43 +337,24 @@ def _read(name: str, size: int | None) -> Vocabulary:
     if file.is_file():
         return Vocabulary.of(*word_vector_file(file), file.stem, size)
     encoder = load(name)
-    if isinstance(encoder, WordVectorEncoder):
-        table, rows = encoder._loaded()
-        return Vocabulary.of(rows, table, name, size)
-    if isinstance(encoder, StaticEncoder):
-        table, tokenizer = encoder._loaded()
-        return Vocabulary.of(*whole_words(tokenizer.get_vocab(), table), name, size)
-    return Vocabulary.of(*token_table(model_folder(name)), name, size)
+    if not isinstance(encoder, HasTokenTable):
+        raise EncoderError(
+            f"the encoder {name!r} has no token table; give the words and vectors by "
+            "Vocabulary.of(words, vectors)"
+        )
+    return Vocabulary.of(*whole_words(*encoder.token_table()), name, size)
 
 
-def whole_words(tokens: dict[str, int], table: Vectors) -> tuple[list[str], Vectors]:
-    """The tokens that begin a word, without their mark, in the order of their rows.
+def whole_words(tokens: Sequence[str], table: Vectors) -> tuple[list[str], Vectors]:
+    """The tokens that begin a word, without their mark, and their rows of the table.
 
     Where tokens carry a mark for "begins a word" (▁ or Ġ), only those count; elsewhere all do, and
     continuations ("##ing") drop out as punctuation.
     """
-    order = sorted((row, token) for token, row in tokens.items() if row < len(table))
-    marked = [(row, token[1:]) for row, token in order if token[:1] in "▁Ġ" and len(token) > 1]
-    chosen = marked if 10 * len(marked) > len(order) else order
-    return [token for _, token in chosen], table[[row for row, _ in chosen]]
-
-
-def token_table(folder: Path) -> tuple[list[str], Vectors]:
-    """The input embeddings of a model folder, read from its safetensors without running it."""
-    from safetensors import safe_open
-    from tokenizers import Tokenizer
-
-    tokens = next(iter(sorted(folder.rglob("tokenizer.json"))), None)
-    for path in sorted(folder.rglob("*.safetensors")) if tokens else ():
-        with safe_open(path, framework="pt") as tensors:
-            for key in tensors.keys():  # noqa: SIM118 (no mapping: it has only keys())
-                if key.endswith(_EMBEDDINGS):
-                    table = tensors.get_tensor(key).float().numpy()
-                    return whole_words(Tokenizer.from_file(str(tokens)).get_vocab(), table)
-    raise EncoderError(
-        f"the model folder {str(folder)!r} has no token table that Capelet can read; "
-        "give the words and vectors by Vocabulary.of(words, vectors)"
-    )
+    rows = [row for row, token in enumerate(tokens) if token[:1] in "▁Ġ" and len(token) > 1]
+    if 10 * len(rows) <= len(tokens):
+        return list(tokens), table
+    return [tokens[row][1:] for row in rows], table[rows]
 
 
 def word_vector_file(file: Path) -> tuple[list[str], Vectors]:

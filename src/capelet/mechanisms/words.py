@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.guarantees import Guarantee, checked, checked_count
 from capelet.interfaces import Kind
 from capelet.mechanisms.sampling import Integers, Stream
-from capelet.mechanisms.vectors import LEAST, MOST
+from capelet.mechanisms.vectors import LEAST, MOST, entry
 from capelet.mechanisms.vocabulary import (
     ROWS,
     WORD,
@@ -108,11 +108,8 @@ class OnWords(OnTexts):
         A table that was handed over in Python stands there by its name: save it as a file of word
         vectors and name the file, to have a recipe that others can run.
         """
-        chosen = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-        if isinstance(self.table, Vocabulary):
-            chosen["table"] = self.table.name
-        chosen["fingerprint"] = self.vocabulary.fingerprint
-        return {"step": self.step, **{k: v for k, v in chosen.items() if v is not None}}
+        table = self.table.name if isinstance(self.table, Vocabulary) else self.table
+        return entry(self, table=table, fingerprint=self.vocabulary.fingerprint)
 
     def __call__(self, batch: Any) -> list[str]:
         parts = [cut(text) for text in checked_texts(batch)]
@@ -128,9 +125,27 @@ class OnWords(OnTexts):
         words = np.array([len(cut(text)) // 2 for text in checked_texts(texts)], dtype=np.int64)
         return TextCost(words, words.astype(np.float64) * (self.epsilon * self.diameter))
 
+    def distance(self, one: str, other: str) -> float:
+        """How far apart two texts are in the metric of the guarantee: Σ d(wᵢ, wᵢ') over the words.
+
+        ε times it bounds how well they can be told apart. Texts that differ in what is public have
+        no distance.
+        """
+        first, second = (cut(text) for text in checked_texts([one, other]))
+        if first[::2] != second[::2]:
+            raise CapeletError(
+                f"the two texts differ in what is public ({PUBLIC}); their distance is not bounded"
+            )
+        gaps = self.vocabulary.places(first[1::2]) - self.vocabulary.places(second[1::2])
+        return math.fsum(self._lengths(gaps).tolist())
+
     @property
     def diameter(self) -> float:
         """The largest distance between two words, in the metric of the guarantee."""
+        raise NotImplementedError
+
+    def _lengths(self, gaps: Reals) -> Reals:
+        """d for each difference of two places, one a row."""
         raise NotImplementedError
 
     def _draw(self, words: Sequence[str], stream: Stream) -> Integers:
@@ -184,6 +199,13 @@ class WordReplacement(OnWords):
             return _diameter(self.vocabulary)
         values, axes = self._spectrum
         return diameter(self.vocabulary.vectors @ (axes / np.sqrt(values)))
+
+    def _lengths(self, gaps: Reals) -> Reals:
+        """Euclidean, or ‖Σ_λ^−½ gap‖."""
+        if self.lam is not None:
+            values, axes = self._spectrum
+            gaps = gaps @ (axes / np.sqrt(values))
+        return np.sqrt((gaps * gaps).sum(axis=1))
 
     @cached_property
     def _spectrum(self) -> tuple[Reals, Reals]:
@@ -251,6 +273,10 @@ class TruncatedExponential(OnWords):
     def diameter(self) -> float:
         """min(diameter of the table, γ): the mechanism cannot tell words farther apart."""
         return min(_diameter(self.vocabulary), self.gamma)
+
+    def _lengths(self, gaps: Reals) -> Reals:
+        """min(d, γ): words farther apart than γ cost no more."""
+        return np.minimum(np.sqrt((gaps * gaps).sum(axis=1)), self.gamma)
 
     def weights(self, points: Reals) -> Reals:
         """exp(−½ε·min(d, γ)) for every point and every word, the largest of a row scaled to 1."""
@@ -329,9 +355,7 @@ class WordDropout(OnTexts):
         return None
 
     def describe(self) -> dict[str, Any]:
-        """The step as it stands in a recipe."""
-        mask = {"mask": list(self.mask)} if self.mask else {}
-        return {"step": self.step, "mu": self.mu, **mask}
+        return entry(self, mask=list(self.mask) or None)
 
     def amplifies(self, following: Guarantee) -> Guarantee:
         """What holds for each word when a mechanism with a guarantee for whole texts follows.

@@ -37,6 +37,7 @@ def headline(findings: Findings) -> list[Fact]:
         ("Data", ", ".join(str(part) for part in (data.get("name"), said) if part)),
         ("Encoder", _encoder(encoder)),
         ("Guarantee", guarantee),
+        ("For each word", _part(findings, "guarantee").get("words")),
         ("Date", day(created) if created else None),
     )
     return [Fact(term, str(value)) for term, value in pairs if value]
@@ -141,6 +142,7 @@ def _guarantee(guarantee: Mapping[str, Any]) -> list[Fact]:
     promised = guarantee.get("notion", "none") != "none"
     return _facts(
         ("promise", guarantee.get("sentence"), False),
+        ("for each word", guarantee.get("words"), False),
         ("ε", f"{epsilon:g}" if promised and epsilon is not None else None, False),
         ("δ", f"{guarantee['delta']:g}" if promised and guarantee.get("delta") else None, False),
         ("unit", guarantee.get("unit") if promised else None, False),

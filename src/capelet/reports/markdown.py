@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from capelet.findings import Findings
-from capelet.reports import comparison, facts, method, tables
+from capelet.reports import comparison, facts, method, shift, tables
 from capelet.reports import verdicts as judged
 
 
@@ -64,6 +64,7 @@ def _single(findings: Findings) -> list[str]:
         _passages(method.access(findings)),
         _list(plain(need) for need in judged.needs(findings)),
         *_utility(findings),
+        *_shift(findings),
         "## Tables",
         *_tables(findings),
         "## Method",
@@ -77,6 +78,15 @@ def _single(findings: Findings) -> list[str]:
 def _utility(findings: Findings) -> list[str]:
     said = [*judged.tasks(findings), *judged.gaps(findings)]
     return ["## Does the task still work?", _list(plain(item) for item in said)] if said else []
+
+
+def _shift(findings: Findings) -> list[str]:
+    found = shift.shift(findings)
+    if found is None:
+        return []
+    said = [*found.sentences, shift.CAUTION]
+    blocks = ["## Original and released vectors", _list(map(plain, said))]
+    return [*blocks, table(found.table)] if found.table else blocks
 
 
 def _tables(findings: Findings) -> list[str]:
@@ -101,6 +111,7 @@ def _comparison(before: Findings, after: Findings) -> list[str]:
         _quoted(facts.incomparable(before, after)),
         _list(plain(change.sentence) for change in comparison.changes(before, after)),
         *(table(item) for item in tables.differences(before, after, names)),
+        *(table(item) for item in (shift.compared(before, after, names),) if item is not None),
     ]
     for name, run in zip(names, (before, after), strict=True):
         blocks += [

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from capelet.files import writable_folder, write_whole
 from capelet.findings import Findings
-from capelet.reports import comparison, facts, figures, method, panels, tables
+from capelet.reports import comparison, facts, figures, method, panels, shift, tables
 from capelet.reports import verdicts as judged
 from capelet.reports.markdown import render_markdown
 from capelet.reports.words import attacker_name, count, percent
@@ -101,6 +101,8 @@ def _single(findings: Findings) -> dict[str, Any]:
         "gaps": judged.gaps(findings),
         "clouds": _clouds(findings),
         "tsne": _artefact(findings, "tsne"),
+        "shift": shift.shift(findings),
+        "caution": shift.CAUTION,
         "tables": _tables(findings),
         "class_notes": tables.class_notes(findings),
         "method": method.method(findings),
@@ -123,6 +125,7 @@ def _comparison(before: Findings, after: Findings) -> dict[str, Any]:
             "verdicts": judged.verdicts(run),
             "tasks": judged.tasks(run),
             "warnings": facts.warnings(run),
+            "shift": shift.shift(run),
             "provenance": facts.provenance(run),
             "command": facts.command(run),
             "recipe": facts.recipe(run),
@@ -137,6 +140,7 @@ def _comparison(before: Findings, after: Findings) -> dict[str, Any]:
         "leaks": _rows(leaks, "Balanced accuracy of the strongest attacker in both runs"),
         "tasks": _rows(tasks, "Score of the task in both runs"),
         "tables": tables.differences(before, after, names),
+        "shift": shift.compared(before, after, names),
         "limits": method.limits(after)[:2],
     }
 

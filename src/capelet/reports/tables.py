@@ -23,7 +23,7 @@ from capelet.reports.words import (
 
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
 FAMILY_ORDER = ("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel")
-SHOWN_APART = (LEAK, "utility", "fairness")
+SHOWN_APART = (LEAK, "utility", "fairness", "deviation")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ METRICS = {
     "tpr_at_1_fpr": "found at 1 % false alarms",
     "recall_at_10": "ten nearest neighbours kept",
     "accuracy_gap": "largest gap in accuracy",
+    "euclidean": "Euclidean distance",
+    "cosine_distance": "cosine distance",
+    "separability": "told apart",
 }
 ATTACKERS = {
     "strongest": "strongest",
@@ -136,8 +139,8 @@ def score_with_interval(row: Finding) -> str:
 
 
 def _is_share(metric: str, value: float) -> bool:
-    shares = ("accuracy", "f1", "tpr", "recall", "precision", "top", "exact_match", "rate")
-    return 0 <= value <= 1 and any(part in metric for part in shares)
+    shares = ["accuracy", "f1", "tpr", "recall", "precision", "top", "exact_match", "rate"]
+    return 0 <= value <= 1 and any(part in metric for part in [*shares, "separability"])
 
 
 def metric_name(metric: str) -> str:

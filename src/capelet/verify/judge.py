@@ -189,10 +189,9 @@ def _small(step: Any, dimension: int, texts: tuple[Any, Any] | None) -> dict[str
             step = replace(step, dimension=min(step.dimension or dimension, dimension))
         return {"mechanism": step}
     if texts is None and _metric(step) and {"epsilon", "table"} <= own:
-        plane = Plane(step.epsilon, getattr(step, "lam", None))
+        plane = Plane(step.epsilon)
         free = dict.fromkeys(own & {"size", "fingerprint"})
-        small = replace(step, table=plane.table, **free)
-        return {"mechanism": small, "pairs": plane.pairs, "distance": plane.distance}
+        return {"mechanism": replace(step, table=plane.table, **free), "pairs": plane.pairs}
     pairs, distance = texts or (WORDS, None)
     return {"mechanism": step, "pairs": pairs, "distance": distance if _metric(step) else None}
 

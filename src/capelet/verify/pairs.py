@@ -72,12 +72,10 @@ class Plane:
     """A small public table of words in the plane, to judge a word mechanism on.
 
     One step along the second axis costs ε·d = 1, one along the first 1.5, so that the middle words
-    are told apart by what a few hundred thousand draws can show. `lam` is that of a Mahalanobis
-    metric, None for the Euclidean one.
+    are told apart by what a few hundred thousand draws can show.
     """
 
     epsilon: float
-    lam: float | None = None
 
     @property
     def places(self) -> dict[str, tuple[float, float]]:
@@ -94,15 +92,6 @@ class Plane:
         """Words on either side of the middle, along each axis."""
         side, middle = 2 * GRID + 1, (2 * GRID + 1) ** 2 // 2
         return [(f"w{middle - gap}", f"w{middle + gap}") for gap in (1, side)]
-
-    def distance(self, one: str, other: str) -> float:
-        """‖Σ_λ^−½(φ(w) − φ(w'))‖, where Σ_λ = λΣ + (1−λ)I and Σ has the trace of I."""
-        gap = np.subtract(self.places[one], self.places[other])
-        if self.lam is None:
-            return float(np.linalg.norm(gap))
-        spread = np.cov(self.table[1], rowvar=False)
-        shape = self.lam * spread * 2 / np.trace(spread) + (1 - self.lam) * np.eye(2)
-        return float(np.sqrt(gap @ np.linalg.solve(shape, gap)))
 
 
 def given(pairs: Sequence[tuple[Any, Any]], distance: Distance | None) -> list[Pair]:
