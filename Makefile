@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY ?= passive
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,protect,lm,dev]'
 	touch $@
 
 demo: $(READY)

@@ -9,12 +9,12 @@ import capelet
 
 LAYERS = [
     ["errors", "files", "guarantees", "interfaces", "corpus", "findings", "metrics"],
-    ["labels", "reviews_words", "reviews", "datasets", "networks", "encoders", "mechanisms",
-     "maps", "splits"],
+    ["canaries", "labels", "reviews_words", "reviews", "datasets", "networks", "encoders",
+     "mechanisms", "maps", "splits"],
     ["ledger", "release"],
     ["defences", "attacks", "language", "verify"],
     ["evaluation"],
-    ["audit", "protect", "study", "reports"],
+    ["audit", "frontier", "protect", "study", "memorisation", "reports"],
     ["batch", "integrations", "service", "cli"],
 ]  # fmt: skip
 ALONE = {"defences", "attacks", "language", "verify"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from capelet.attacks.attribute import families, one_thread
+from capelet.attacks.attribute import Family, families, one_thread
 from capelet.corpus import Corpus
 from capelet.encoders import cached
 from capelet.errors import DataError
@@ -18,9 +18,9 @@ from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, provenance
 from capelet.evaluation.utility import neighbours
-from capelet.findings import Findings
-from capelet.interfaces import Encoder, Progress, silent
-from capelet.release import PrivateEncoder
+from capelet.findings import Finding, Findings
+from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.release import PrivateEncoder, Release
 
 DEFAULT_ENCODER = "minilm"
 
@@ -45,35 +45,54 @@ def audit(
     clock = Clock()
     tried = families(attackers)
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
-    encoder = _private_encoder(corpus, private, cache)
-    inputs = _inputs(corpus, encoder)
+    encoder = private_encoder(corpus, private, cache)
+    inputs = inputs_of(corpus, encoder)
     with clock("encoding"):
         release = encoder.release(inputs, progress)
-    with clock("attacks"):
-        tally = attack_all(plan, release.vectors, tried, progress)
-    with clock("scores"), one_thread():
-        rows = findings_of(plan, release, tally)
-        if encoder.protects:
-            original = encoder.unprotected().release(inputs, progress)
-            rows.append(neighbours(original, release, plan.splits))
-            pair = original.vectors, release.vectors
-            rows += deviation(*pair, release.recipe_hash)
-            rows += separability(plan, *pair, release.recipe_hash)
-        victims = plan.splits[0].victims
-        shown = [*plan.secrets, *([plan.label] if plan.label else [])]
-        artefacts = {
-            "learning_curve": learning_curve(plan, tally),
-            "tsne": tsne(release.vectors, victims, shown, seed=0),
-        }
-        if encoder.protects and (moved := tsne_shift(*pair, victims, seed=0)) is not None:
-            artefacts["tsne_shift"] = moved
+    original = encoder.unprotected().release(inputs, progress).vectors if encoder.protects else None
+    rows, artefacts = measured(plan, [release] * len(plan.splits), original, tried, clock, progress)
     origin = provenance(plan, encoder, release, clock)
     return Findings(tuple(rows), origin, release.recipe, artefacts)
 
 
-def _private_encoder(
+def measured(
+    plan: Plan,
+    releases: Sequence[Release],
+    original: Vectors | None,
+    tried: Sequence[Family],
+    clock: Clock,
+    progress: Progress = silent,
+) -> tuple[list[Finding], dict[str, Any]]:
+    """All findings and artefacts of a release, given once for each split of the plan.
+
+    `original` are the unprotected vectors of a protected release. What needs one release (pictures,
+    deviation) is shown of the first.
+    """
+    first, vectors = releases[0], [release.vectors for release in releases]
+    with clock("attacks"):
+        tally = attack_all(plan, vectors, tried, progress)
+    with clock("scores"), one_thread():
+        rows = findings_of(plan, first, tally)
+        victims = plan.splits[0].victims
+        shown = [*plan.secrets, *([plan.label] if plan.label else [])]
+        artefacts = {
+            "learning_curve": learning_curve(plan, tally),
+            "tsne": tsne(first.vectors, victims, shown, seed=0),
+        }
+        if original is not None:
+            rows.append(neighbours(original, vectors, plan.splits, first.recipe_hash))
+            if original.shape == first.vectors.shape:
+                rows += deviation(original, first.vectors, first.recipe_hash)
+                rows += separability(plan, original, first.vectors, first.recipe_hash)
+            if (moved := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
+                artefacts["tsne_shift"] = moved
+    return rows, artefacts
+
+
+def private_encoder(
     corpus: Corpus, private: PrivateEncoder | Encoder | str | None, cache: bool
 ) -> PrivateEncoder:
+    """What is to be audited, with a cache around its encoder if there may be one."""
     if isinstance(private, PrivateEncoder):
         chosen = private
     elif private is not None:
@@ -87,7 +106,8 @@ def _private_encoder(
     )
 
 
-def _inputs(corpus: Corpus, encoder: PrivateEncoder) -> Any:
+def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
+    """The texts or the ready vectors of the corpus, whichever the encoder consumes."""
     texts = corpus.texts.tolist() if corpus.texts is not None else None
     inputs = texts if encoder.consumes == "texts" else corpus.vectors
     if inputs is None:

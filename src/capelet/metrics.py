@@ -133,7 +133,7 @@ def _metric(metric: str, guesses: Guesses, weights: Floats) -> Floats:
         return _auc(guesses, weights)
     if metric == "tpr_at_1_fpr":
         positive = guesses.truth == 1
-        return _tpr_at(0.01, positive, guesses.scores[:, 1] - guesses.scores[:, 0], weights)
+        return tpr_at(0.01, positive, guesses.scores[:, 1] - guesses.scores[:, 0], weights)
     counts = _confusion(guesses, weights)
     right = np.einsum("bii->bi", counts)
     true = counts.sum(axis=2)
@@ -191,7 +191,7 @@ def _area(positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Fl
         return (hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1))
 
 
-def _tpr_at(rate: float, positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Floats:
+def tpr_at(rate: float, positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Floats:
     """The share of positives found at the lowest threshold whose false-positive rate is ≤ rate."""
     hits, others = _ranked(positive, score, weights)
     false = np.cumsum(others[:, ::-1], axis=1)

@@ -14,6 +14,7 @@ A recipe is the same list as a TOML file, and comes back from one:
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import inspect
 import json
 import tomllib
@@ -28,13 +29,18 @@ import pyarrow.parquet
 
 from capelet.encoders import load
 from capelet.errors import CapeletError, OutputError, did_you_mean
-from capelet.files import write_whole
+from capelet.files import writable_folder, write_whole
 from capelet.guarantees import NONE, Guarantee, chain
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
+from capelet.maps import Map
 from capelet.mechanisms import MECHANISMS
 from capelet.mechanisms.specimens import SPECIMENS
 from capelet.mechanisms.words import OnTexts, WordDropout
 
+FOLDER_FORMAT = 1
+"""The newest layout of a private encoder's folder that this version reads."""
+ABOUT = "private.json"
+RECIPE = "recipe.toml"
 METADATA = b"capelet"
 """The key under which a Parquet file of released vectors carries its guarantee and recipe."""
 
@@ -117,7 +123,7 @@ class PrivateEncoder:
     """
 
     def __init__(self, *steps: str | Encoder | Step) -> None:
-        self.steps = tuple(load(step) if isinstance(step, str) else step for step in steps)
+        self.steps = _apart([item for step in steps for item in _expanded(step)])
         flow: Kind | None = None
         for step in self.steps:
             consumes, emits = _flow(step)
@@ -135,8 +141,10 @@ class PrivateEncoder:
         """The private encoder that a TOML recipe describes.
 
         A recipe with an unknown step or key is refused, and so is one with a known-broken specimen
-        unless `specimens` allows it.
+        unless `specimens` allows it. A folder that `save` wrote is its recipe.
         """
+        if Path(path).is_dir():
+            return cls.load(path)
         try:
             recipe = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -145,18 +153,23 @@ class PrivateEncoder:
             ) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise CapeletError(f"the recipe {str(path)!r} is not TOML: {error}") from None
-        return cls.from_steps(recipe, specimens=specimens)
+        return cls.from_steps(recipe, specimens=specimens, folder=Path(path).parent)
 
     @classmethod
-    def from_steps(cls, recipe: Mapping[str, Any], *, specimens: bool = False) -> PrivateEncoder:
-        """The same from a recipe that is already a mapping, such as `release.recipe`."""
+    def from_steps(
+        cls, recipe: Mapping[str, Any], *, specimens: bool = False, folder: Path | None = None
+    ) -> PrivateEncoder:
+        """The same from a recipe that is already a mapping, such as `release.recipe`.
+
+        Fitted maps are files: `folder` is where they lie.
+        """
         unknown = sorted(set(recipe) - {"steps"})
         if unknown:
             raise CapeletError(f"a recipe has only [[steps]]; it was given {unknown[0]!r} too")
         steps = recipe.get("steps")
         if not isinstance(steps, list) or not steps:
             raise CapeletError("a recipe needs at least one [[steps]] entry, such as an encoder")
-        return cls(*[_made(entry, specimens) for entry in steps])
+        return cls(*[_made(entry, specimens, folder or Path()) for entry in steps])
 
     def to_recipe(self) -> str:
         """The steps as TOML, as `from_recipe` reads it."""
@@ -165,6 +178,53 @@ class PrivateEncoder:
             lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
             blocks.append("\n".join(["[[steps]]", *lines]))
         return "\n\n".join(blocks) + "\n"
+
+    def save(self, folder: Path | str, about: Mapping[str, Any] | None = None) -> Path:
+        """Write the private encoder as a folder: its recipe, its maps, and what is said of it.
+
+        `about` is kept with it: how it was trained, on what. The folder works wherever an encoder's
+        name does. What says that it is one is written last.
+        """
+        target = writable_folder(folder)
+        for step in self.steps:
+            if isinstance(step, Map):
+                step.save(target)
+        recipe = self.to_recipe()
+        write_whole(target / RECIPE, recipe)
+        said = {
+            "format": FOLDER_FORMAT,
+            "capelet": importlib.metadata.version("capelet"),
+            "recipe_sha256": hashlib.sha256(recipe.encode()).hexdigest(),
+            "guarantee": self.guarantee.sentence(),
+            "about": dict(about or {}),
+        }
+        write_whole(target / ABOUT, json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+        return target
+
+    @classmethod
+    def load(cls, folder: Path | str) -> PrivateEncoder:
+        """Read what `save` wrote; refused when it was changed or is of a newer format."""
+        source = Path(folder)
+        try:
+            said = json.loads((source / ABOUT).read_text(encoding="utf-8"))
+            found, expected = int(said["format"]), str(said["recipe_sha256"])
+            recipe = (source / RECIPE).read_bytes()
+        except (OSError, KeyError, TypeError, ValueError):
+            raise OutputError(
+                f"{str(folder)!r} is not a private encoder: a folder with {ABOUT} and {RECIPE}, "
+                "as `capelet protect` writes it"
+            ) from None
+        if found > FOLDER_FORMAT:
+            raise OutputError(
+                f"the private encoder {str(folder)!r} has format {found}, and this version reads "
+                f"up to {FOLDER_FORMAT}; install a newer capelet"
+            )
+        if hashlib.sha256(recipe).hexdigest() != expected:
+            raise OutputError(
+                f"the recipe of the private encoder {str(folder)!r} was changed after it was "
+                "written; restore the folder, or train again"
+            )
+        return cls.from_recipe(source / RECIPE)
 
     @property
     def consumes(self) -> Kind:
@@ -219,7 +279,35 @@ class PrivateEncoder:
         return PrivateEncoder(*[step for step in self.steps if isinstance(step, Encoder)])
 
 
-def _made(entry: Any, specimens: bool) -> Encoder | Step:
+def is_private_encoder(name: str) -> bool:
+    """Whether this is a folder that `PrivateEncoder.save` wrote."""
+    return (Path(name).expanduser() / ABOUT).is_file()
+
+
+def _expanded(step: str | Encoder | Step) -> tuple[Encoder | Step, ...]:
+    """The step itself, the encoder of this name, or all steps of a private encoder's folder."""
+    if not isinstance(step, str):
+        return (step,)
+    if is_private_encoder(step):
+        return PrivateEncoder.load(Path(step).expanduser()).steps
+    return (load(step),)
+
+
+def _apart(steps: Sequence[Encoder | Step]) -> tuple[Encoder | Step, ...]:
+    """The steps, with a file name of its own for each map: folders put together share theirs."""
+    taken: dict[str, str] = {}
+    found: list[Encoder | Step] = []
+    for step in steps:
+        if isinstance(step, Map):
+            first, count = Path(step.file), 1
+            while taken.setdefault(step.file, step.digest) != step.digest:
+                count += 1
+                step = step.named(f"{first.stem}-{count}{first.suffix}")
+        found.append(step)
+    return tuple(found)
+
+
+def _made(entry: Any, specimens: bool, folder: Path) -> Encoder | Step:
     """One step from its recipe entry, with every key checked."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("step"), str):
         raise CapeletError('each of the [[steps]] of a recipe needs a name: step = "laplace"')
@@ -227,12 +315,16 @@ def _made(entry: Any, specimens: bool) -> Encoder | Step:
     options = {key: value for key, value in entry.items() if key != "step"}
     if name == "encoder":
         return _encoder(options)
+    if name == "map":
+        return _map(options, folder)
     if name.startswith("specimen:") and not specimens:
         raise CapeletError(f"{name!r} is known to be broken and may not stand in a recipe")
     broken = {f"specimen:{key}": made for key, made in SPECIMENS.items()} if specimens else {}
     known = {**MECHANISMS, **broken}
     if name not in known:
-        raise CapeletError(f"unknown step {name!r}; {did_you_mean(name, ['encoder', *known])}")
+        raise CapeletError(
+            f"unknown step {name!r}; {did_you_mean(name, ['encoder', 'map', *known])}"
+        )
     accepted = inspect.signature(known[name]).parameters
     for key in options:
         if key not in accepted:
@@ -242,6 +334,17 @@ def _made(entry: Any, specimens: bool) -> Encoder | Step:
         if key not in options:
             raise CapeletError(f"the step {name!r} needs {key!r}")
     return known[name](**options)
+
+
+def _map(options: Mapping[str, Any], folder: Path) -> Map:
+    for key in options:
+        if key not in ("file", "sha256"):
+            raise CapeletError(
+                f"the step 'map' has no {key!r}; {did_you_mean(key, ('file', 'sha256'))}"
+            )
+    if "file" not in options:
+        raise CapeletError("the step 'map' needs 'file'")
+    return Map.load(folder / str(options["file"]), options.get("sha256"))
 
 
 def _encoder(options: Mapping[str, Any]) -> Encoder:

@@ -303,3 +303,72 @@ def protected() -> Findings:
         recipe={"encoder": "minilm", "steps": [{"step": "laplace", "epsilon": 8.0}]},
         artefacts={**made.artefacts, "tsne_shift": _moved()},
     )
+
+
+def make_frontier(**changes: Any) -> dict[str, Any]:
+    """Six settings, of which one is chosen; `changes` replaces parts of the artefact."""
+    points = [
+        {
+            "leakage": 0.012 * epsilon,
+            "utility": 0.62 + 0.02 * epsilon - 0.03 * lam,
+            "settings": {"lam": lam, "epsilon": epsilon},
+            "chosen": (lam, epsilon) == (0.0, 4.0),
+        }
+        for epsilon in (2.0, 4.0, 8.0)
+        for lam in (0.0, 1.0)
+    ]
+    made = {
+        "points": points,
+        "unprotected": {"leakage": 0.284, "utility": 0.861},
+        "chance": 0.0,
+        "ceiling": 0.48,
+        "wanted": {"max_leakage": 0.06},
+        "leakage": "gain over chance in balanced accuracy, worst attribute",
+        "utility": "accuracy of stars",
+    }
+    return {**made, **changes}
+
+
+def make_after(protected: Findings, **about: Any) -> Findings:
+    """The run after a protection: adversaries of its own, neighbours, a frontier."""
+    joint = [
+        Finding(
+            "attribute-inference-reference",
+            target,
+            "balanced_accuracy",
+            value,
+            chance=1 / len(ATTRIBUTES[target]),
+            attacker="joint-adversary",
+        )
+        for target, value in (("gender", 0.51), ("age group", 0.36))
+    ]
+    kept = Finding("utility", "neighbours", "recall_at_10", 0.41, 0.40, 0.42, n=1640)
+    said = {
+        "method": "cape",
+        "settings": {"epsilon": 8.0, "lam": 1.0, "keep": "task", "schedule": {"epochs": 60}},
+        "against": ["gender", "age group"],
+        "held_out": ["region"],
+        "trained_on": 4085,
+        "seeds": 5,
+        "training_seconds": 12.5,
+        "private_towards_training_texts": False,
+        **about,
+    }
+    return replace(
+        protected,
+        rows=(*protected.rows, *joint, kept),
+        provenance={**protected.provenance, "protect": said},
+        artefacts={**protected.artefacts, "frontier": make_frontier()},
+    )
+
+
+@pytest.fixture(scope="session")
+def after(protected: Findings) -> Findings:
+    """What `protect` measured with its private encoder."""
+    return make_after(protected)
+
+
+@pytest.fixture(scope="session")
+def frontier() -> Callable[..., dict[str, Any]]:
+    """Makes the artefact of a search."""
+    return make_frontier

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from capelet.findings import Findings
-from capelet.reports import write_comparison, write_report
+from capelet.reports import write_comparison, write_protection, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -55,18 +55,22 @@ def _browse(folder: Path, page: Path, *more: str) -> str:
 
 @pytest.fixture(scope="module")
 def pages(
-    findings: Findings, protected: Findings, tmp_path_factory: pytest.TempPathFactory
+    findings: Findings,
+    protected: Findings,
+    after: Findings,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     return {
         "report": write_report(findings, folder),
         "comparison": write_comparison(findings, protected, folder),
         "protected": write_report(protected, folder / "protected"),
+        "protection": write_protection(findings, after, folder / "protection"),
     }
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["report", "comparison", "protected"])
+@pytest.mark.parametrize("name", ["report", "comparison", "protected", "protection"])
 def test_nothing_overflows(pages: dict[str, Path], name: str, width: int, tmp_path: Path) -> None:
     frame = pages[name].parent / f"frame-{name}-{width}.html"
     frame.write_text(FRAME.format(page=pages[name].name, width=width), encoding="utf-8")

@@ -3,7 +3,8 @@
 Every import that costs time happens inside a command, so that `capelet --help` answers at once.
 """
 
-from capelet.cli import audit, look, release  # noqa: F401  (each adds its commands to the app)
+# Each of these adds its commands to the app.
+from capelet.cli import attack, audit, lm, look, protect, release  # noqa: F401
 from capelet.cli.shared import app
 
 

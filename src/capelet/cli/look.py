@@ -28,14 +28,17 @@ def report(
     from capelet.files import check_writable
     from capelet.findings import Findings
     from capelet.reports import write_comparison, write_report
+    from capelet.reports.language import is_of_language, write_language_report
 
     first = Findings.load(run)
     second = Findings.load(other) if other is not None else None
     folder = out or other or run
     check_writable(folder)
-    page = (
-        write_report(first, folder) if second is None else write_comparison(first, second, folder)
-    )
+    if second is not None:
+        page = write_comparison(first, second, folder)
+    else:
+        write = write_language_report if is_of_language(first) else write_report
+        page = write(first, folder)
     print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
 
 

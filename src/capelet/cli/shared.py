@@ -109,10 +109,12 @@ def private_encoder_of(
     corpus: Corpus, recipe: Path | None, encoder: str, backend: str
 ) -> PrivateEncoder:
     from capelet.encoders import load
-    from capelet.release import PrivateEncoder
+    from capelet.release import PrivateEncoder, is_private_encoder
 
     if recipe is not None:
         return PrivateEncoder.from_recipe(recipe)
+    if corpus.vectors is None and is_private_encoder(encoder):
+        return PrivateEncoder.load(encoder)
     return PrivateEncoder(load(encoder, backend)) if corpus.vectors is None else PrivateEncoder()
 
 

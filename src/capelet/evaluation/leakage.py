@@ -70,12 +70,20 @@ class Tally:
         self.task_rows += other.task_rows
 
 
-def attack_all(plan: Plan, vectors: Vectors, tried: Sequence[Family], progress: Progress) -> Tally:
-    """All seeds, as many abreast as there are cores; the result does not depend on how many."""
+def attack_all(
+    plan: Plan, released: Sequence[Vectors], tried: Sequence[Family], progress: Progress
+) -> Tally:
+    """All seeds, as many abreast as there are cores; the result does not depend on how many.
+
+    `released` are the vectors of all rows, once for each split: a trained release differs by split.
+    """
     done = count(1)
     work = len(plan.splits) * plan.targets
 
+    places = {id(parts): place for place, parts in enumerate(plan.splits)}
+
     def one(parts: Split) -> Tally:
+        vectors = released[places[id(parts)]]
         return measure(plan, vectors, parts, tried, lambda: progress("attacking", next(done), work))
 
     total = Tally()

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from capelet.corpus import Split
 from capelet.findings import Finding
 from capelet.interfaces import Vectors
-from capelet.release import Release
 
 
 def neighbour_recall(
@@ -32,11 +31,13 @@ def neighbour_recall(
     return np.array(shared) / count
 
 
-def neighbours(original: Release, released: Release, splits: Sequence[Split]) -> Finding:
+def neighbours(
+    original: Vectors, released: Sequence[Vectors], splits: Sequence[Split], recipe_hash: str | None
+) -> Finding:
     """Label-free utility: the recall of ten neighbours among the victims, averaged over seeds."""
     recalls = [
-        neighbour_recall(original.vectors[parts.victims], released.vectors[parts.victims])
-        for parts in splits
+        neighbour_recall(original[parts.victims], vectors[parts.victims])
+        for vectors, parts in zip(released, splits, strict=True)
     ]
     by_seed = [float(recall.mean()) for recall in recalls]
     value = float(np.mean(by_seed))
@@ -51,7 +52,7 @@ def neighbours(original: Release, released: Release, splits: Sequence[Split]) ->
         chance=10 / (len(recalls[0]) - 1),
         n=len(recalls[0]),
         parameters={"by_seed": by_seed},
-        recipe_hash=released.recipe_hash,
+        recipe_hash=recipe_hash,
     )
 
 

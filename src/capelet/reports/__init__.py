@@ -4,6 +4,7 @@ A report is a pure function of `Findings`: it arranges, rounds and says, and nev
 """
 
 from capelet.reports.markdown import render_markdown
+from capelet.reports.protection import write_protection
 from capelet.reports.render import render_html, write_comparison, write_report
 from capelet.reports.verdicts import Verdict, overall, verdicts
 
@@ -14,5 +15,6 @@ __all__ = [
     "render_markdown",
     "verdicts",
     "write_comparison",
+    "write_protection",
     "write_report",
 ]

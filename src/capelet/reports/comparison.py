@@ -70,9 +70,11 @@ _SAID = (
 )
 
 
-def paired(before: Findings, after: Findings) -> tuple[list[Bar], list[Bar]]:
+def paired(
+    before: Findings, after: Findings, names: tuple[str, str] | None = None
+) -> tuple[list[Bar], list[Bar]]:
     """The bars of both runs, attribute by attribute and task by task."""
-    names = run_names(before, after)
+    names = names or run_names(before, after)
     leaks = [leak_bars(run, name) for run, name in zip((before, after), names, strict=True)]
     tasks = [task_bars(run, name) for run, name in zip((before, after), names, strict=True)]
     return _interleaved(leaks), _interleaved(tasks)

@@ -55,29 +55,29 @@ def _single(findings: Findings) -> list[str]:
     return [
         f"# What the vectors of {plain(facts.name_of(findings))} give away",
         f"**{plain(judged.overall(findings))}**",
-        _facts(facts.headline(findings)),
-        _quoted(facts.warnings(findings)),
+        facts_list(facts.headline(findings)),
+        quoted(facts.warnings(findings)),
         "## Verdicts" if verdicts else "",
-        _list(f"**{v.title}** · {plain(v.sentence)}" for v in verdicts),
+        listed(f"**{v.title}** · {plain(v.sentence)}" for v in verdicts),
         _unmeasured(findings),
         "## What the attacker needed",
-        _passages(method.access(findings)),
-        _list(plain(need) for need in judged.needs(findings)),
+        passages(method.access(findings)),
+        listed(plain(need) for need in judged.needs(findings)),
         *_utility(findings),
         *_shift(findings),
         "## Tables",
         *_tables(findings),
         "## Method",
-        _passages(method.method(findings)),
+        passages(method.method(findings)),
         "## Limits",
-        _passages(method.limits(findings)),
+        passages(method.limits(findings)),
         *_provenance(findings, "##"),
     ]
 
 
 def _utility(findings: Findings) -> list[str]:
     said = [*judged.tasks(findings), *judged.gaps(findings)]
-    return ["## Does the task still work?", _list(plain(item) for item in said)] if said else []
+    return ["## Does the task still work?", listed(plain(item) for item in said)] if said else []
 
 
 def _shift(findings: Findings) -> list[str]:
@@ -85,7 +85,7 @@ def _shift(findings: Findings) -> list[str]:
     if found is None:
         return []
     said = [*found.sentences, shift.CAUTION]
-    blocks = ["## Original and released vectors", _list(map(plain, said))]
+    blocks = ["## Original and released vectors", listed(map(plain, said))]
     return [*blocks, table(found.table)] if found.table else blocks
 
 
@@ -100,7 +100,7 @@ def _tables(findings: Findings) -> list[str]:
         tables.classes(findings),
     ]
     shown = [table(item) for item in found if item is not None]
-    return [*shown, _list(plain(note) for note in tables.class_notes(findings))]
+    return [*shown, listed(plain(note) for note in tables.class_notes(findings))]
 
 
 def _comparison(before: Findings, after: Findings) -> list[str]:
@@ -108,8 +108,8 @@ def _comparison(before: Findings, after: Findings) -> list[str]:
     blocks = [
         "# Two runs side by side",
         f"**{plain(comparison.summary(before, after))}**",
-        _quoted(facts.incomparable(before, after)),
-        _list(plain(change.sentence) for change in comparison.changes(before, after)),
+        quoted(facts.incomparable(before, after)),
+        listed(plain(change.sentence) for change in comparison.changes(before, after)),
         *(table(item) for item in tables.differences(before, after, names)),
         *(table(item) for item in (shift.compared(before, after, names),) if item is not None),
     ]
@@ -117,18 +117,24 @@ def _comparison(before: Findings, after: Findings) -> list[str]:
         blocks += [
             f"## {name.capitalize()}: {plain(facts.name_of(run))}",
             plain(judged.overall(run)),
-            _quoted(facts.warnings(run)),
-            _list(f"**{v.title}** · {plain(v.sentence)}" for v in judged.verdicts(run)),
+            quoted(facts.warnings(run)),
+            listed(f"**{v.title}** · {plain(v.sentence)}" for v in judged.verdicts(run)),
             *_provenance(run, "###"),
         ]
     return blocks
 
 
 def _provenance(findings: Findings, level: str) -> list[str]:
-    groups = facts.provenance(findings)
+    return origin(facts.provenance(findings), findings, level)
+
+
+def origin(
+    groups: Sequence[tuple[str, Sequence[facts.Fact]]], findings: Findings, level: str
+) -> list[str]:
+    """Where the numbers come from, how to repeat them, and the recipe."""
     blocks = [f"{level} Provenance"] if groups else []
     for title, entries in groups:
-        blocks += [f"**{title}**", _facts(entries)]
+        blocks += [f"**{title}**", facts_list(entries)]
     command, recipe = facts.command(findings), facts.recipe(findings)
     if command:
         blocks += [f"{level} How to repeat it", _code(command)]
@@ -137,12 +143,14 @@ def _provenance(findings: Findings, level: str) -> list[str]:
     return blocks
 
 
-def _facts(entries: Sequence[facts.Fact]) -> str:
-    return _list(f"{plain(fact.term)}: {plain(fact.value)}" for fact in entries)
+def facts_list(entries: Sequence[facts.Fact]) -> str:
+    """Terms and values as a list."""
+    return listed(f"{plain(fact.term)}: {plain(fact.value)}" for fact in entries)
 
 
-def _passages(passages: Iterable[method.Passage]) -> str:
-    return _list(f"**{plain(item.title)}.** {plain(item.text)}" for item in passages)
+def passages(items: Iterable[method.Passage]) -> str:
+    """A list of paragraphs, each under its title."""
+    return listed(f"**{plain(item.title)}.** {plain(item.text)}" for item in items)
 
 
 def _unmeasured(findings: Findings) -> str:
@@ -150,11 +158,13 @@ def _unmeasured(findings: Findings) -> str:
     return f"Asked for, but not measured: {plain(', '.join(names))}." if names else ""
 
 
-def _quoted(warnings: Sequence[str]) -> str:
+def quoted(warnings: Sequence[str]) -> str:
+    """What must be read first."""
     return "\n>\n".join(f"> **Read this first.** {plain(item)}" for item in warnings)
 
 
-def _list(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
+    """Markdown's list; the items are escaped already."""
     return "\n".join(f"- {item}" for item in items)
 
 

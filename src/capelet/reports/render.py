@@ -27,8 +27,8 @@ def render_html(findings: Findings, compared: Findings | None = None) -> str:
     """The page of one run or, with `compared`, of two runs side by side."""
     if compared is not None:
         content = _comparison(findings, compared)
-        return _templates().get_template("comparison.html").render(content)
-    return _templates().get_template("report.html").render(_single(findings))
+        return templates().get_template("comparison.html").render(content)
+    return templates().get_template("report.html").render(_single(findings))
 
 
 def write_report(findings: Findings, folder: Path) -> Path:
@@ -50,21 +50,22 @@ def write_comparison(first: Findings, second: Findings, folder: Path) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _templates() -> Environment:
-    templates = Environment(
+def templates() -> Environment:
+    """The templates, with the filters and the style that every page shares."""
+    made = Environment(
         loader=PackageLoader("capelet.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["count"] = count
-    templates.filters["percent"] = percent
-    templates.filters["tied"] = tied
-    templates.filters["parted"] = parted
-    source = PackageLoader("capelet.reports").get_source(templates, "style.css")[0]
-    templates.globals["style"] = Markup(source)
-    return templates
+    made.filters["count"] = count
+    made.filters["percent"] = percent
+    made.filters["tied"] = tied
+    made.filters["parted"] = parted
+    source = PackageLoader("capelet.reports").get_source(made, "style.css")[0]
+    made.globals["style"] = Markup(source)
+    return made
 
 
 def tied(sentence: str) -> str:
@@ -94,10 +95,10 @@ def _single(findings: Findings) -> dict[str, Any]:
         "needs": judged.needs(findings),
         "curves": _curves(findings),
         "curve_attacker": attacker_name(_artefact(findings, "learning_curve").get("attacker")),
-        "leaks": _rows(leaks, "Balanced accuracy of the strongest attacker, per attribute"),
-        "tasks": _rows(tasks, "Score of the task, from always naming the commonest class"),
+        "leaks": rows_of(leaks, "Balanced accuracy of the strongest attacker, per attribute"),
+        "tasks": rows_of(tasks, "Score of the task, from always naming the commonest class"),
         "task_sentences": judged.tasks(findings),
-        "groups": _rows(groups, "Accuracy of the task in each subgroup"),
+        "groups": rows_of(groups, "Accuracy of the task in each subgroup"),
         "gaps": judged.gaps(findings),
         "clouds": _clouds(findings),
         "tsne": _artefact(findings, "tsne"),
@@ -137,15 +138,15 @@ def _comparison(before: Findings, after: Findings) -> dict[str, Any]:
         "summary": comparison.summary(before, after),
         "changes": comparison.changes(before, after),
         "incomparable": facts.incomparable(before, after),
-        "leaks": _rows(leaks, "Balanced accuracy of the strongest attacker in both runs"),
-        "tasks": _rows(tasks, "Score of the task in both runs"),
+        "leaks": rows_of(leaks, "Balanced accuracy of the strongest attacker in both runs"),
+        "tasks": rows_of(tasks, "Score of the task in both runs"),
         "tables": tables.differences(before, after, names),
         "shift": shift.compared(before, after, names),
         "limits": method.limits(after)[:2],
     }
 
 
-def _rows(rows: list[figures.Bar], name: str) -> dict[str, Any] | None:
+def rows_of(rows: list[figures.Bar], name: str) -> dict[str, Any] | None:
     """A picture of rows with its legend; None where there is nothing to draw."""
     if not rows:
         return None

@@ -27,6 +27,15 @@ METRICS = {
     "euclidean": "Euclidean distance",
     "cosine_distance": "cosine distance",
     "separability": "told apart",
+    "exposure_bits": "exposure, bits",
+    "perplexity": "perplexity",
+    "perplexity_ratio": "times the baseline's perplexity",
+    "advantage": "advantage",
+    "word_accuracy": "words given back",
+    "f1": "F1",
+    "top1": "writer named first",
+    "top5": "writer among the first five",
+    "tpr_at_01_fpr": "found at 0.1 % false alarms",
 }
 ATTACKERS = {
     "strongest": "strongest",
@@ -37,6 +46,7 @@ ATTACKERS = {
     "kernel": "RBF kernel",
     "predicted-label": "predicted task label alone",
     "tf-idf": "the text itself (TF-IDF)",
+    "joint-adversary": "the defence’s own adversary",
 }
 KINDS = {
     "attribute-inference": "Attribute inference",

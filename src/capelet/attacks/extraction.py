@@ -1,0 +1,431 @@
+"""Extraction: does a language model give single writers' words back?
+
+Threat model: the attacker may ask the model for the probability of any word sequence, and for its
+likeliest continuation (black box). It does not see the weights.
+
+- `Exposure` of a canary: log2|R| − log2 rank, where R are all sequences that could have been drawn
+  and the rank is the canary's place among them by the model's loss, other canaries left out
+  (Carlini et al. 2019). By `exposures` from a sample of R, by `exact_exposures` from all of it.
+- `tab_attack`: the first word goes in, the likeliest words come out; a hit gives all the rest.
+- `membership`: was this text trained on? By its loss, and by its loss against a reference model.
+
+A sequence that was never inserted has an exposure of 1/ln 2 ≈ 1.44 bits on average: that, and not
+0, is chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import DataError
+from capelet.findings import Finding
+from capelet.metrics import Bootstrap, Guesses
+
+Floats = npt.NDArray[np.float64]
+Tokens = npt.NDArray[np.int64]
+
+CHANCE_BITS = 1 / math.log(2)
+ANCHOR = 32
+"""Where fewer samples than this lie below a canary, a fitted tail helps counting."""
+
+TAIL = 256
+"""So many of the lowest samples give the tail its shape."""
+
+MOST_ENUMERATED = 2_000_000
+
+
+class Model(Protocol):
+    """What an attacker may ask: losses (nats) of sequences, and greedy continuations."""
+
+    def sequence_losses(self, tokens: Tokens) -> Floats: ...
+
+    def complete(self, first: Tokens, steps: int) -> Tokens: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Bits of exposure per canary, which of them are extrapolated, and how well the tail fits.
+
+    `fitted` is the plain estimate of Carlini et al., −log2 of the fitted skew-normal's CDF; `bits`
+    counts samples where there are any below a canary, and uses the fit only beyond all of them.
+    `misfit` is the Kolmogorov–Smirnov distance of the fit.
+    """
+
+    bits: Floats
+    fitted: Floats
+    extrapolated: npt.NDArray[np.bool_]
+    misfit: float
+    space_bits: float
+    samples: int
+
+
+def exposures(
+    model: Model,
+    canaries: Tokens,
+    words: Sequence[int],
+    start: int,
+    *,
+    samples: int = 20_000,
+    seed: int = 0,
+) -> Exposure:
+    """The exposure of each row of `canaries`, from random sequences of the same words.
+
+    `words` are the numbers a canary was drawn from, `start` what every sequence begins with. A
+    canary below all samples is extrapolated; none exceeds log2|R|.
+    """
+    length = canaries.shape[1]
+    if samples < 4 * TAIL:
+        raise DataError(f"exposure needs at least {4 * TAIL} samples; {samples} were asked for")
+    random = np.random.default_rng([seed, 0xE4])
+    drawn = np.asarray(words, dtype=np.int64)[random.integers(len(words), size=(samples, length))]
+    drawn = drawn[~_among(drawn, canaries)]
+    reference = np.sort(model.sequence_losses(_begun(drawn, start)))
+    found = model.sequence_losses(_begun(canaries, start))
+    return exposure_of(found, reference, length * math.log2(len(words)), seed)
+
+
+def exposure_of(found: Floats, reference: Floats, space_bits: float, seed: int = 0) -> Exposure:
+    """Exposure from losses alone: of the canaries, and of a sample of the space.
+
+    With `ANCHOR` samples or more below a canary they are counted. With fewer, the shape of the
+    lowest samples smooths the count. With none, the fitted skew-normal goes on from the last point
+    that counting settles.
+    """
+    reference = np.sort(reference)
+    count = len(reference)
+    if not (np.isfinite(reference).all() and np.isfinite(found).all()) or not np.ptp(reference):
+        raise DataError(
+            "the model's losses are not finite, or alike for all sequences, so it ranks nothing; "
+            "its training has diverged: train again with a smaller rate"
+        )
+    fit = SkewNormal.fit(reference, seed)
+    below = np.searchsorted(reference, found, side="left")
+    fitted = -fit.log_cdf(found) / math.log(2)
+    beyond = fitted - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
+    smoothed = np.maximum(_smoothed(found, reference, below), 1e-9)
+    bits = np.select(
+        [below >= ANCHOR, below > 0],
+        [-np.log2((below + 1) / (count + 1)), -np.log2(smoothed / (count + 1))],
+        np.maximum(beyond, math.log2(count + 1)),
+    )
+    return Exposure(
+        np.clip(bits, 0.0, space_bits),
+        np.clip(fitted, 0.0, space_bits),
+        below == 0,
+        fit.misfit(reference),
+        space_bits,
+        count,
+    )
+
+
+def fitted_at(fit: SkewNormal, value: float) -> float:
+    return float(-fit.log_cdf(np.array([value]))[0] / math.log(2))
+
+
+def _smoothed(found: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
+    """The expected count below each loss from a generalised Pareto tail of the lowest samples.
+
+    It stays near the count itself (inside its 50 % Poisson interval).
+    """
+    from scipy.stats import chi2, genpareto
+
+    threshold = reference[TAIL]
+    excess = np.maximum(threshold - reference[:TAIL], 1e-12)
+    shape, _, scale = genpareto.fit(excess, floc=0.0)
+    expected = TAIL * genpareto.sf(threshold - found, shape, scale=scale)
+    low, high = chi2.ppf(0.25, 2 * np.maximum(below, 1)) / 2, chi2.ppf(0.75, 2 * below + 2) / 2
+    return np.clip(expected, low, high)
+
+
+def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start: int) -> Floats:
+    """The exposure by ranking every sequence of the space; refused where there are too many."""
+    length, size = canaries.shape[1], len(words)
+    if size**length > MOST_ENUMERATED:
+        raise DataError(
+            f"{size} words in {length} places make {size**length:,} sequences; at most "
+            f"{MOST_ENUMERATED:,} are ranked one by one, so sample them instead"
+        )
+    everything = np.array(list(product(words, repeat=length)), dtype=np.int64)
+    everything = everything[~_among(everything, canaries)]
+    losses = np.sort(model.sequence_losses(_begun(everything, start)))
+    found = model.sequence_losses(_begun(canaries, start))
+    # The same sequence scored in another batch may differ in its last digits.
+    rank = 1 + np.searchsorted(losses, found - 1e-4, side="left")
+    return length * math.log2(size) - np.log2(rank)
+
+
+def _among(rows: Tokens, canaries: Tokens) -> npt.NDArray[np.bool_]:
+    """Which rows are canaries: one secret's rank must not depend on how many others there are."""
+    listed = {tuple(row) for row in canaries.tolist()}
+    return np.array([tuple(row) in listed for row in rows.tolist()], dtype=bool)
+
+
+def _begun(rows: Tokens, start: int) -> Tokens:
+    return np.concatenate([np.full((len(rows), 1), start, dtype=np.int64), rows], axis=1)
+
+
+@dataclass(frozen=True)
+class SkewNormal:
+    """A skew-normal distribution whose lower tail is right to any depth.
+
+    Density 2 φ(z) Φ(shape·z)/scale, z = (x − place)/scale. The CDF's logarithm is integrated in log
+    space; a library's `logcdf` is −inf where a well memorised canary lies.
+    """
+
+    shape: float
+    place: float
+    scale: float
+
+    @classmethod
+    def fit(cls, values: Floats, seed: int = 0) -> SkewNormal:
+        """Maximum likelihood from the moments' start, on at most 20,000 values."""
+        from scipy.optimize import minimize
+
+        if len(values) > 20_000:
+            values = np.random.default_rng([seed, 0x5F]).choice(values, 20_000, replace=False)
+        begin = cls._moments(values)
+
+        def cost(point: Floats) -> float:
+            return -float(
+                cls(point[0], point[1], math.exp(min(point[2], 50)))._log_density(values).mean()
+            )
+
+        start = np.array([begin.shape, begin.place, math.log(begin.scale)])
+        best = minimize(cost, start, method="Nelder-Mead", options={"maxiter": 600}).x
+        return cls(float(best[0]), float(best[1]), math.exp(float(best[2])))
+
+    @classmethod
+    def _moments(cls, values: Floats) -> SkewNormal:
+        mean, deviation = float(values.mean()), float(values.std()) or 1e-9
+        skew = float(np.clip(np.mean(((values - mean) / deviation) ** 3), -0.95, 0.95))
+        third = abs(skew) ** (2 / 3)
+        delta = math.sqrt(math.pi / 2 * third / (third + ((4 - math.pi) / 2) ** (2 / 3)))
+        delta = math.copysign(min(delta, 0.99), skew)
+        scale = deviation / math.sqrt(1 - 2 * delta**2 / math.pi)
+        return cls(
+            delta / math.sqrt(1 - delta**2), mean - scale * delta * math.sqrt(2 / math.pi), scale
+        )
+
+    def _log_density(self, values: Floats | float) -> Floats:
+        from scipy.special import log_ndtr
+
+        z = (np.asarray(values, dtype=float) - self.place) / self.scale
+        tail = log_ndtr(self.shape * z)
+        return np.asarray(math.log(2 / self.scale) - z * z / 2 - 0.5 * math.log(2 * math.pi) + tail)
+
+    def log_cdf(self, values: Floats) -> Floats:
+        return np.array([self._one_log_cdf(float(value)) for value in values])
+
+    def _one_log_cdf(self, value: float) -> float:
+        """ln of the density at the value, plus ln of the integral of its fall to the left."""
+        from scipy.stats import skewnorm
+
+        bulk = float(skewnorm.cdf(value, self.shape, self.place, self.scale))
+        if bulk > 1e-3:
+            return math.log(min(bulk, 1.0))
+        here = float(self._log_density(value))
+        # The density is log-concave: left of here it falls at least as fast as at this slope.
+        step = 1e-4 * self.scale
+        slope = (here - float(self._log_density(value - step))) / step
+        reach = 60 / max(slope, 1 / (60 * self.scale))
+        grid = np.linspace(0.0, 1.0, 4001) ** 2 * reach
+        heights = np.exp(self._log_density(value - grid) - here)
+        return here + math.log(float(np.trapezoid(heights, grid)))
+
+    def misfit(self, values: Floats) -> float:
+        """The Kolmogorov–Smirnov distance to the (sorted) values."""
+        from scipy.stats import skewnorm
+
+        said = skewnorm.cdf(np.sort(values), self.shape, self.place, self.scale)
+        steps = np.arange(len(values) + 1) / len(values)
+        return float(max(np.max(said - steps[:-1]), np.max(steps[1:] - said)))
+
+
+# ---- the tab attack ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Per sequence: was all the rest given back, and what share of its words in order."""
+
+    exact: npt.NDArray[np.bool_]
+    share: Floats
+
+
+def tab_attack(model: Model, sequences: Tokens, start: int, pad: int = -1) -> Completion:
+    """Give the first word, take the likeliest next ones, and compare with the rest.
+
+    Rows may end in `pad`; a row then counts up to there.
+    """
+    if sequences.shape[1] < 2:
+        raise DataError("the tab attack needs sequences of at least two words")
+    said = model.complete(_begun(sequences[:, :1], start), sequences.shape[1] - 1)
+    rest = sequences[:, 1:]
+    real = rest != pad
+    right = (said == rest) & real
+    return Completion((right | ~real).all(axis=1), right.sum(axis=1) / real.sum(axis=1).clip(1))
+
+
+# ---- membership ----------------------------------------------------------------------------------
+
+
+def membership(
+    losses: Floats,
+    member: npt.NDArray[np.bool_],
+    author: npt.NDArray[np.intp],
+    reference: Floats | None = None,
+    *,
+    seed: int = 0,
+) -> list[Finding]:
+    """How well trained-on texts are told from others by their loss; findings with a null.
+
+    `losses` are mean nats per word under the model; with `reference` the attacker subtracts the
+    loss under a model that saw none of these texts, which removes what is merely easy. The
+    threshold of the advantage is chosen on one half of the authors and scored on the other.
+    """
+    if len(np.unique(member)) != 2:
+        raise DataError("membership needs texts that were trained on and texts that were not")
+    scores = {"loss": -losses}
+    if reference is not None:
+        scores["loss-against-reference"] = reference - losses
+    random = np.random.default_rng([seed, 0x3E])
+    rows: list[Finding] = []
+    for name, score in scores.items():
+        rows += _membership_rows("membership", name, score, member, author, seed)
+        dealt = random.permutation(member)
+        rows += _membership_rows("membership-null", name, score, dealt, author, seed)
+    return rows
+
+
+def _membership_rows(
+    kind: str,
+    attacker: str,
+    score: Floats,
+    member: npt.NDArray[np.bool_],
+    author: npt.NDArray[np.intp],
+    seed: int,
+) -> list[Finding]:
+    people = np.unique(author)
+    chosen = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
+    known = np.isin(author, chosen)
+    threshold = _best_threshold(score[known], member[known]) if known.any() else np.median(score)
+    places = np.searchsorted(people, author)
+    bootstrap = Bootstrap(len(people), seed=seed)
+    two = np.stack([-score, score], axis=1)
+    guesses = Guesses(member.astype(np.intp), two, places)
+    rows = []
+    for metric in ("auc", "tpr_at_1_fpr"):
+        found = bootstrap.score(metric, [guesses])
+        chance = 0.5 if metric == "auc" else 0.01
+        rows.append(_finding(kind, metric, found.value, found.low, found.high, chance, attacker))
+    scored = ~known
+    advantages = [
+        _advantage(score[scored] > threshold, member[scored], weights[places[scored]])
+        for weights in bootstrap.weights
+    ]
+    drawn = np.array(advantages[1:])
+    drawn = drawn[np.isfinite(drawn)]  # a draw without members, or without others, has none
+    low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) else (math.nan, math.nan)
+    rows.append(_finding(kind, "advantage", advantages[0], float(low), float(high), 0.0, attacker))
+    return [_counted(row, len(score)) for row in rows]
+
+
+def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
+    """The value above which true minus false positive rate is largest."""
+    order = np.argsort(-score)
+    hits = np.cumsum(member[order]) / max(member.sum(), 1)
+    false = np.cumsum(~member[order]) / max((~member).sum(), 1)
+    return float(score[order][int(np.argmax(hits - false))]) - 1e-12
+
+
+def _advantage(said: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any) -> float:
+    inside, outside = weights * member, weights * ~member
+    if inside.sum() == 0 or outside.sum() == 0:
+        return math.nan
+    return float((said * inside).sum() / inside.sum() - (said * outside).sum() / outside.sum())
+
+
+# ---- findings ------------------------------------------------------------------------------------
+
+
+def canary_findings(
+    exposure: Exposure,
+    completion: Completion,
+    repetitions: npt.NDArray[np.intp],
+    author: npt.NDArray[np.intp],
+    chance_tab: float,
+) -> list[Finding]:
+    """Mean exposure and tab accuracy for each number of repetitions; 0 is the control.
+
+    The target is `canaries`, the subgroup `repetitions=N`; intervals are over authors.
+    """
+    rows = []
+    for level in np.unique(repetitions):
+        inside = repetitions == level
+        kind = "extraction" if level else "extraction-null"
+        about = {
+            "repetitions": int(level),
+            "extrapolated": int(exposure.extrapolated[inside].sum()),
+            "space_bits": exposure.space_bits,
+            "samples": exposure.samples,
+            "misfit": round(exposure.misfit, 4),
+        }
+        measures = (
+            ("exposure_bits", exposure.bits, CHANCE_BITS, "exposure"),
+            ("accuracy", completion.exact.astype(float), chance_tab, "tab"),
+        )
+        for metric, values, chance, attacker in measures:
+            mean, low, high = mean_by_author(values[inside], author[inside])
+            rows.append(
+                Finding(
+                    kind,
+                    "canaries",
+                    metric,
+                    mean,
+                    low,
+                    high,
+                    chance=chance,
+                    n=int(inside.sum()),
+                    attacker=attacker,
+                    subgroup=f"repetitions={level}",
+                    parameters=about,
+                )
+            )
+    return rows
+
+
+def mean_by_author(
+    values: Floats, author: npt.NDArray[np.intp], seed: int = 0
+) -> tuple[float, float, float]:
+    """The mean with its 95 % interval from a bootstrap over authors.
+
+    >>> mean_by_author(np.array([1.0, 1.0]), np.array([0, 1]))
+    (1.0, 1.0, 1.0)
+    """
+    people, places = np.unique(author, return_inverse=True)
+    weights = Bootstrap(len(people), seed=seed).weights[:, places].astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        means = (weights @ values) / weights.sum(axis=1)
+    low, high = np.nanquantile(means[1:], [0.025, 0.975])
+    return float(means[0]), float(low), float(high)
+
+
+def _finding(
+    kind: str, metric: str, value: float, low: float, high: float, chance: float, attacker: str
+) -> Finding:
+    return Finding(
+        kind, "training texts", metric, value, low, high, chance=chance, attacker=attacker
+    )
+
+
+def _counted(row: Finding, count: int) -> Finding:
+    from dataclasses import replace
+
+    return replace(row, n=count)

@@ -1,0 +1,376 @@
+"""Black-box inversion: learn on released vectors of own texts which words a vector comes from.
+
+Threat model: the attacker can send texts of its own through the same release (so it trains on
+vectors with the same noise, several draws of each text if it likes) and holds the victims' released
+vectors. It knows neither weights nor tokens. `MultiLabel` asks for every word at once (Song,
+Raghunathan 2020, eq. 8); `MultiSet` names one word after another, each with the words named so far
+in view (eq. 9). A set has no order, so what was named enters as a sum.
+
+Both give a probability that the next word is right; how many words to name is the count with the
+best expected F1, tuned on held-back auxiliary texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from capelet.attacks.inversion.words import (
+    MOST,
+    Floats,
+    Ids,
+    Vocabulary,
+    WordSets,
+    best_cut,
+    cut_sets,
+    tuned_cut,
+)
+from capelet.errors import DataError
+from capelet.interfaces import Progress, silent
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LEAST_TEXTS = 50
+
+
+class Reader(nn.Module):
+    """A residual perceptron from a vector (and the words named so far) to a score per word.
+
+    A second head says how many words are still to be named.
+    """
+
+    def __init__(
+        self, inputs: int, width: int, depth: int, words: int, dropout: float, sees: bool
+    ) -> None:
+        super().__init__()
+        self.enter = nn.Linear(inputs, width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.LayerNorm(width),
+                nn.Linear(width, 2 * width),
+                nn.GELU(),
+                nn.Dropout(dropout),
+                nn.Linear(2 * width, width),
+                nn.Dropout(dropout),
+            )
+            for _ in range(depth)
+        )
+        self.leave = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout))
+        self.words = nn.Linear(width, words)
+        self.left = nn.Linear(width, 1)
+        self.named = (
+            nn.EmbeddingBag(words + 1, width, mode="sum", padding_idx=words) if sees else None
+        )
+        if self.named is not None:
+            nn.init.normal_(self.named.weight, std=0.02)
+            nn.init.zeros_(self.named.weight[words])
+
+    def forward(self, vectors: Tensor, named: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        state = self.enter(vectors)
+        if self.named is not None and named is not None and named.shape[1]:
+            state = state + self.named(named)
+        for block in self.blocks:
+            state = state + block(state)
+        state = self.leave(state)
+        return self.words(state), functional.softplus(self.left(state)).squeeze(1)
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Every word is a yes-or-no question to one network (eq. 8), trained by cross-entropy.
+
+    `members` networks of different seeds are averaged. Vectors are `(texts, d)`, or
+    `(draws, texts, d)` with several noise draws of each text, of which each epoch sees one.
+    """
+
+    width: int = 768
+    depth: int = 2
+    dropout: float = 0.3
+    epochs: int = 20
+    batch: int = 512
+    rate: float = 1e-3
+    decay: float = 1e-2
+    members: int = 1
+    seed: int = 0
+    device: str | None = None
+    name: str = "multi-label"
+
+    def fit(
+        self,
+        vectors: Floats,
+        sets: WordSets,
+        vocabulary: Vocabulary,
+        progress: Progress = silent,
+    ) -> Inverter:
+        return _fitted(self, vectors, sets, vocabulary, progress, sees=False)
+
+    def loss(self, reader: Reader, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        scores, left = reader(vectors)
+        wanted = _hot(truth, words)
+        each = functional.binary_cross_entropy_with_logits(scores, wanted, reduction="sum")
+        return each / len(vectors) + _count_loss(left, (truth < words).sum(dim=1))
+
+    def ranked(self, readers: list[Reader], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        made = [reader(vectors) for reader in readers]
+        chances = torch.stack([torch.sigmoid(scores) for scores, _ in made]).mean(dim=0)
+        sizes = torch.stack([left for _, left in made]).mean(dim=0)
+        found = chances.topk(min(MOST, chances.shape[1]), dim=1)
+        return found.indices, found.values, sizes
+
+
+@dataclass(frozen=True)
+class MultiSet:
+    """One word after another until the set is named (eq. 9); the target is uniform over the rest.
+
+    In training the words named so far are partly true ones in random order and partly the
+    network's own guesses, right or wrong, as they will be at the attack; some rows start with none.
+    A word already named cannot be named again. The same scores also answer, word by word, whether
+    it is among those left (as in eq. 8 for the rest): a softmax does not mind their common level,
+    and so that level comes to say how likely the next word is right, and when to stop.
+    """
+
+    width: int = 768
+    depth: int = 2
+    dropout: float = 0.3
+    epochs: int = 20
+    batch: int = 512
+    rate: float = 1e-3
+    decay: float = 1e-2
+    members: int = 1
+    own: float = 0.5
+    fresh: float = 0.3
+    uniform: float = 0.5
+    seed: int = 0
+    device: str | None = None
+    name: str = "multi-set"
+
+    def fit(
+        self,
+        vectors: Floats,
+        sets: WordSets,
+        vocabulary: Vocabulary,
+        progress: Progress = silent,
+    ) -> Inverter:
+        return _fitted(self, vectors, sets, vocabulary, progress, sees=True)
+
+    def loss(self, reader: Reader, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        named = self._named(reader, vectors, truth, words)
+        scores, left = reader(vectors, named)
+        scores = _without(scores, named, words)
+        done = (truth[:, :, None] == named[:, None, :]).any(dim=2)
+        still = truth.masked_fill(done, words)
+        count = (still < words).sum(dim=1)
+        logs = functional.log_softmax(scores.float(), dim=1).gather(1, still.clamp(max=words - 1))
+        uniform = -(logs * (still < words)).sum() / len(vectors)
+        each = functional.binary_cross_entropy_with_logits(
+            scores, _hot(still, words), reduction="sum"
+        )
+        return each / len(vectors) + self.uniform * uniform + _count_loss(left, count)
+
+    def _named(self, reader: Reader, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        """Words named before a random step: true ones for some rows, own guesses for others."""
+        rows, longest = truth.shape
+        device = truth.device
+        sizes = (truth < words).sum(dim=1)
+        order = torch.rand(rows, longest, device=device).masked_fill(truth >= words, 2.0)
+        named = truth.gather(1, order.argsort(dim=1))
+        own = torch.rand(rows, device=device) < self.own
+        with torch.no_grad():
+            scores = reader(vectors[own])[0].float()
+            # Gumbel noise makes the choice a draw without replacement from the network's softmax.
+            noise = -torch.log(-torch.log(torch.rand_like(scores).clamp(1e-9, 1 - 1e-7)))
+            named[own] = (scores * 1.5 + noise).topk(longest, dim=1).indices
+        step = (torch.rand(rows, device=device) * (sizes + 1)).long()
+        step[torch.rand(rows, device=device) < self.fresh] = 0
+        kept = torch.arange(longest, device=device) < step[:, None]
+        return torch.where(kept, named, torch.full_like(named, words))
+
+    def ranked(self, readers: list[Reader], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        words = readers[0].words.out_features
+        named = torch.full((len(vectors), 0), words, device=vectors.device, dtype=torch.long)
+        chances: list[Tensor] = []
+        sizes = torch.zeros(len(vectors), device=vectors.device)
+        for step in range(min(MOST // 2, words)):
+            made = [reader(vectors, named) for reader in readers]
+            scores = torch.stack([_without(scores, named, words) for scores, _ in made])
+            best = scores.sigmoid().mean(dim=0).max(dim=1)
+            if step == 0:
+                sizes = torch.stack([count for _, count in made]).mean(dim=0)
+            chances.append(best.values)
+            named = torch.cat([named, best.indices[:, None]], dim=1)
+        return named, torch.stack(chances, dim=1), sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Inverter:
+    """A fitted black-box attacker: vectors in, word sets out."""
+
+    attack: MultiLabel | MultiSet
+    readers: list[Reader]
+    mean: Floats
+    scale: Floats
+    words: int
+    weight: float
+
+    def ranked(self, vectors: Floats) -> tuple[Ids, Floats, Floats]:
+        """Words by the order of naming, the probability that each is right, and set sizes."""
+        device = next(self.readers[0].parameters()).device
+        made: list[tuple[Any, ...]] = []
+        with torch.no_grad():
+            for start in range(0, len(vectors), 1024):
+                block = _tensor(vectors[start : start + 1024], self.mean, self.scale, device)
+                made.append(
+                    tuple(item.cpu().numpy() for item in self.attack.ranked(self.readers, block))
+                )
+        ids, chances, sizes = (np.concatenate(parts) for parts in zip(*made, strict=True))
+        return ids, chances.astype(np.float64), sizes.astype(np.float64)
+
+    def predict(self, vectors: Floats) -> WordSets:
+        """The set of words that each vector is thought to come from."""
+        ids, chances, sizes = self.ranked(vectors)
+        return cut_sets(ids, best_cut(chances, sizes, self.weight))
+
+
+def _fitted(
+    attack: MultiLabel | MultiSet,
+    vectors: Floats,
+    sets: WordSets,
+    vocabulary: Vocabulary,
+    progress: Progress,
+    sees: bool,
+) -> Inverter:
+    """Train the networks on nine tenths of the auxiliary texts; tune the cut on the last tenth."""
+    draws = vectors if vectors.ndim == 3 else vectors[None]
+    if draws.shape[1] != len(sets):
+        raise DataError(f"{draws.shape[1]} vectors do not match {len(sets)} auxiliary texts")
+    if len(sets) < _LEAST_TEXTS:
+        raise DataError(f"{len(sets)} auxiliary texts are too few; give at least {_LEAST_TEXTS}")
+    if not np.isfinite(draws).all():
+        raise DataError("some auxiliary vectors are not finite; leave those texts out")
+    random = np.random.default_rng([attack.seed, 0x1A])
+    order = random.permutation(len(sets))
+    tenth = min(max(len(sets) // 10, 10), 5000)
+    tune, fit = order[:tenth], order[tenth:]
+    device = torch.device(attack.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
+    truth = torch.from_numpy(sets.take(fit).padded(len(vocabulary)))
+    readers = [
+        _trained(
+            attack, draws[:, fit], truth, vocabulary, (mean, scale), device, sees, member, progress
+        )
+        for member in range(attack.members)
+    ]
+    rough = Inverter(attack, readers, mean, scale, len(vocabulary), 1.0)
+    known = sets.take(tune)
+    weight = tuned_cut(*rough.ranked(draws[0][tune]), known, len(vocabulary))
+    return Inverter(attack, readers, mean, scale, len(vocabulary), weight)
+
+
+def _trained(
+    attack: MultiLabel | MultiSet,
+    draws: Floats,
+    truth: Tensor,
+    vocabulary: Vocabulary,
+    standard: tuple[Floats, Floats],
+    device: torch.device,
+    sees: bool,
+    member: int,
+    progress: Progress,
+) -> Reader:
+    words = len(vocabulary)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(attack.seed * 1000 + member)
+        reader = Reader(draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees)
+        _start_from_frequencies(reader, vocabulary)
+        reader = reader.to(device)
+        inputs = torch.stack([_tensor(draw, *standard, device) for draw in draws])
+        truth = truth.to(device)
+        # Few texts in large batches would be too few steps: a weak attacker looks like privacy.
+        batch = min(attack.batch, max(32, len(truth) // 20))
+        steps = attack.epochs * -(-len(truth) // batch)
+        optimiser = torch.optim.AdamW(
+            reader.parameters(), lr=attack.rate, weight_decay=attack.decay, betas=(0.9, 0.98)
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _pace(step, steps))
+        what, done = f"{attack.name}", member * steps
+        for rows in _batches(len(truth), batch, attack.epochs, device):
+            draw = torch.randint(len(inputs), (len(rows),), device=device)
+            with _half(device):
+                loss = attack.loss(reader, inputs[draw, rows], truth[rows], words)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(reader.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+            done += 1
+            progress(what, done, attack.members * steps)
+    return reader.eval()
+
+
+def _pace(done: int, steps: int) -> float:
+    """The share of the rate at a step: up over the first tenth, then down as a cosine."""
+    warm = max(steps // 10, 1)
+    if done < warm:
+        return (done + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (done - warm) / max(steps - warm, 1)))
+
+
+def _half(device: torch.device) -> Any:
+    """bfloat16 on a GPU; on a CPU it can be missing or slow."""
+    return torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda")
+
+
+def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterator[Tensor]:
+    for _ in range(epochs):
+        order = torch.randperm(rows, device=device)
+        for start in range(0, rows, batch):
+            yield order[start : start + batch]
+
+
+def _start_from_frequencies(reader: Reader, vocabulary: Vocabulary) -> None:
+    """The first guess is each word's frequency; the network learns what a vector adds to it."""
+    shares = torch.from_numpy(vocabulary.shares).float()
+    with torch.no_grad():
+        reader.words.weight.mul_(0.1)
+        reader.words.bias.copy_(torch.logit(shares))
+
+
+def _standard(vectors: Floats) -> tuple[Floats, Floats]:
+    """Mean and inverse deviation of each coordinate; a dead one (MiniLM has three) becomes 0."""
+    wide = vectors.astype(np.float64)
+    mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
+    return mean, np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
+
+
+def _tensor(vectors: Floats, mean: Floats, scale: Floats, device: torch.device) -> Tensor:
+    standard = np.clip((vectors - mean) * scale, -30, 30).astype(np.float32)
+    return torch.from_numpy(standard).to(device)
+
+
+def _hot(truth: Tensor, words: int) -> Tensor:
+    """`(rows, words)` with 1 where a word belongs to the text."""
+    hot = torch.zeros(len(truth), words + 1, device=truth.device)
+    return hot.scatter_(1, truth, 1.0)[:, :words]
+
+
+def _without(scores: Tensor, named: Tensor, words: int) -> Tensor:
+    """Scores in which the words already named cannot be chosen again."""
+    if not named.shape[1]:
+        return scores
+    banned = torch.zeros(len(scores), words + 1, device=scores.device, dtype=torch.bool)
+    return scores.masked_fill(banned.scatter_(1, named, True)[:, :words], -1e4)
+
+
+def _count_loss(guess: Tensor, count: Tensor) -> Tensor:
+    """Poisson likelihood of how many words are left."""
+    guess = guess.float().clamp(min=1e-3)
+    return (guess - count * guess.log()).mean()

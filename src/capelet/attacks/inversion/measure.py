@@ -1,0 +1,195 @@
+"""From guessed word sets to findings: scores with intervals, a null, the blind guess, bands.
+
+The null pairs each guess with another victim: what remains is what any text shares with any other.
+The reference names the same most frequent words for every text, as many as pay best on auxiliary
+texts. Examples show no text and no word unless asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.attacks.inversion.words import (
+    BANDS,
+    Floats,
+    Vocabulary,
+    WordSets,
+    compare,
+    found_by_band,
+)
+from capelet.errors import DataError
+from capelet.findings import Finding
+from capelet.metrics import Bootstrap
+
+METRICS = ("f1", "precision", "recall")
+TARGET = "words"
+
+
+def inversion_findings(
+    guess: WordSets,
+    truth: WordSets,
+    blind: WordSets,
+    vocabulary: Vocabulary,
+    *,
+    attacker: str,
+    units: npt.NDArray[np.intp] | None = None,
+    recipe_hash: str | None = None,
+    seed: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> list[Finding]:
+    """The rows of one attacker: F1, precision, recall, recall by frequency, and the null.
+
+    `units` numbers the person (or group of identical texts) of each victim, who is resampled whole.
+    """
+    if not len(guess) == len(truth) == len(blind):
+        raise DataError(f"{len(guess)} guesses do not match {len(truth)} victims")
+    unit = np.arange(len(truth)) if units is None else np.unique(units, return_inverse=True)[1]
+    bootstrap = Bootstrap(int(unit.max()) + 1)
+    weights = bootstrap.weights[:, unit].astype(np.float64)
+    size = len(vocabulary)
+    hits, often = compare(guess, truth, size), compare(blind, truth, size)
+    shuffled = compare(guess.take(_others(unit)), truth, size)
+    same = len(np.unique(guess.ids)) == len(guess.ids) / max(len(guess), 1)
+    extra = dict(parameters or {})
+
+    def row(kind: str, metric: str, values: Floats, of: Floats | None, **more: Any) -> Finding:
+        value, low, high = _interval(weights, values, of)
+        return Finding(
+            kind,
+            TARGET,
+            metric,
+            value,
+            low,
+            high,
+            n=len(truth),
+            seed=seed,
+            recipe_hash=recipe_hash,
+            **{"attacker": attacker, "parameters": extra, **more},
+        )
+
+    rows = [
+        row(
+            "inversion",
+            metric,
+            getattr(hits, metric),
+            None,
+            majority=float(getattr(often, metric).mean()),
+            degenerate=same,
+        )
+        for metric in METRICS
+    ]
+    rows.append(row("inversion-null", "f1", shuffled.f1, None))
+    for band, (found, there) in enumerate(found_by_band(guess, truth, vocabulary)):
+        if there.any():
+            rows.append(row("inversion", "recall", found, there, subgroup=band_name(band)))
+    return rows
+
+
+def reference_findings(
+    truth: WordSets,
+    blind: WordSets,
+    vocabulary: Vocabulary,
+    *,
+    units: npt.NDArray[np.intp] | None = None,
+    recipe_hash: str | None = None,
+    seed: int | None = None,
+) -> list[Finding]:
+    """The rows of the blind guess, kind `inversion-reference`, attacker `most-frequent`."""
+    unit = np.arange(len(truth)) if units is None else np.unique(units, return_inverse=True)[1]
+    weights = Bootstrap(int(unit.max()) + 1).weights[:, unit].astype(np.float64)
+    hits = compare(blind, truth, len(vocabulary))
+    rows = []
+    for metric in METRICS:
+        value, low, high = _interval(weights, getattr(hits, metric), None)
+        rows.append(
+            Finding(
+                "inversion-reference",
+                TARGET,
+                metric,
+                value,
+                low,
+                high,
+                n=len(truth),
+                attacker="most-frequent",
+                seed=seed,
+                recipe_hash=recipe_hash,
+            )
+        )
+    return rows
+
+
+def band_name(band: int) -> str:
+    """`rarest fifth` … `most frequent fifth` of running words."""
+    if band == 0:
+        return "rarest fifth of words"
+    if band == BANDS - 1:
+        return "most frequent fifth of words"
+    return f"fifth {band + 1} of words"
+
+
+def _interval(weights: Floats, values: Floats, of: Floats | None) -> tuple[float, float, float]:
+    """A mean over texts (or a ratio of sums), with the bootstrap's 95 % interval."""
+    whole = np.ones(len(values)) if of is None else of
+    total = weights @ whole
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = (weights @ values) / total
+    low, high = np.nanquantile(drawn[1:], [0.025, 0.975])
+    return float(drawn[0]), float(low), float(high)
+
+
+def _others(unit: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """For each victim another one, of another person wherever there is one."""
+    random = np.random.default_rng(0x1D)
+    order = random.permutation(len(unit))
+    if len(unit) < 2:
+        return order
+    answer = np.empty_like(order)
+    answer[order] = np.roll(order, 1)
+    for _ in range(8):
+        clash = np.flatnonzero(unit[answer] == unit)
+        if not len(clash):
+            break
+        answer[clash] = random.integers(0, len(unit), len(clash))
+    return answer
+
+
+def examples(
+    guesses: Mapping[str, WordSets],
+    truth: WordSets,
+    texts: Sequence[str],
+    vocabulary: Vocabulary,
+    *,
+    count: int = 10,
+    redact: bool = True,
+) -> dict[str, Any]:
+    """The artefact `inversion_examples`: some victims beside what each attacker read.
+
+    Redacted, it holds numbers only: how many words there were, were named and were right. The
+    victims shown are spread evenly, not chosen by success.
+    """
+    rows = np.unique(np.linspace(0, len(truth) - 1, min(count, len(truth))).astype(int))
+    size = len(vocabulary)
+    hits = {name: compare(guess, truth, size) for name, guess in guesses.items()}
+    shown = []
+    for row in rows.tolist():
+        entry: dict[str, Any] = {"words": int(truth.sizes[row]), "attackers": {}}
+        if not redact:
+            entry["text"] = texts[row]
+        for name, guess in guesses.items():
+            said = guess.ids[guess.offsets[row] : guess.offsets[row + 1]]
+            there = truth.ids[truth.offsets[row] : truth.offsets[row + 1]]
+            read: dict[str, Any] = {
+                "named": len(said),
+                "right": int(hits[name].right[row]),
+                "f1": float(hits[name].f1[row]),
+            }
+            if not redact:
+                read["right_words"] = [vocabulary.words[word] for word in said if word in there]
+                read["wrong_words"] = [vocabulary.words[word] for word in said if word not in there]
+            entry["attackers"][name] = read
+        shown.append(entry)
+    return {"redacted": redact, "examples": shown}

@@ -1,0 +1,176 @@
+"""White-box inversion by gradients: search for the text whose vector is the one that was seen.
+
+Threat model: the attacker holds weights and gradients. A text is relaxed to one softmax over the
+token table per position, and those are moved by Adam until the encoder's vector of the relaxed text
+is near the target (Song, Raghunathan 2020, eq. 5). Deep layers make that hard; so eq. 6 first maps
+the released vector, by a ridge map learnt on auxiliary texts, to the sentence vector of a lower
+layer, and searches there. The number of positions is estimated from the vector too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capelet.attacks.inversion.layers import OpenModel, mean_of
+from capelet.attacks.inversion.sparse import Ridge
+from capelet.attacks.inversion.words import Floats, Ids, Vocabulary, WordSets
+from capelet.errors import DataError
+from capelet.interfaces import Progress, silent
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Eq. 5 (`layer=None`: against the released vector itself) or eq. 6 (a lower `layer`).
+
+    `tokens` are the ids that may be chosen; by default those met in the auxiliary texts.
+    """
+
+    layer: int | None = None
+    temperature: float = 0.05
+    rate: float = 1e-2
+    steps: int = 500
+    batch: int = 32
+    seed: int = 0
+    name: str = "relaxation"
+
+    def fit(
+        self,
+        vectors: Floats,
+        texts: Sequence[str],
+        opened: OpenModel,
+        vocabulary: Vocabulary,
+        progress: Progress = silent,
+    ) -> Relaxer:
+        """Learn on auxiliary texts the length and, for eq. 6, the map to the lower layer."""
+        if len(vectors) != len(texts):
+            raise DataError(f"{len(vectors)} vectors do not match {len(texts)} auxiliary texts")
+        if self.layer is not None and not 0 <= self.layer <= opened.layers:
+            raise DataError(f"there is no layer {self.layer}; the model has 0 to {opened.layers}")
+        tokens = [ids for ids, _ in opened.tokens(texts)]
+        lengths = np.array([len(ids) for ids in tokens], dtype=np.float64)
+        order = np.random.default_rng([self.seed, 0x1C]).permutation(len(texts))
+        tenth = max(len(texts) // 10, 5)
+        tune, fit = order[:tenth], order[tenth:]
+        held = vectors[tune]
+        length = Ridge.fit(vectors[fit], lengths[fit, None], (held, lengths[tune, None]))
+        mapped = None
+        if self.layer is not None:
+            means = opened.means(texts, [self.layer], progress)[self.layer]
+            mapped = Ridge.fit(vectors[fit], means[fit], (held, means[tune]))
+        known = np.unique(np.concatenate([np.array(ids, dtype=np.int64) for ids in tokens]))
+        bounds = (float(lengths.min()), float(lengths.max()))
+        return Relaxer(self, opened, length, bounds, mapped, known, vocabulary)
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxer:
+    """A fitted gradient attacker: vectors in, word sets out."""
+
+    attack: Relaxation
+    opened: OpenModel
+    length: Ridge
+    bounds: tuple[float, float]
+    mapped: Ridge | None
+    tokens: Ids
+    vocabulary: Vocabulary
+
+    def predict(self, vectors: Floats, progress: Progress = silent) -> WordSets:
+        return self.vocabulary.sets(self.texts(vectors, progress))
+
+    def texts(self, vectors: Floats, progress: Progress = silent) -> list[str]:
+        """The texts found: the likeliest token of each position, written out."""
+        lengths = np.clip(np.rint(self.length(vectors)[:, 0]), *self.bounds).astype(int)
+        targets = vectors if self.mapped is None else self.mapped(vectors)
+        found: list[str] = [""] * len(vectors)
+        order = np.argsort(lengths, kind="stable")
+        for start in range(0, len(order), self.attack.batch):
+            rows = order[start : start + self.attack.batch]
+            ids = self._search(targets[rows].astype(np.float32), lengths[rows])
+            for row, chosen, length in zip(rows, ids, lengths[rows], strict=True):
+                found[row] = self.opened.tokenizer.decode(chosen[:length].tolist())
+            progress("relaxation", min(start + len(rows), len(order)), len(order))
+        return found
+
+    def _search(self, targets: Floats, lengths: Ids) -> Ids:
+        import torch
+
+        model = self.opened.model
+        device = next(model.parameters()).device
+        table = model.get_input_embeddings().weight.detach()
+        known = torch.from_numpy(self.tokens).to(device)
+        wanted = torch.from_numpy(targets).to(device)
+        frame = _Frame(self.opened, torch.from_numpy(np.asarray(lengths)).to(device))
+        generator = torch.Generator().manual_seed(self.attack.seed)
+        shape = (len(targets), int(lengths.max()), len(known))
+        scores = (0.01 * torch.randn(shape, generator=generator)).to(device).requires_grad_()
+        optimiser = torch.optim.Adam([scores], lr=self.attack.rate)
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+        for _ in range(self.attack.steps):
+            soft = (scores / self.attack.temperature).softmax(dim=2) @ table[known]
+            loss = ((self._vector(frame, soft, wanted) - wanted) ** 2).sum()
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        return np.asarray(known[scores.detach().argmax(dim=2)].cpu().numpy())
+
+    def _vector(self, frame: _Frame, soft: Tensor, wanted: Tensor) -> Tensor:
+        import torch
+
+        fed, mask = frame.around(soft)
+        states = self.opened.model(
+            inputs_embeds=fed, attention_mask=mask, output_hidden_states=True
+        ).hidden_states
+        layer = self.attack.layer if self.attack.layer is not None else -1
+        pooled = mean_of(states[layer], mask)
+        if self.mapped is None:  # a released vector has its own length, most often one
+            pooled = pooled * (wanted.norm(dim=1) / pooled.norm(dim=1).clamp(min=1e-9))[:, None]
+        return torch.as_tensor(pooled)
+
+
+class _Frame:
+    """The special tokens that the tokenizer puts before and after a text of each length."""
+
+    def __init__(self, opened: OpenModel, lengths: Tensor) -> None:
+        import torch
+
+        built = opened.tokenizer("a", add_special_tokens=True)["input_ids"]
+        plain = opened.tokenizer("a", add_special_tokens=False)["input_ids"]
+        before = next((at for at in range(len(built)) if built[at : at + len(plain)] == plain), 0)
+        table = opened.model.get_input_embeddings().weight.detach()
+        self.before = table[torch.tensor(built[:before], dtype=torch.long, device=table.device)]
+        self.after = table[
+            torch.tensor(built[before + len(plain) :], dtype=torch.long, device=table.device)
+        ]
+        self.lengths = lengths
+
+    def around(self, soft: Tensor) -> tuple[Tensor, Tensor]:
+        """The relaxed texts with special tokens in place, and the mask of real positions."""
+        import torch
+
+        rows, longest, width = soft.shape
+        head, tail = len(self.before), len(self.after)
+        total = longest + head + tail
+        place = torch.arange(total, device=soft.device)[None, :]
+        end = (head + self.lengths)[:, None]
+        fed = torch.cat(
+            [self.before.expand(rows, head, width), soft, soft.new_zeros(rows, tail, width)], dim=1
+        )
+        for at in range(tail):
+            fed = torch.where((place == end + at)[:, :, None], self.after[at], fed)
+        return fed, (place < end + tail).to(torch.long)
+
+
+def mapped_error(relaxer: Relaxer, vectors: Floats, means: Floats) -> Any:
+    """The share of the lower layer's variance that the map of eq. 6 leaves unexplained."""
+    if relaxer.mapped is None:
+        raise DataError("this attack has no map; it searches at the released vector itself")
+    left = ((relaxer.mapped(vectors) - means) ** 2).sum()
+    return float(left / ((means - means.mean(axis=0)) ** 2).sum())

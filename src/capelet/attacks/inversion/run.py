@@ -1,0 +1,270 @@
+"""The whole inversion attack on one release: split, train attackers, read victims, findings.
+
+Auxiliary texts and victims are disjoint: by author where authors are known, else by text, identical
+texts staying together. The attacker's auxiliary texts pass through the very same release, with a
+fresh noise draw for each pass; the victims pass once. No private label is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.attacks.inversion.measure import examples, inversion_findings, reference_findings
+from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent, words_of
+from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.findings import Finding, Findings
+from capelet.interfaces import Progress, silent
+
+if TYPE_CHECKING:
+    from capelet.attacks.inversion.layers import OpenModel, OpenTable
+    from capelet.release import PrivateEncoder
+
+Rows = npt.NDArray[np.intp]
+
+ATTACKS = {
+    "multi-label": "black box: every word is a yes-or-no question (eq. 8)",
+    "multi-set": "black box: one word after another, until the set is named (eq. 9)",
+    "sparse-coding": "white box: few words with this mean vector (eq. 7)",
+    "relaxation": "white box: gradients through the encoder (eq. 5; slow)",
+    "relaxation-mapped": "white box: gradients to a lower layer, by a learnt map (eq. 6; slow)",
+}
+BLACK_BOX = ("multi-label", "multi-set")
+_GRADIENT_VICTIMS = 64  # a gradient attack takes seconds for each text
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
+
+
+def sentences_of(texts: Iterable[str], least: int = 5, most: int = 20) -> tuple[list[str], Rows]:
+    """Sentences of `least` to `most` words, and the number of the text that each comes from.
+
+    >>> sentences_of(["It rained all day long. Why? We stayed inside and read books."])[0]
+    ['It rained all day long.', 'We stayed inside and read books.']
+    """
+    found, owner = [], []
+    for number, text in enumerate(texts):
+        for piece in _SENTENCE.split(text):
+            if piece and least <= len(words_of(piece)) <= most:
+                found.append(piece.strip())
+                owner.append(number)
+    return found, np.array(owner, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Which attackers try, how the texts are split, and what is shown.
+
+    `options` are constructor arguments of an attacker, by its name: `{"multi-label": {"epochs":
+    30}}`. `draws` is how often each auxiliary text passes through a noised release; `most` bounds
+    the vocabulary; `redact` keeps texts and words out of the examples.
+    """
+
+    attacks: Sequence[str] = BLACK_BOX
+    draws: int = 1
+    most: int = 20_000
+    victims: int = 2_000
+    share: float = 0.15
+    layer: int = 2
+    redact: bool = True
+    shown: int = 10
+    overlap: bool = False
+    seed: int = 0
+    options: Mapping[str, Mapping[str, Any]] | None = None
+
+    def measure(
+        self,
+        texts: Sequence[str],
+        private: PrivateEncoder,
+        *,
+        auxiliary: Sequence[str] | None = None,
+        authors: Sequence[Any] | None = None,
+        progress: Progress = silent,
+    ) -> Findings:
+        """Attack the release of `texts`; of all of them when `auxiliary` texts are given."""
+        for name in self.attacks:
+            if name not in ATTACKS:
+                raise CapeletError(f"there is no attack {name!r}; {did_you_mean(name, ATTACKS)}")
+        parts = self._parts(texts, auxiliary, authors)
+        opened = self._opened(private)
+        vocabulary = Vocabulary.of(parts.auxiliary, most=self.most)
+        release = private.release(parts.victims, progress)
+        drawn = [
+            private.release(parts.auxiliary, progress).vectors
+            for _ in range(self.draws if private.protects else 1)
+        ]
+        world = _World(
+            parts, vocabulary, np.stack(drawn), release.vectors, opened, release.recipe_hash
+        )
+        return self._findings(world, dict(release.recipe), progress)
+
+    def _parts(
+        self,
+        texts: Sequence[str],
+        auxiliary: Sequence[str] | None,
+        authors: Sequence[Any] | None,
+    ) -> Parts:
+        random = np.random.default_rng([self.seed, 0x1E])
+        groups = _groups(texts, authors)
+        if auxiliary is not None:
+            chosen = np.sort(random.permutation(len(texts))[: self.victims])
+            own = list(auxiliary)
+        else:
+            order = random.permutation(int(groups.max(initial=-1)) + 1)
+            place = np.argsort(order)[groups]
+            ranked = np.argsort(place, kind="stable")
+            most = min(self.victims, max(1, int(self.share * len(texts))))
+            within = np.isin(groups, np.unique(groups[ranked[:most]]))
+            chosen = np.flatnonzero(within)[: self.victims]
+            own = [texts[row] for row in np.flatnonzero(~within).tolist()]
+        victims = [texts[row] for row in chosen.tolist()]
+        if len(victims) < 10:
+            raise DataError(f"{len(victims)} texts are left as victims; give at least 10")
+        if not self.overlap:
+            _refuse_overlap(own, victims)
+        return Parts(own, victims, groups[chosen])
+
+    def _opened(self, private: PrivateEncoder) -> OpenModel | OpenTable | None:
+        wanted = [name for name in self.attacks if name not in BLACK_BOX]
+        if not wanted:
+            return None
+        from capelet.attacks.inversion.layers import OpenModel, opened
+
+        if private.encoder is None:
+            raise CapeletError(
+                f"{wanted[0]!r} needs the encoder's own weights (white-box access), and ready "
+                "vectors come without one; use 'multi-label' or 'multi-set'"
+            )
+        made = opened(private.encoder)
+        gradients = [name for name in wanted if name.startswith("relaxation")]
+        if gradients and not isinstance(made, OpenModel):
+            raise CapeletError(
+                f"{gradients[0]!r} needs gradients, and {private.encoder.name!r} is a table of "
+                "vectors; use 'sparse-coding', or the black-box 'multi-label' or 'multi-set'"
+            )
+        return made
+
+    def _findings(self, world: _World, recipe: Mapping[str, Any], progress: Progress) -> Findings:
+        truth = world.vocabulary.sets(world.parts.victims)
+        wide = world.wide  # numbers the same words alike, so that blind guesses hold for both
+        truth_wide = truth if wide is world.vocabulary else wide.sets(world.parts.victims)
+        held = world.vocabulary.sets(world.parts.auxiliary[:2000])
+        blind = most_frequent(held, len(world.vocabulary), len(truth))
+        units = world.parts.units
+        rows: list[Finding] = reference_findings(
+            truth, blind, world.vocabulary, units=units, recipe_hash=world.recipe_hash
+        )
+        guesses: dict[str, WordSets] = {}
+        for name in self.attacks:
+            guess = self._guess(name, world, progress)
+            few = np.arange(len(guess))
+            there, known = (truth, world.vocabulary) if name in BLACK_BOX else (truth_wide, wide)
+            if len(guess) == len(truth):
+                guesses[name] = guess
+            rows += inversion_findings(
+                guess,
+                there.take(few),
+                blind.take(few),
+                known,
+                attacker=name,
+                units=units[few],
+                recipe_hash=world.recipe_hash,
+                parameters={
+                    "auxiliary": len(world.parts.auxiliary),
+                    "draws": len(world.auxiliary),
+                    "vocabulary": len(known),
+                    "access": "black-box" if name in BLACK_BOX else "white-box",
+                },
+            )
+        shown = examples(
+            guesses,
+            truth_wide,
+            world.parts.victims,
+            wide,
+            count=self.shown,
+            redact=self.redact,
+        )
+        return Findings(tuple(rows), recipe=recipe, artefacts={"inversion_examples": shown})
+
+    def _guess(self, name: str, world: _World, progress: Progress) -> WordSets:
+        options = dict((self.options or {}).get(name, {}))
+        vocabulary, own = world.vocabulary, world.parts.auxiliary
+        if name in BLACK_BOX:
+            from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
+
+            kind: Callable[..., MultiLabel | MultiSet] = (
+                MultiLabel if name == "multi-label" else MultiSet
+            )
+            black = kind(seed=self.seed, **options)
+            fitted = black.fit(world.auxiliary, vocabulary.sets(own), vocabulary, progress)
+            return fitted.predict(world.victims)
+        if name == "sparse-coding":
+            from capelet.attacks.inversion.sparse import SparseCoding
+
+            assert world.opened is not None
+            coder = SparseCoding(seed=self.seed, **options).fit(
+                world.auxiliary, own, world.opened.tokens, world.opened.table, world.wide, progress
+            )
+            return coder.predict(world.victims, progress)
+        from capelet.attacks.inversion.layers import OpenModel
+        from capelet.attacks.inversion.relaxation import Relaxation
+
+        assert isinstance(world.opened, OpenModel)
+        layer = self.layer if name == "relaxation-mapped" else None
+        search = Relaxation(seed=self.seed, **{"layer": layer, **options})
+        relaxer = search.fit(world.auxiliary[0], own, world.opened, world.wide, progress)
+        return relaxer.predict(world.victims[:_GRADIENT_VICTIMS], progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The attacker's own texts, the victims, and whom each victim belongs to."""
+
+    auxiliary: list[str]
+    victims: list[str]
+    units: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """What one run of attackers is given: texts, released vectors, and the opened encoder."""
+
+    parts: Parts
+    vocabulary: Vocabulary
+    auxiliary: npt.NDArray[np.floating[Any]]
+    victims: npt.NDArray[np.floating[Any]]
+    opened: OpenModel | OpenTable | None
+    recipe_hash: str
+
+    @cached_property
+    def wide(self) -> Vocabulary:
+        """What a white-box attacker can name: also the words of the token table."""
+        if self.opened is None:
+            return self.vocabulary
+        return self.vocabulary.with_words(self.opened.words())
+
+
+def _groups(texts: Sequence[str], authors: Sequence[Any] | None) -> Rows:
+    """Texts that must stay together: one author's, or those of the same words."""
+    if authors is not None:
+        if len(authors) != len(texts):
+            raise DataError(f"{len(authors)} authors do not match {len(texts)} texts")
+        names = [str(author) for author in authors]
+    else:
+        names = [" ".join(words_of(text)) for text in texts]
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
+
+
+def _refuse_overlap(auxiliary: Sequence[str], victims: Sequence[str]) -> None:
+    known = {" ".join(words_of(text)) for text in auxiliary}
+    shared = sum(" ".join(words_of(text)) in known for text in victims)
+    if shared:
+        raise DataError(
+            f"{shared} of {len(victims)} victims stand in the auxiliary texts too, which inflates "
+            "every score; leave them out, or allow the overlap on purpose"
+        )

@@ -1,0 +1,350 @@
+"""Membership: was this window, pair or writer among what the model was trained on?
+
+Threat model: the attacker holds the model (a table of word vectors, or vectors of texts) and some
+texts whose membership it knows (auxiliary). Things that stood in one context in training are more
+alike afterwards; so the similarity of centre and context words, or of neighbouring sentences, is
+compared with a threshold (Song, Raghunathan 2020, algorithms 4 and 5, eq. 10).
+
+The threshold is chosen on auxiliary texts, never on those that are scored: on pure noise the best
+threshold of 100 + 100 scored rows alone would give an advantage of 0.08. Members and non-members
+are matched in word frequency: each centre word has as many windows of both kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import DataError
+from capelet.findings import Finding
+from capelet.metrics import Bootstrap, Guesses, tpr_at
+
+if TYPE_CHECKING:
+    import torch
+
+Floats = npt.NDArray[np.floating[Any]]
+Flags = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int64]
+
+DECILES = 10
+METRICS = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
+_CHANCE = {"advantage": 0.0, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows of words: a centre, its context (−1 where there is none), and the text's number."""
+
+    centre: Ids
+    context: Ids
+    text: Ids
+    member: Flags
+
+    def __len__(self) -> int:
+        return len(self.centre)
+
+    def take(self, rows: npt.NDArray[Any]) -> Windows:
+        return Windows(self.centre[rows], self.context[rows], self.text[rows], self.member[rows])
+
+
+def windows_of(
+    texts: Sequence[Sequence[str]],
+    member: Sequence[bool] | Flags,
+    words: Sequence[str],
+    size: int = 5,
+) -> Windows:
+    """Every window of `size` words to either side whose centre the model knows.
+
+    `texts` are cut into words. Words that the model does not know are left out before windows are
+    made, as its training leaves them out; a window without any context is dropped.
+    """
+    flags = np.asarray(member, dtype=bool)
+    if len(flags) != len(texts):
+        raise DataError(f"{len(flags)} member labels do not match {len(texts)} texts")
+    _both(flags, "texts")
+    place = {word: number for number, word in enumerate(words)}
+    centres, contexts, owners = [], [], []
+    for number, text in enumerate(texts):
+        ids = np.array([place[word] for word in text if word in place], dtype=np.int64)
+        if len(ids) < 2:
+            continue
+        wide = np.concatenate([np.full(size, -1), ids, np.full(size, -1)])
+        around = np.lib.stride_tricks.sliding_window_view(wide, 2 * size + 1)
+        centres.append(ids)
+        contexts.append(np.delete(around, size, axis=1))
+        owners.append(np.full(len(ids), number))
+    if not centres:
+        raise DataError("the model knows no two words of any text; is it of another language?")
+    owner = np.concatenate(owners)
+    return Windows(np.concatenate(centres), np.concatenate(contexts), owner, flags[owner])
+
+
+def matched(windows: Windows, per_word: int = 20, seed: int = 0) -> Windows:
+    """As many member as non-member windows of every centre word, at most `per_word` of each."""
+    random = np.random.default_rng([seed, 0x2A])
+    order = random.permutation(len(windows))
+    order = order[np.lexsort((windows.member[order], windows.centre[order]))]
+    key = windows.centre[order] * 2 + windows.member[order]
+    starts = np.r_[0, np.flatnonzero(np.diff(key)) + 1]
+    place = np.arange(len(key)) - np.repeat(starts, np.diff(np.r_[starts, len(key)]))
+    size = int(windows.centre.max()) + 1
+    counts = np.bincount(key, minlength=2 * size).reshape(size, 2)
+    allowed = np.minimum(counts.min(axis=1), per_word)
+    kept = order[place < allowed[windows.centre[order]]]
+    if not len(kept):
+        raise DataError("no word stands in a member and in a non-member text; give more text")
+    return windows.take(np.sort(kept))
+
+
+def window_scores(vectors: Floats, windows: Windows, centred: bool = False) -> Floats:
+    """The mean cosine of the centre and each word of its context (algorithm 4).
+
+    `centred` first takes the mean vector off, which most tables share in every word and which says
+    nothing of any of them.
+    """
+    unit = _unit(vectors - vectors.mean(axis=0) if centred else vectors)
+    scores = np.empty(len(windows))
+    for start in range(0, len(windows), 4096):
+        rows = slice(start, start + 4096)
+        known = windows.context[rows] >= 0
+        near = unit[windows.context[rows].clip(0)]
+        cosines = np.einsum("nd,nkd->nk", unit[windows.centre[rows]], near)
+        scores[rows] = (cosines * known).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    return scores
+
+
+def pair_scores(first: Floats, second: Floats, similarity: str = "dot") -> Floats:
+    """How alike the two vectors of each pair are: their product, as in the paper, or cosine."""
+    if first.shape != second.shape:
+        raise DataError(f"pairs need two vectors each: {first.shape} and {second.shape}")
+    if similarity not in ("dot", "cosine"):
+        raise DataError(f"there is no similarity {similarity!r}; there is dot and cosine")
+    if similarity == "cosine":
+        first, second = _unit(first), _unit(second)
+    return np.asarray(np.einsum("nd,nd->n", first, second, dtype=np.float64))
+
+
+def aggregate(scores: Floats, groups: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[Any]]:
+    """The mean score of each group (a writer, a book), and the groups in that order."""
+    names, codes = np.unique(groups, return_inverse=True)
+    return np.bincount(codes, scores) / np.bincount(codes), names
+
+
+@dataclass(frozen=True)
+class LearnedSimilarity:
+    """σ(a·cos(W·x, W·y) + b) with W, a and b learnt on pairs of known membership (eq. 10)."""
+
+    width: int = 64
+    steps: int = 400
+    rate: float = 5e-3
+    decay: float = 1e-3
+    seed: int = 0
+
+    def fit(self, first: Floats, second: Floats, member: Flags) -> Similarity:
+        import torch
+        from torch.nn import functional
+
+        _both(member, "auxiliary pairs")
+        mean = np.concatenate([first, second]).mean(axis=0)
+        held = np.random.default_rng([self.seed, 0x2B]).random(len(member)) < 0.2
+        left, right = _torch(first - mean), _torch(second - mean)
+        truth = torch.from_numpy(member.astype(np.float32))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            start = torch.nn.init.orthogonal_(torch.empty(self.width, first.shape[1]))
+        inside = start.T.contiguous().requires_grad_()
+        slope = torch.tensor([5.0, 0.0], requires_grad=True)
+        optimiser = torch.optim.AdamW([inside, slope], lr=self.rate, weight_decay=self.decay)
+        fit, tune = torch.from_numpy(~held), torch.from_numpy(held)
+        best, kept = np.inf, (inside.detach().clone(), slope.detach().clone())
+        for _ in range(self.steps):
+            cosine = functional.cosine_similarity(left @ inside, right @ inside)
+            losses = functional.binary_cross_entropy_with_logits(
+                slope[0] * cosine + slope[1], truth, reduction="none"
+            )
+            reached = float(losses[tune].detach().mean())
+            if reached < best:
+                best, kept = reached, (inside.detach().clone(), slope.detach().clone())
+            optimiser.zero_grad(set_to_none=True)
+            losses[fit].mean().backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        return Similarity(kept[0].numpy(), float(kept[1][0]), float(kept[1][1]), mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """A fitted similarity: pairs in, the probability of membership out."""
+
+    inside: Floats
+    slope: float
+    level: float
+    mean: Floats
+
+    def __call__(self, first: Floats, second: Floats) -> Floats:
+        cosine = pair_scores(
+            (first - self.mean) @ self.inside, (second - self.mean) @ self.inside, "cosine"
+        )
+        return np.asarray(1 / (1 + np.exp(-(self.slope * cosine + self.level))))
+
+
+def threshold_of(scores: Floats, member: Flags) -> float:
+    """The threshold with the largest TPR − FPR on auxiliary rows; scores at or above are members.
+
+    >>> threshold_of(np.array([0.1, 0.2, 0.8, 0.9]), np.array([False, False, True, True]))
+    0.8
+    """
+    _both(member, "auxiliary rows")
+    order = np.argsort(-scores, kind="stable")
+    ranked = member[order]
+    gain = np.cumsum(ranked) / ranked.sum() - np.cumsum(~ranked) / (~ranked).sum()
+    last = np.r_[scores[order][1:] != scores[order][:-1], True]
+    return float(scores[order][np.where(last, gain, -np.inf).argmax()])
+
+
+def membership_findings(
+    scores: Floats,
+    member: Flags,
+    auxiliary: Flags,
+    *,
+    attacker: str,
+    target: str = "windows",
+    units: npt.NDArray[Any] | None = None,
+    subgroup: str | None = None,
+    seed: int | None = None,
+    recipe_hash: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> list[Finding]:
+    """Advantage, AUC and TPR at 1 % and 0.1 % FPR on all rows that are not auxiliary; and a null.
+
+    `units` numbers the text (or writer) of each row: it is resampled whole, and must lie wholly in
+    or outside the auxiliary rows. The null deals membership out again among the units.
+    """
+    unit = np.arange(len(scores)) if units is None else np.unique(units, return_inverse=True)[1]
+    _check(scores, member, auxiliary, unit)
+    random = np.random.default_rng([seed or 0, 0x2C])
+    dealt = _dealt(member, unit, random)
+    rows = []
+    for kind, truth in (("membership", member), ("membership-null", dealt)):
+        for metric in METRICS if kind == "membership" else ("advantage", "auc"):
+            value, low, high = _score(metric, scores, truth, auxiliary, unit)
+            rows.append(
+                Finding(
+                    kind,
+                    target,
+                    metric,
+                    value,
+                    low,
+                    high,
+                    chance=_CHANCE[metric],
+                    n=int((~auxiliary).sum()),
+                    attacker=attacker,
+                    seed=seed,
+                    subgroup=subgroup,
+                    parameters=dict(parameters or {}),
+                    recipe_hash=recipe_hash,
+                )
+            )
+    return rows
+
+
+def by_decile(
+    scores: Floats,
+    windows: Windows,
+    counts: npt.NDArray[np.integer[Any]],
+    auxiliary: Flags,
+    **options: Any,
+) -> list[Finding]:
+    """The findings of each tenth of the centre words, rarest first (`counts` is per word).
+
+    Each tenth has its own threshold, since rare words lie at other similarities than frequent ones.
+    """
+    present = np.unique(windows.centre)
+    random = np.random.default_rng(0x2D)  # equal counts are dealt into tenths at random
+    order = np.lexsort((random.random(len(present)), counts[present]))
+    tenth = np.empty(len(present), dtype=np.int64)
+    tenth[order] = np.arange(len(present)) * DECILES // len(present)
+    of_word = np.full(int(present.max()) + 1, -1)
+    of_word[present] = tenth
+    rows = []
+    for decile in range(DECILES):
+        inside = of_word[windows.centre] == decile
+        member, known = windows.member[inside], auxiliary[inside]
+        if not all((member & part).any() and (~member & part).any() for part in (known, ~known)):
+            continue
+        rows += membership_findings(
+            scores[inside],
+            member,
+            known,
+            units=windows.text[inside],
+            subgroup=f"decile {decile + 1} by word frequency",
+            **options,
+        )
+    return rows
+
+
+def _score(
+    metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: Ids
+) -> tuple[float, float, float]:
+    scored = ~auxiliary
+    truth, value = member[scored], scores[scored]
+    numbers = np.unique(unit[scored], return_inverse=True)[1]
+    bootstrap = Bootstrap(int(numbers.max()) + 1)
+    if metric in ("auc", "tpr_at_1_fpr"):
+        two = np.stack([-value, value], axis=1) / 2
+        got = bootstrap.score(metric, [Guesses(truth.astype(np.intp), two, numbers)])
+        return got.value, got.low, got.high
+    weights = bootstrap.weights[:, numbers]
+    if metric == "tpr_at_01_fpr":
+        drawn = tpr_at(0.001, truth, value, weights)
+    else:
+        said = value >= threshold_of(scores[auxiliary], member[auxiliary])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = (weights @ (said & truth)) / (weights @ truth)
+            drawn = found - (weights @ (said & ~truth)) / (weights @ ~truth)
+    low, high = np.nanquantile(drawn[1:], [0.025, 0.975])
+    return float(drawn[0]), float(low), float(high)
+
+
+def _dealt(member: Flags, unit: Ids, random: np.random.Generator) -> Flags:
+    """Membership shuffled among units, so that each unit stays on one side."""
+    first = np.zeros(int(unit.max()) + 1, dtype=bool)
+    first[unit] = member
+    return random.permutation(first)[unit]
+
+
+def _check(scores: Floats, member: Flags, auxiliary: Flags, unit: Ids) -> None:
+    if not len(scores) == len(member) == len(auxiliary) == len(unit):
+        raise DataError("scores, member labels and auxiliary flags differ in number")
+    if not np.isfinite(scores).all():
+        raise DataError("some scores are not finite; is a vector broken?")
+    for name, part in (("auxiliary rows", auxiliary), ("rows to score", ~auxiliary)):
+        _both(member[part], name)
+    share = np.bincount(unit, auxiliary) / np.bincount(unit)
+    if ((share > 0) & (share < 1)).any():
+        raise DataError(
+            "some texts are auxiliary and scored at once, which inflates scores; split by text"
+        )
+
+
+def _both(member: Flags, what: str) -> None:
+    inside = int(np.count_nonzero(member))
+    if not len(member) or inside in (0, len(member)):
+        raise DataError(
+            f"{inside} members among {len(member)} {what}: membership needs members and "
+            "non-members; name the column that says which is which"
+        )
+
+
+def _unit(vectors: Floats) -> Floats:
+    wide = np.asarray(vectors, dtype=np.float64)
+    return np.asarray(wide / np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), 1e-12))
+
+
+def _torch(values: Floats) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

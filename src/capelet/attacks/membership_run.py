@@ -1,0 +1,173 @@
+"""The whole membership attack on one model: windows of a word table, or pairs of an encoder.
+
+A third of the texts (whole texts; whole writers for aggregates) are auxiliary: their membership is
+known to the attacker, who chooses its thresholds on them. All scores are taken on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.attacks.inversion.run import sentences_of
+from capelet.attacks.inversion.words import words_of
+from capelet.attacks.membership import (
+    Flags,
+    Floats,
+    LearnedSimilarity,
+    aggregate,
+    by_decile,
+    matched,
+    membership_findings,
+    pair_scores,
+    window_scores,
+    windows_of,
+)
+from capelet.attacks.word_models import WordModel
+from capelet.errors import DataError
+from capelet.findings import Finding, Findings
+from capelet.interfaces import Encoder, Progress, silent
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How windows and pairs are made, and how texts are split into auxiliary and scored ones."""
+
+    window: int = 5
+    per_word: int = 20
+    share: float = 1 / 3
+    seed: int = 0
+
+    def of_words(
+        self, texts: Sequence[str], member: Sequence[bool] | Flags, model: WordModel | Path | str
+    ) -> Findings:
+        """Attack a table of word vectors: all matched windows, and by frequency decile."""
+        table = model if isinstance(model, WordModel) else read_words(model)
+        cut = [words_of(text) for text in texts]
+        windows = windows_of(cut, member, table.words, self.window)
+        windows = matched(windows, self.per_word, self.seed)
+        known = self._auxiliary(len(texts), np.asarray(member, dtype=bool))[windows.text]
+        counts = np.bincount(
+            _places([word for text in cut for word in text], table.words),
+            minlength=len(table.words),
+        )
+        rows: list[Finding] = []
+        for name, centred in (("window-cosine", False), ("window-centred", True)):
+            scores = window_scores(table.vectors, windows, centred)
+            named: dict[str, Any] = {"attacker": name, "seed": self.seed}
+            rows += membership_findings(scores, windows.member, known, units=windows.text, **named)
+            rows += by_decile(scores, windows, counts, known, **named)
+        return Findings(tuple(rows))
+
+    def of_encoder(
+        self,
+        texts: Sequence[str],
+        member: Sequence[bool] | Flags,
+        encoder: Encoder,
+        authors: Sequence[str] | None = None,
+        progress: Progress = silent,
+    ) -> Findings:
+        """Attack a text encoder: pairs of neighbouring sentences, learned similarity, writers."""
+        flags = np.asarray(member, dtype=bool)
+        pieces, owner = sentences_of(texts, least=3, most=60)
+        next_too = np.flatnonzero(owner[1:] == owner[:-1]) if len(owner) > 1 else owner
+        if len(next_too) < 20:
+            raise DataError(
+                f"{len(next_too)} pairs of neighbouring sentences stand in {len(texts)} texts; "
+                "membership of an encoder needs at least 20: give longer texts"
+            )
+        vectors = encoder.encode(pieces, progress)
+        first, second = vectors[next_too], vectors[next_too + 1]
+        text = owner[next_too]
+        units = text if authors is None else _numbered(authors)[text]
+        known = self._auxiliary_units(units, flags[text])
+        rows: list[Finding] = []
+        scores: dict[str, Floats] = {
+            name: pair_scores(first, second, name) for name in ("dot", "cosine")
+        }
+        learned = LearnedSimilarity(seed=self.seed)
+        fitted = learned.fit(first[known], second[known], flags[text][known])
+        scores["learned"] = fitted(first, second)
+        for name, values in scores.items():
+            rows += membership_findings(
+                values, flags[text], known, attacker=name, target="pairs", units=units
+            )
+            rows += self._aggregates(name, values, flags[text], known, units)
+        return Findings(tuple(rows))
+
+    def _aggregates(
+        self,
+        name: str,
+        scores: Floats,
+        member: Flags,
+        known: Flags,
+        units: npt.NDArray[np.intp],
+    ) -> list[Finding]:
+        """The mean over all pairs of a text or a writer, where each lies on one side."""
+        means, order = aggregate(scores, units)
+        flags = aggregate(member.astype(float), units)[0]
+        inside = aggregate(known.astype(float), units)[0] > 0
+        pure = (flags == 0) | (flags == 1)
+        if not pure.all() or not _both_everywhere(flags > 0.5, inside):
+            return []
+        return membership_findings(
+            means, flags > 0.5, inside, attacker=name, target="aggregates", units=order
+        )
+
+    def _auxiliary(self, count: int, member: Flags) -> Flags:
+        return self._auxiliary_units(np.arange(count), member)
+
+    def _auxiliary_units(self, units: npt.NDArray[np.intp], member: Flags) -> Flags:
+        """A third of the units, of members and of others alike."""
+        random = np.random.default_rng([self.seed, 0x2E])
+        names, codes = np.unique(units, return_inverse=True)
+        flags = aggregate(member.astype(float), units)[0] > 0.5
+        chosen = np.zeros(len(names), dtype=bool)
+        for side in (True, False):
+            rows = random.permutation(np.flatnonzero(flags == side))
+            chosen[rows[: max(1, round(self.share * len(rows)))]] = True
+        return chosen[codes]
+
+
+def _both_everywhere(member: Flags, inside: Flags) -> bool:
+    return all((member & part).any() and (~member & part).any() for part in (inside, ~inside))
+
+
+def _numbered(names: Sequence[str]) -> npt.NDArray[np.intp]:
+    return np.unique(np.asarray(names, dtype=str), return_inverse=True)[1]
+
+
+def _places(words: Sequence[str], known: Sequence[str]) -> npt.NDArray[np.int64]:
+    place = {word: number for number, word in enumerate(known)}
+    return np.array([place[word] for word in words if word in place], dtype=np.int64)
+
+
+def read_words(path: Path | str) -> WordModel:
+    """A table in word2vec's text format: a word and its numbers on each line, a header or none."""
+    words: list[str] = []
+    rows: list[npt.NDArray[np.float32]] = []
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise DataError(
+            f"cannot read the word vectors {str(path)!r}; give a text file of words and numbers"
+        ) from None
+    start = 1 if lines and len(lines[0].split()) == 2 else 0
+    for number, line in enumerate(lines[start:], start + 1):
+        word, *numbers = line.rstrip().split(" ")
+        try:
+            row = np.array(numbers, dtype=np.float32)
+        except ValueError:
+            row = np.zeros(0, dtype=np.float32)
+        if not len(row) or (rows and len(row) != len(rows[0])) or not np.isfinite(row).all():
+            raise DataError(f"line {number} of {str(path)!r} is not a word and its numbers")
+        words.append(word)
+        rows.append(row)
+    if len(words) < 10:
+        raise DataError(f"{str(path)!r} holds {len(words)} word vectors; at least 10 are needed")
+    return WordModel(tuple(words), np.ones(len(words), dtype=np.int64), np.stack(rows))

@@ -1,0 +1,238 @@
+"""`capelet invert` and `capelet membership`: read words back, tell what a model was trained on."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from capelet.cli.shared import (
+    JsonFlag,
+    app,
+    corpus_of,
+    listed,
+    private_encoder_of,
+    progress_bars,
+    sentences,
+)
+from capelet.errors import DataError
+
+if TYPE_CHECKING:
+    from capelet.corpus import Corpus
+    from capelet.findings import Findings
+
+
+@app.command(
+    epilog="Example: `capelet invert mails.parquet --text body --sentences "
+    "--attacks multi-label,sparse-coding --out runs/words`"
+)
+@sentences
+def invert(
+    data: Annotated[
+        str, typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set.")
+    ],
+    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
+    author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
+    ] = None,
+    encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
+    backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML recipe: attack what this private encoder releases.")
+    ] = None,
+    auxiliary: Annotated[
+        str | None,
+        typer.Option(help="The attacker's own texts: a file with the same text column, or a set."),
+    ] = None,
+    attacks: Annotated[
+        str,
+        typer.Option(help="multi-label, multi-set, sparse-coding, relaxation, relaxation-mapped."),
+    ] = "multi-label,multi-set",
+    cut: Annotated[
+        bool, typer.Option("--sentences", help="Cut texts into sentences of 5 to 20 words.")
+    ] = False,
+    draws: Annotated[
+        int, typer.Option(help="How often the attacker sends each text through a noised release.")
+    ] = 1,
+    most: Annotated[
+        int | None, typer.Option(help="Use at most so many texts (drawn at random).")
+    ] = None,
+    show_texts: Annotated[
+        bool, typer.Option("--show-texts", help="Put texts and words into the examples.")
+    ] = False,
+    overlap: Annotated[
+        bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the attackers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the findings.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Try to read the words of texts back from their vectors."""
+    from capelet.attacks.inversion.run import Inversion
+    from capelet.files import check_writable
+
+    folder = out or Path("runs") / f"{Path(data).stem}-inverted"
+    check_writable(folder)
+    if draws < 1:
+        raise DataError(f"--draws is {draws}; it must be at least 1")
+    corpus = corpus_of(data, text, None, None, author, None, where)
+    texts, owners = _texts(corpus, cut, most, seed)
+    own = None
+    if auxiliary is not None:
+        own = _texts(corpus_of(auxiliary, text, None, None, None, None, None), cut, most, seed)[0]
+    attack = Inversion(
+        attacks=listed(attacks), draws=draws, redact=not show_texts, overlap=overlap, seed=seed
+    )
+    private = private_encoder_of(corpus, recipe, encoder, backend)
+    with progress_bars(json) as progress:
+        findings = attack.measure(texts, private, auxiliary=own, authors=owners, progress=progress)
+    findings.save(folder)
+    _show_inversion(findings, folder, json)
+
+
+def _texts(
+    corpus: Corpus, cut: bool, most: int | None, seed: int
+) -> tuple[list[str], list[str] | None]:
+    """Texts and their authors, as they are or cut into sentences; at most so many of them."""
+    import numpy as np
+
+    from capelet.attacks.inversion.run import sentences_of
+
+    if corpus.texts is None:
+        raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
+    texts = corpus.texts.tolist()
+    authors = None if corpus.author is None else [str(name) for name in corpus.author]
+    if cut:
+        texts, owner = sentences_of(texts)
+        authors = None if authors is None else [authors[row] for row in owner]
+    if most is not None and len(texts) > most:
+        kept = np.sort(np.random.default_rng([seed, 0x1F]).permutation(len(texts))[:most])
+        texts = [texts[row] for row in kept]
+        authors = None if authors is None else [authors[row] for row in kept]
+    return texts, authors
+
+
+def _show_inversion(findings: Findings, folder: Path, as_json: bool) -> None:
+    scored = [row for row in findings.select(kind="inversion", metric="f1") if row.subgroup is None]
+    if as_json:
+        found = {
+            row.attacker: {"f1": row.value, "low": row.low, "high": row.high} for row in scored
+        }
+        blind = findings.value(kind="inversion-reference", metric="f1")
+        said = {"findings": str(folder / "findings.json"), "words": found, "most_frequent": blind}
+        print(jsonlib.dumps(said, ensure_ascii=False))
+        return
+    for row in scored:
+        null = findings.value(kind="inversion-null", metric="f1", attacker=row.attacker)
+        recall = next(
+            item.value
+            for item in findings.select(kind="inversion", metric="recall", attacker=row.attacker)
+            if item.subgroup is None
+        )
+        print(
+            f"{row.attacker}: reads {recall:.0%} of the words back, F1 {row.value:.3f} "
+            f"({row.low:.3f}–{row.high:.3f}); another text's vector {null:.3f}, "
+            f"the most frequent words {row.majority:.3f} ({row.n} texts)"
+        )
+    print(f"findings: {folder / 'findings.json'}")
+
+
+@app.command(
+    epilog="Example: `capelet membership mails.parquet --text body --member in_training "
+    "--words vectors.txt --out runs/members`"
+)
+@sentences
+def membership(
+    data: Annotated[str, typer.Argument(help="A Parquet, CSV or JSONL file.")],
+    member: Annotated[str, typer.Option(help="Column that says who was trained on (yes/no, 1/0).")],
+    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
+    author: Annotated[
+        str | None, typer.Option(help="Column of the author, for aggregates.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
+    ] = None,
+    words: Annotated[
+        Path | None, typer.Option(help="Word vectors in word2vec's text format, to be attacked.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Or a text encoder: name, folder or Hugging Face id.")
+    ] = None,
+    window: Annotated[int, typer.Option(help="Words to either side of a window's centre.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the attackers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the findings.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Tell which texts a model was trained on, by how alike things of one context are."""
+    from capelet.attacks.membership_run import Membership
+    from capelet.files import check_writable
+
+    folder = out or Path("runs") / f"{Path(data).stem}-members"
+    check_writable(folder)
+    if (words is None) == (encoder is None):
+        raise DataError("name one model to attack: --words FILE or --encoder NAME")
+    corpus = corpus_of(data, text, None, member, author, None, where)
+    if corpus.texts is None:
+        raise DataError("membership is asked of texts; name their column (--text)")
+    flags = _flags(corpus.private[member].tolist(), member)
+    attack = Membership(window=window, seed=seed)
+    texts = [str(item) for item in corpus.texts]
+    authors = None if corpus.author is None else [str(name) for name in corpus.author]
+    with progress_bars(json) as progress:
+        if words is not None:
+            findings = attack.of_words(texts, flags, words)
+        else:
+            from capelet.encoders import load
+
+            assert encoder is not None
+            findings = attack.of_encoder(texts, flags, load(encoder), authors, progress)
+    findings.save(folder)
+    _show_membership(findings, folder, json)
+
+
+def _flags(values: list[object], column: str) -> list[bool]:
+    """The member column as yes and no; anything else is refused."""
+    yes, no = {"1", "1.0", "true", "yes", "member"}, {"0", "0.0", "false", "no", "non-member"}
+    said = [str(value).strip().lower() for value in values]
+    unclear = next((row for row, value in enumerate(said) if value not in yes | no), None)
+    if unclear is not None:
+        raise DataError(
+            f"row {unclear} of the column {column!r} is neither yes nor no; write yes/no, "
+            "true/false or 1/0"
+        )
+    return [value in yes for value in said]
+
+
+def _show_membership(findings: Findings, folder: Path, as_json: bool) -> None:
+    rows = findings.select(kind="membership", metric="advantage")
+    if as_json:
+        found = [
+            {
+                "target": row.target,
+                "attacker": row.attacker,
+                "subgroup": row.subgroup,
+                "advantage": row.value,
+                "low": row.low,
+                "high": row.high,
+            }
+            for row in rows
+        ]
+        print(jsonlib.dumps({"findings": str(folder / "findings.json"), "advantage": found}))
+        return
+    for row in rows:
+        where = f", {row.subgroup}" if row.subgroup else ""
+        auc = findings.select(
+            kind="membership",
+            metric="auc",
+            attacker=row.attacker,
+            target=row.target,
+            subgroup=row.subgroup,
+        )[0]
+        print(
+            f"{row.target} by {row.attacker}{where}: advantage {row.value:.3f} "
+            f"({row.low:.3f}–{row.high:.3f}), AUC {auc.value:.3f}, {row.n} scored"
+        )
+    print(f"findings: {folder / 'findings.json'}")

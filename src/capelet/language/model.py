@@ -1,0 +1,196 @@
+"""Two small language models with tied weights: a recurrent one and a Transformer.
+
+Both give a hidden state per position; the next word's scores are its products with the word
+vectors, so the table of words serves as first and as last layer. The two-layer LSTM is the network
+of Mireshghallah et al. (2021); the Transformer is of the GPT kind (pre-norm, causal).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from capelet.errors import CapeletError, did_you_mean
+from capelet.language.vocabulary import PAD, SPECIAL, START, Tokens
+
+Floats = npt.NDArray[np.float64]
+
+
+class Lstm(nn.Module):
+    """Two stacked LSTM layers over word vectors of the same width; output tied to the input."""
+
+    kind = "lstm"
+
+    def __init__(self, words: int, width: int = 256, layers: int = 2, length: int = 20) -> None:
+        super().__init__()
+        self.sizes = {"words": words, "width": width, "layers": layers, "length": length}
+        self.embedding = nn.Embedding(words, width)
+        self.lstm = nn.LSTM(width, width, layers, batch_first=True)
+        self.bias = nn.Parameter(torch.zeros(words))
+        nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(width))
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """`(rows, positions, width)`: the state after each word."""
+        return self.lstm(self.embedding(tokens))[0]
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """The unnormalised log-probabilities of the next word."""
+        return functional.linear(hidden, self.embedding.weight, self.bias)
+
+
+class Block(nn.Module):
+    """Causal self-attention, then two dense layers, each on a normalised copy that is added."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention = nn.LayerNorm(width)
+        self.attend = nn.Linear(width, 3 * width)
+        self.join = nn.Linear(width, width)
+        self.before_dense = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, states: Tensor) -> Tensor:
+        rows, positions, width = states.shape
+        split = self.attend(self.before_attention(states))
+        query, key, value = split.view(rows, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        states = states + self.join(seen.transpose(1, 2).reshape(rows, positions, width))
+        return states + self.narrow(functional.gelu(self.widen(self.before_dense(states))))
+
+
+class Transformer(nn.Module):
+    """A small GPT: learnt positions, blocks of attention, output tied to the input."""
+
+    kind = "transformer"
+
+    def __init__(self, words: int, width: int = 256, layers: int = 2, length: int = 20) -> None:
+        super().__init__()
+        self.sizes = {"words": words, "width": width, "layers": layers, "length": length}
+        heads = max(1, width // 64)
+        if width % heads:
+            raise CapeletError(f"the width {width} of a Transformer must divide by {heads} heads")
+        self.embedding = nn.Embedding(words, width)
+        self.positions = nn.Parameter(torch.zeros(length + 2, width))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.last = nn.LayerNorm(width)
+        self.bias = nn.Parameter(torch.zeros(words))
+        nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(width))
+        nn.init.normal_(self.positions, std=0.02)
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        return self.embedding(tokens) + self.positions[: tokens.shape[1]]
+
+    def above(self, states: Tensor) -> Tensor:
+        for block in self.blocks:
+            states = block(states)
+        return self.last(states)
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """`(rows, positions, width)`: the state after each word."""
+        return self.above(self.embedded(tokens))
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """The unnormalised log-probabilities of the next word."""
+        return functional.linear(hidden, self.embedding.weight, self.bias)
+
+
+Network = Lstm | Transformer
+NETWORKS: dict[str, Callable[..., Network]] = {"lstm": Lstm, "transformer": Transformer}
+
+
+def build(kind: str, words: int, width: int, layers: int, length: int, seed: int = 0) -> Network:
+    """A new network whose first weights depend on the seed only."""
+    if kind not in NETWORKS:
+        raise CapeletError(f"there is no network {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    for name, value in (("width", width), ("layers", layers), ("length", length)):
+        if value < 1:
+            raise CapeletError(f"{name} is {value}; it must be at least 1")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return NETWORKS[kind](words=words, width=width, layers=layers, length=length)
+
+
+def device_of(name: str) -> torch.device:
+    """`auto` is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise CapeletError(f"there is no device {name!r}; give auto, cpu or cuda") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CapeletError("there is no GPU on this machine; use --device cpu")
+    return device
+
+
+def wait_for(name: str) -> None:
+    """Wait until the device has done what it was told, so that time can be measured."""
+    if device_of(name).type == "cuda":
+        torch.cuda.synchronize()
+
+
+def losses(network: Network, tokens: Tensor) -> Tensor:
+    """`(rows, positions)`: −ln p of each word after the first; 0 where there is only padding."""
+    scores = network.scores(network.hidden(tokens[:, :-1]))
+    return functional.cross_entropy(
+        scores.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=PAD, reduction="none"
+    ).view(len(tokens), -1)
+
+
+class Scorer:
+    """A trained model as an attacker sees it: losses of word sequences, and greedy completions.
+
+    `word_losses` are nats of each word after the first; `sequence_losses` their sums.
+    """
+
+    def __init__(self, network: Network, device: str = "auto", rows: int = 0) -> None:
+        self.device = device_of(device)
+        self.network = network.to(self.device).eval()
+        self.rows = rows or (1024 if self.device.type == "cuda" else 256)
+
+    @torch.no_grad()
+    def word_losses(self, tokens: Tokens) -> Floats:
+        parts = [
+            losses(self.network, self._tensor(tokens[start : start + self.rows])).double().cpu()
+            for start in range(0, len(tokens), self.rows)
+        ]
+        width = tokens.shape[1] - 1
+        return torch.cat(parts).numpy() if parts else np.zeros((0, width))
+
+    def sequence_losses(self, tokens: Tokens) -> Floats:
+        return np.asarray(self.word_losses(tokens).sum(axis=1))
+
+    def perplexity(self, tokens: Tokens) -> float:
+        """e to the mean loss per word, ends and unknown words included."""
+        count = int((tokens[:, 1:] != PAD).sum())
+        return float(np.exp(self.word_losses(tokens).sum() / max(count, 1)))
+
+    @torch.no_grad()
+    def complete(self, first: Tokens, steps: int) -> Tokens:
+        """The likeliest next word, `steps` times, after each row; never start or padding."""
+        rows = self._tensor(first)
+        for _ in range(steps):
+            scores = self.network.scores(self.network.hidden(rows)[:, -1])
+            scores[:, [PAD, START]] = -torch.inf
+            rows = torch.cat([rows, scores.argmax(dim=1, keepdim=True)], dim=1)
+        return rows[:, first.shape[1] :].cpu().numpy()
+
+    def _tensor(self, tokens: Tokens) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(tokens)).to(self.device)
+
+
+def state_of(network: nn.Module) -> dict[str, Any]:
+    """The weights on the CPU, copied, so that later steps do not change them."""
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
+
+
+__all__ = ["NETWORKS", "SPECIAL", "Lstm", "Network", "Scorer", "Transformer", "build", "losses"]

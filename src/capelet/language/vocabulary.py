@@ -1,0 +1,160 @@
+"""Texts as rows of word numbers: the vocabulary, the samples and their parts.
+
+One text is one sample and so one record of a guarantee; what lies beyond `length` words is cut off
+and counted, never spread over further samples. A vocabulary that is read off the texts is not
+covered by any ε: give a public list of words where that matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import DataError
+
+Tokens = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.intp]
+
+PAD, UNKNOWN, START, END = range(4)
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[^\w\s]")
+
+
+def words_of(text: str) -> list[str]:
+    """The lower-cased words and signs of a text.
+
+    >>> words_of("Don't stop!")
+    ["don't", 'stop', '!']
+    """
+    return _WORD.findall(text.lower())
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words a model knows, four special ones first; every other word is `<unk>`."""
+
+    words: tuple[str, ...]
+    public: bool = False
+
+    @classmethod
+    def of(cls, texts: Sequence[str], size: int) -> Vocabulary:
+        """The `size` most frequent words of the texts; refused where the texts have fewer.
+
+        >>> Vocabulary.of(["a b a", "a c b"], 2).words[4:]
+        ('a', 'b')
+        """
+        counts = Counter(word for text in texts for word in words_of(text))
+        if size < 1 or size > len(counts):
+            raise DataError(
+                f"a vocabulary of {size} words was asked for, and the texts have {len(counts)} "
+                f"different ones; give a number from 1 to {len(counts)}"
+            )
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        return cls((*SPECIAL, *ranked[:size]))
+
+    @classmethod
+    def from_list(cls, words: Sequence[str]) -> Vocabulary:
+        """A public list of words, which tells nothing about the texts."""
+        kept = tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))
+        if not kept:
+            raise DataError("the list of words is empty; give a file with one word per line")
+        return cls((*SPECIAL, *(word for word in kept if word not in SPECIAL)), public=True)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.words)}
+
+    def encode(self, texts: Sequence[str], length: int) -> Tokens:
+        """`(n, length + 2)` numbers: start, at most `length` words, end, padding."""
+        rows = np.full((len(texts), length + 2), PAD, dtype=np.int64)
+        for row, text in enumerate(texts):
+            found = [self.number.get(word, UNKNOWN) for word in words_of(text)[:length]]
+            rows[row, : len(found) + 2] = [START, *found, END]
+        return rows
+
+    def canary_words(self, most: int | None = None) -> tuple[str, ...]:
+        """The words a canary may have: plain ones, which a text gives back unchanged."""
+        plain = tuple(word for word in self.words[len(SPECIAL) :] if word.isalpha())
+        return plain if most is None else plain[:most]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What a model trains on: rows of word numbers and the code of each row's author."""
+
+    tokens: Tokens
+    authors: Codes
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, texts: Sequence[str], authors: Sequence[str], vocabulary: Vocabulary, length: int
+    ) -> Samples:
+        names, codes = np.unique(np.asarray(authors, dtype=str), return_inverse=True)
+        return cls(vocabulary.encode(texts, length), codes.astype(np.intp), tuple(names.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def words(self) -> int:
+        """How many words are predicted: all but the start of each sample."""
+        return int((self.tokens[:, 1:] != PAD).sum())
+
+    def describe(self) -> dict[str, Any]:
+        return {"samples": len(self), "authors": len(self.names), "words": self.words()}
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """Row numbers of the three parts: trained on, stopped on, and measured on."""
+
+    train: Codes
+    validation: Codes
+    test: Codes
+
+
+def divide(
+    texts: Sequence[str], seed: int = 0, validation: float = 0.1, test: float = 0.1
+) -> Division:
+    """About these shares of the rows for validation and test; identical texts stay in one part.
+
+    A text's part depends on the text and the seed alone. If it hung on the other texts, one text
+    more would send many others to other parts, and no ε for one text would hold of the whole file.
+
+    >>> parts = divide([f"text {i}" for i in range(1000)])
+    >>> len(parts.train), len(parts.validation), len(parts.test)
+    (786, 110, 104)
+    """
+    if len(texts) < 20:
+        raise DataError(f"a language model needs at least 20 texts; there are {len(texts)}")
+    place = np.array([_place(text, seed) for text in texts])
+    parts = {
+        "training": np.flatnonzero(place >= validation + test),
+        "validation": np.flatnonzero(place < validation),
+        "test": np.flatnonzero((place >= validation) & (place < validation + test)),
+    }
+    for part, rows in parts.items():
+        if not len(rows):
+            raise DataError(
+                f"none of the {len(texts)} texts ({len(np.unique(place))} different ones) fell "
+                f"into the {part} part; give more texts, or another seed"
+            )
+    return Division(*parts.values())
+
+
+def _place(text: str, seed: int) -> float:
+    """A number in [0, 1) that is as good as random, and the same for equal texts."""
+    key = str(seed).encode()
+    made = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key)
+    return (int.from_bytes(made.digest()) >> 11) * 2.0**-53

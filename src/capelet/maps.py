@@ -1,0 +1,225 @@
+"""Fitted maps: what a defence has learnt, frozen, applied with numpy alone.
+
+A map is a list of affine layers, each with an activation, and possibly a skip past all but the
+first. It saves as safetensors with its architecture in the file's own header, never as pickle, and
+is known by the hash of that file: a recipe names it, and a changed file is refused.
+
+A map adds no noise and promises nothing. It is **not** private towards the texts it was trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import CapeletError, DataError, OutputError
+from capelet.files import write_whole
+from capelet.interfaces import Kind, Vectors
+
+FORMAT = 1
+"""The newest layout of a map's file that this version reads."""
+ROWS = 4096  # rows of one product
+
+Matrix = npt.NDArray[np.float32]
+
+
+def _relu(x: Matrix) -> Matrix:
+    return np.maximum(x, 0)
+
+
+def _softmax(x: Matrix) -> Matrix:
+    grown = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+
+
+ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {
+    "none": lambda x: x,
+    "relu": _relu,
+    "softmax": _softmax,
+    "tanh": np.tanh,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """x ↦ activation(x·weightᵀ + bias)."""
+
+    weight: Matrix
+    bias: Matrix
+    activation: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise CapeletError(f"a map has no activation {self.activation!r}")
+        if self.weight.ndim != 2 or self.bias.shape != self.weight.shape[:1]:
+            raise CapeletError(
+                f"a layer needs a weight (out, in) and a bias (out); found {self.weight.shape} "
+                f"and {self.bias.shape}"
+            )
+        if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
+            raise CapeletError("a layer of the map holds NaN or infinity: its training diverged")
+
+    def __call__(self, rows: Matrix) -> Matrix:
+        return ACTIVATIONS[self.activation](rows @ self.weight.T + self.bias)
+
+
+class _Step:
+    """Vectors in, vectors out."""
+
+    consumes: Kind = "vectors"
+    emits: Kind = "vectors"
+
+
+@dataclass(frozen=True, eq=False)
+class Map(_Step):
+    """Layers in order; what the first gives may also go through `skip` and be added at the end.
+
+    >>> double = Map((Layer(np.float32(2) * np.eye(3, dtype=np.float32), np.zeros(3, "f4")),))
+    >>> double(np.ones((1, 3), dtype=np.float32))
+    array([[2., 2., 2.]], dtype=float32)
+    """
+
+    layers: tuple[Layer, ...]
+    skip: Layer | None = None
+    file: str = "map.safetensors"
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise CapeletError("a map needs at least one layer")
+        widths = [layer.weight.shape for layer in self.layers]
+        if any(one[0] != two[1] for one, two in pairwise(widths)):
+            raise CapeletError(f"the layers of the map do not fit each other: {widths}")
+        if self.skip is not None and self.skip.weight.shape != (widths[-1][0], widths[0][0]):
+            raise CapeletError("the skip of the map does not lead from its first to its last layer")
+
+    @property
+    def guarantee(self) -> None:
+        return None
+
+    @property
+    def width(self) -> int:
+        """How many coordinates go in."""
+        return int(self.layers[0].weight.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates come out."""
+        return int(self.layers[-1].weight.shape[0])
+
+    def __call__(self, batch: Any) -> Vectors:
+        rows = np.asarray(batch)
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise DataError(
+                f"the map {self.file!r} takes vectors of {self.width} coordinates; "
+                f"found shape {rows.shape}"
+            )
+        if not np.isfinite(rows).all():
+            raise DataError(f"the map {self.file!r} was given NaN or infinity")
+        out = np.empty((len(rows), self.dimension), dtype=np.float32)
+        for start in range(0, len(rows), ROWS):
+            out[start : start + ROWS] = self._apply(
+                rows[start : start + ROWS].astype(np.float32, copy=False)
+            )
+        return out
+
+    def _apply(self, rows: Matrix) -> Matrix:
+        first = passed = self.layers[0](rows)
+        for layer in self.layers[1:]:
+            passed = layer(passed)
+        return passed if self.skip is None else passed + self.skip(first)
+
+    # ---- on disk -------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """The step as it stands in a recipe: which file, and the hash it must have."""
+        return {"step": "map", "file": self.file, "sha256": self.digest}
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    @cached_property
+    def content(self) -> bytes:
+        """The file of this map, byte for byte."""
+        from safetensors.numpy import save
+
+        named = {str(place): layer for place, layer in enumerate(self.layers)}
+        if self.skip is not None:
+            named["skip"] = self.skip
+        tensors: dict[str, Matrix] = {}
+        for name, layer in named.items():
+            tensors[f"{name}.weight"] = np.ascontiguousarray(layer.weight, dtype=np.float32)
+            tensors[f"{name}.bias"] = np.ascontiguousarray(layer.bias, dtype=np.float32)
+        activations = {name: layer.activation for name, layer in named.items()}
+        shape = {"format": FORMAT, "activations": activations}
+        return save(tensors, {"capelet": json.dumps(shape, sort_keys=True)})
+
+    def save(self, folder: Path) -> Path:
+        """Write the file into a folder, whole or not at all."""
+        path = folder / self.file
+        write_whole(path, self.content)
+        return path
+
+    def named(self, file: str) -> Map:
+        """The same map under another file name."""
+        return replace(self, file=file)
+
+    @classmethod
+    def load(cls, path: Path, sha256: str | None = None) -> Map:
+        """Read what `save` wrote; a file with another hash, or of a newer format, is refused."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise OutputError(
+                f"cannot read the map {str(path)!r} ({error.strerror}); "
+                "a private encoder needs its whole folder"
+            ) from None
+        if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+            raise OutputError(
+                f"the map {str(path)!r} is not the one that its recipe names: its hash differs; "
+                "restore the file, or train again"
+            )
+        try:
+            # From the bytes that were hashed, never from the file again: it may have changed.
+            tensors = load(content)
+            length = int.from_bytes(content[:8], "little")
+            shape = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["capelet"])
+            _check_format(path, shape)
+            layers = {
+                name: Layer(tensors[f"{name}.weight"], tensors[f"{name}.bias"], kind)
+                for name, kind in shape["activations"].items()
+            }
+            skip = layers.pop("skip", None)
+            ordered = tuple(layers[name] for name in sorted(layers, key=int))
+            return cls(ordered, skip, path.name)
+        except (SafetensorError, AttributeError, KeyError, TypeError, ValueError):
+            raise OutputError(
+                f"{str(path)!r} is not a map: a safetensors file with its layers and their "
+                "activations; restore the file, or train again"
+            ) from None
+
+
+def _check_format(path: Path, shape: dict[str, Any]) -> None:
+    found = int(shape["format"])
+    if found > FORMAT:
+        raise OutputError(
+            f"the map {str(path)!r} has format {found}, and this version reads up to {FORMAT}; "
+            "install a newer capelet"
+        )
+
+
+def affine(weight: npt.ArrayLike, bias: npt.ArrayLike) -> Layer:
+    """A layer without activation, in float32."""
+    return Layer(np.asarray(weight, dtype=np.float32), np.asarray(bias, dtype=np.float32))

@@ -1,0 +1,62 @@
+"""The torch modules that training and attacks share.
+
+Only what is being trained lives here; what has been learnt leaves as a `Map` (see `maps`), which
+needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def dense(widths: Sequence[int]) -> nn.Sequential:
+    """Linear layers with ReLU between them; the last one is bare."""
+    layers: list[nn.Module] = []
+    for place, (inside, outside) in enumerate(pairwise(widths)):
+        layers.append(nn.Linear(inside, outside))
+        if place < len(widths) - 2:
+            layers.append(nn.ReLU())
+    return nn.Sequential(*layers)
+
+
+class Residual(nn.Module):
+    """x ↦ Ax + f(x), which begins as the identity, or as another given A; f begins as 0."""
+
+    def __init__(self, width: int, hidden: int, start: Tensor | None = None) -> None:
+        super().__init__()
+        self.skip = nn.Linear(width, width)
+        self.bend = dense([width, hidden, width])
+        last = self.bend[-1]
+        assert isinstance(last, nn.Linear)
+        with torch.no_grad():
+            self.skip.weight.copy_(torch.eye(width) if start is None else start)
+            for parameter in (self.skip.bias, last.weight, last.bias):
+                parameter.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        moved: Tensor = self.skip(x) + self.bend(x)
+        return moved
+
+
+class _Reversed(torch.autograd.Function):
+    """The identity forwards; backwards the gradient times −λ (Ganin and Lempitsky 2015)."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, strength: float) -> Tensor:
+        context.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return -context.strength * gradients[0], None
+
+
+def reversed_gradient(x: Tensor, strength: float) -> Tensor:
+    """x, through which a gradient passes reversed and λ times as strong."""
+    passed: Tensor = _Reversed.apply(x, strength)  # type: ignore[no-untyped-call]
+    return passed

@@ -1,0 +1,117 @@
+"""A writer with a style is found among many; a writer without one is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from capelet.attacks.authorship import Authorship, LinearProbe, Shots, TextCnn
+from capelet.errors import DataError
+from capelet.findings import Findings
+
+WRITERS, TEXTS = 20, 30
+AUTHORS = [f"w{row % WRITERS}" for row in range(WRITERS * TEXTS)]
+
+
+def vectors(style: float) -> np.ndarray:
+    random = np.random.default_rng(0)
+    centre = random.normal(size=(WRITERS, 24))
+    codes = np.array([int(name[1:]) for name in AUTHORS])
+    made = style * centre[codes] + random.normal(size=(len(codes), 24))
+    made[:, 3] = 0.0  # a dead coordinate
+    return made.astype(np.float32)
+
+
+def texts(habit: float) -> list[list[str]]:
+    """Ten words each; with probability `habit` a word is one of the writer's three favourites."""
+    random = np.random.default_rng(1)
+    return [
+        [
+            f"{name}x{random.integers(3)}" if random.random() < habit else f"c{random.integers(90)}"
+            for _ in range(10)
+        ]
+        for name in AUTHORS
+    ]
+
+
+SMALL = Authorship(shots=10, writers=WRITERS, tests=15, seeds=2)
+
+
+def test_a_style_is_found_and_the_null_is_chance() -> None:
+    found = Findings(tuple(SMALL.measure(vectors(1.0), AUTHORS)))
+    top1 = found.select(kind="authorship", metric="top1")[0]
+    top5 = found.select(kind="authorship", metric="top5")[0]
+    assert top1.value > 0.7 and top5.value > top1.value
+    assert top1.chance == 1 / WRITERS and top5.chance == 5 / WRITERS
+    assert top1.low is not None and top1.high is not None and top1.low < top1.value < top1.high
+    for metric, chance in (("top1", 0.05), ("top5", 0.25)):  # a writer's texts err together
+        null = found.select(kind="authorship-null", metric=metric)[0]
+        assert null.value == pytest.approx(chance, abs=0.15)
+        assert null.low is not None and null.low <= chance
+
+
+def test_nothing_is_found_without_a_style() -> None:
+    found = Findings(tuple(SMALL.measure(vectors(0.0), AUTHORS)))
+    assert found.value(kind="authorship", metric="top5") == pytest.approx(0.25, abs=0.06)
+
+
+def test_the_text_baseline_finds_habits_and_not_noise() -> None:
+    shots = Shots.of(AUTHORS, 10, WRITERS, 15)
+    truth = shots.codes[shots.scored]
+    network = TextCnn(width=32, filters=32, epochs=30)
+    loud = network.scores(texts(0.6), shots, shots.codes).argmax(axis=1) == truth
+    mute = network.scores(texts(0.0), shots, shots.codes).argmax(axis=1) == truth
+    assert loud.mean() > 0.5
+    assert mute.mean() < 0.12
+
+
+def test_the_baseline_stands_beside_as_a_reference() -> None:
+    one = Authorship(shots=5, writers=5, tests=5, seeds=1, baseline=TextCnn(epochs=2, width=8))
+    found = Findings(tuple(one.measure(vectors(1.0), AUTHORS, texts(0.5))))
+    assert len(found.select(kind="authorship-reference", attacker="text-cnn")) == 2
+    with pytest.raises(DataError, match="needs the texts"):
+        one.measure(vectors(1.0), AUTHORS)
+
+
+def test_known_and_scored_texts_are_apart_and_balanced() -> None:
+    shots = Shots.of(AUTHORS, shots=7, writers=6, tests=4, seed=3)
+    assert not set(shots.known) & set(shots.scored)
+    assert np.bincount(shots.codes[shots.known]).tolist() == [7] * 6
+    assert np.bincount(shots.codes[shots.scored]).tolist() == [4] * 6
+
+
+def test_one_writer_is_refused() -> None:
+    with pytest.raises(DataError, match="at least two"):
+        Shots.of(["me"] * 50)
+    with pytest.raises(DataError, match="1 of 2 writers"):
+        Shots.of(["me"] * 50 + ["you"] * 3)
+
+
+def test_victims_do_not_move_the_probe() -> None:
+    """The scores of one victim stay when the others change: nothing is learnt from victims."""
+    shots = Shots.of(AUTHORS, 10, WRITERS, 15)
+    before = vectors(1.0)
+    after = before.copy()
+    after[shots.scored[1:]] *= 9
+    probe = LinearProbe(strengths=(3.0,))
+    one, two = (probe.scores(made, shots, shots.codes)[0] for made in (before, after))
+    assert one == pytest.approx(two)
+
+
+@pytest.mark.slow
+def test_blog_writers(dataset: object) -> None:
+    """Must show: top-5 from vectors ≥ 1.3 × TextCNN's at 10 texts of each of 100 writers."""
+    from capelet.attacks.inversion.words import words_of
+    from capelet.encoders import cached, load
+
+    corpus = dataset("blog_authors")  # type: ignore[operator]
+    shots = Shots.of(corpus.author, shots=10, writers=100, tests=40)
+    rows = np.concatenate([shots.known, shots.scored])
+    written = corpus.texts[rows].tolist()
+    made = cached(load("minilm")).encode(written)
+    attack = Authorship(seeds=1, tests=39, baseline=TextCnn())
+    found = Findings(
+        tuple(attack.measure(made, corpus.author[rows], [words_of(text) for text in written]))
+    )
+    reached = found.value(kind="authorship", metric="top5")
+    assert reached >= 1.3 * found.value(kind="authorship-reference", metric="top5")

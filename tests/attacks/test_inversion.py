@@ -1,0 +1,388 @@
+"""Words are read back where a vector holds them, and not where it holds none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
+from capelet.attacks.inversion.layers import OpenModel, opened
+from capelet.attacks.inversion.measure import examples, inversion_findings
+from capelet.attacks.inversion.relaxation import Relaxation, mapped_error
+from capelet.attacks.inversion.run import ATTACKS, Inversion, sentences_of
+from capelet.attacks.inversion.sparse import Dictionary, SparseCoding, sparse_code
+from capelet.attacks.inversion.words import (
+    BANDS,
+    Vocabulary,
+    WordSets,
+    best_cut,
+    compare,
+    found_by_band,
+    most_frequent,
+    words_of,
+)
+from capelet.errors import CapeletError, DataError, EncoderError
+from capelet.findings import Findings
+from capelet.metrics import Bootstrap
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]  # 150 invented words
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Sentences of 4 to 8 invented words whose frequencies fall as 1 / rank."""
+    random = np.random.default_rng(seed)
+    share = 1 / np.arange(1, len(WORDS) + 1)
+    share /= share.sum()
+    return [
+        " ".join(random.choice(WORDS, size=random.integers(4, 9), replace=False, p=share))
+        for _ in range(count)
+    ]
+
+
+class Bag:
+    """An encoder that hides nothing: the mean of one random vector per word."""
+
+    def __init__(self, dimension: int = 96, noise: float = 0.0, silent: bool = False) -> None:
+        random = np.random.default_rng(5)
+        self.name, self.backend, self.fingerprint = "bag", "numpy", "bag"
+        self.dimension, self.noise, self.silent = dimension, noise, silent
+        self.table = random.normal(size=(len(WORDS), dimension)).astype(np.float32)
+        self.random = np.random.default_rng(6)
+
+    def encode(self, texts: Any, progress: Any = None) -> np.ndarray:
+        place = {word: row for row, word in enumerate(WORDS)}
+        made = [self.table[[place[word] for word in text.split()]].mean(axis=0) for text in texts]
+        vectors = np.zeros_like(np.stack(made)) if self.silent else np.stack(made)
+        noise = self.random.normal(size=vectors.shape) * (1.0 if self.silent else self.noise)
+        return (vectors + noise).astype(np.float32)
+
+    def truncated(self, texts: Any) -> np.ndarray:
+        return np.zeros(len(texts), dtype=bool)
+
+    def tokens(self, texts: Any) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        place = {word: row for row, word in enumerate(WORDS)}
+        made = []
+        for text in texts:
+            ids, spans, at = [], [], 0
+            for word in text.split():
+                ids.append(place[word])
+                spans.append((at, at + len(word)))
+                at += len(word) + 1
+            made.append((ids, spans))
+        return made
+
+
+class Plain:
+    """A release as it is, of the shape that `Inversion` is given."""
+
+    protects = True
+
+    def __init__(self, encoder: Bag) -> None:
+        self.encoder = encoder
+
+    def release(self, texts: Any, progress: Any = None) -> Any:
+        class Release:
+            vectors = self.encoder.encode(texts)
+            recipe: dict[str, Any] = {"steps": []}  # noqa: RUF012
+            recipe_hash = "0" * 16
+
+        return Release
+
+
+SMALL: dict[str, Any] = {"width": 128, "depth": 1, "dropout": 0.1, "epochs": 25, "batch": 64}
+AUXILIARY, VICTIMS = sentences(1200), sentences(150, seed=1)
+
+
+def f1(guess: WordSets, vocabulary: Vocabulary) -> float:
+    return float(compare(guess, vocabulary.sets(VICTIMS), len(vocabulary)).f1.mean())
+
+
+def blind(vocabulary: Vocabulary) -> float:
+    held = vocabulary.sets(AUXILIARY[:300])
+    return f1(most_frequent(held, len(vocabulary), len(VICTIMS)), vocabulary)
+
+
+# ---- what is scored
+
+
+def test_scores_follow_their_definition_and_unknown_words_count() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    first = VICTIMS[0].split()
+    truth = vocabulary.sets([VICTIMS[0] + " neverheard"])
+    assert truth.sizes[0] == len(first) + 1
+    perfect = compare(vocabulary.sets([VICTIMS[0]]), truth, len(vocabulary))
+    assert perfect.precision[0] == 1.0
+    assert perfect.recall[0] == pytest.approx(len(first) / (len(first) + 1))
+    expected = 2 * len(first) / (2 * len(first) + 1)
+    assert perfect.f1[0] == pytest.approx(expected)
+
+
+def test_bands_share_running_words_and_recall_adds_up() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    bands = vocabulary.bands()
+    weight = np.bincount(bands, vocabulary.counts, minlength=BANDS) / vocabulary.counts.sum()
+    assert weight == pytest.approx(np.full(BANDS, 1 / BANDS), abs=0.15)
+    assert bands[0] == BANDS - 1 and bands[-1] == 0  # the most frequent word comes first
+    truth = vocabulary.sets(VICTIMS)
+    guess = most_frequent(truth, len(vocabulary), len(truth))
+    found = sum(float(right.sum()) for right, _ in found_by_band(guess, truth, vocabulary))
+    assert found == compare(guess, truth, len(vocabulary)).right.sum()
+
+
+def test_the_cut_is_the_best_expected_f1() -> None:
+    random = np.random.default_rng(0)
+    chances = -np.sort(-random.random((5, 8)), axis=1)
+    counts = best_cut(chances, np.full(5, 4.0), 1.0)
+    for row, count in zip(chances, counts, strict=True):
+        by_hand = [row[:k].sum() / (k + 4.0) for k in range(1, 9)]
+        assert count == 1 + int(np.argmax(by_hand))
+
+
+# ---- black box
+
+
+@pytest.mark.parametrize("kind", [MultiLabel, MultiSet])
+def test_words_are_read_back_from_a_bag_and_not_from_noise(kind: Any) -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    sets = vocabulary.sets(AUXILIARY)
+    bag, mute = Bag(), Bag(silent=True)
+    fitted = kind(**SMALL).fit(bag.encode(AUXILIARY), sets, vocabulary)
+    assert f1(fitted.predict(bag.encode(VICTIMS)), vocabulary) > 0.75
+    nothing = kind(**SMALL).fit(mute.encode(AUXILIARY), sets, vocabulary)
+    assert f1(nothing.predict(mute.encode(VICTIMS)), vocabulary) < blind(vocabulary) + 0.03
+
+
+def test_an_attacker_of_noised_vectors_gains_from_many_draws() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    sets, bag = vocabulary.sets(AUXILIARY), Bag(noise=0.35)
+    seen = bag.encode(VICTIMS)
+    draws = np.stack([bag.encode(AUXILIARY) for _ in range(8)])
+    one = MultiLabel(**SMALL).fit(draws[0], sets, vocabulary).predict(seen)
+    many = MultiLabel(**SMALL).fit(draws, sets, vocabulary).predict(seen)
+    assert f1(many, vocabulary) > f1(one, vocabulary) > blind(vocabulary)
+
+
+def test_a_set_names_no_word_twice() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    bag = Bag()
+    small = {**SMALL, "epochs": 2}
+    fitted = MultiSet(**small).fit(bag.encode(AUXILIARY), vocabulary.sets(AUXILIARY), vocabulary)
+    words, chances, _ = fitted.ranked(bag.encode(VICTIMS[:20]))
+    assert all(len(set(row)) == len(row) for row in words.tolist())
+    assert ((chances >= 0) & (chances <= 1)).all()
+
+
+# ---- white box
+
+
+def test_sparse_code_is_the_optimum() -> None:
+    """Against scipy's bounded solver on the same problem, sentence by sentence."""
+    from scipy.optimize import minimize
+
+    random = np.random.default_rng(2)
+    atoms = random.normal(size=(60, 20))
+    targets = (random.random((4, 60)) < 0.05) @ atoms / 3 + 0.01 * random.normal(size=(4, 20))
+    cost = np.full(60, 0.3)
+    places, values = sparse_code(targets, atoms, cost, steps=400, device="cpu")
+    for target, place, value in zip(targets, places, values, strict=True):
+        mine = np.zeros(60)
+        mine[place] = value
+
+        def objective(code: np.ndarray, target: np.ndarray = target) -> tuple[float, np.ndarray]:
+            error = code @ atoms - target
+            return float(error @ error / 2 + cost @ code), atoms @ error + cost
+
+        best = minimize(objective, np.zeros(60), jac=True, bounds=[(0, None)] * 60)
+        assert objective(mine)[0] == pytest.approx(best.fun, abs=1e-3)
+
+
+def test_sparse_coding_reads_a_static_mean_and_not_noise() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    reached = {}
+    for name, bag in (("plain", Bag()), ("noise", Bag(silent=True))):
+        coder = SparseCoding(("back",), (0.01,), (0.3,), device="cpu").fit(
+            bag.encode(AUXILIARY), AUXILIARY, bag.tokens, bag.table, vocabulary
+        )
+        reached[name] = f1(coder.predict(bag.encode(VICTIMS)), vocabulary)
+    assert reached["plain"] > 0.95
+    assert reached["noise"] < blind(vocabulary) + 0.05
+
+
+def test_a_word_of_several_tokens_is_one_row_and_punctuation_is_no_word() -> None:
+    vocabulary = Vocabulary.of(["walking far"] * 60 + [" ".join(WORDS)])
+    table = np.eye(200)
+
+    def tokens(texts: Any) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        split = {"walking far!": ([1, 2, 3, 9], [(0, 4), (4, 7), (7, 11), (11, 12)])}
+        return [split.get(text, ([5], [(0, 1)])) for text in texts]
+
+    made = Dictionary.of(["walking far!"], tokens, table, vocabulary)
+    rows = {int(word): row for word, row in zip(made.word, made.rows, strict=True)}
+    walking = rows[vocabulary.words.index("walking")]
+    assert np.flatnonzero(walking).tolist() == [1, 2]
+    assert np.flatnonzero(rows[-1]).tolist() == [9]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> OpenModel:
+    """A transformer of two layers with a tokenizer of our invented words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    vocabulary = {
+        word: row for row, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])
+    }
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]")
+    import torch
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        initializer_range=0.2,
+    )
+    return OpenModel(BertModel(config).eval(), tokenizer, 64)
+
+
+def test_lower_layers_are_read_better(tiny: OpenModel) -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    own, seen = tiny.means(AUXILIARY, [0, 2]), tiny.means(VICTIMS, [0, 2])
+    reached = {}
+    for layer in (0, 2):
+        coder = SparseCoding(("back",), (0.03,), (0.0,), device="cpu", tune=150).fit(
+            own[layer], AUXILIARY, tiny.tokens, tiny.table, vocabulary
+        )
+        reached[layer] = f1(coder.predict(seen[layer]), vocabulary)
+    assert reached[0] > 0.8
+    assert reached[0] >= reached[2] > blind(vocabulary)
+
+
+@pytest.mark.parametrize("layer", [None, 0])
+def test_gradients_find_words(tiny: OpenModel, layer: int | None) -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    own = tiny.means(AUXILIARY[:400], [2])[2]
+    seen = tiny.means(VICTIMS[:8], [2])[2]
+    search = Relaxation(layer=layer, steps=120, rate=0.05)
+    relaxer = search.fit(own, AUXILIARY[:400], tiny, vocabulary)
+    guess = relaxer.predict(seen)
+    reached = compare(guess, vocabulary.sets(VICTIMS[:8]), len(vocabulary)).f1.mean()
+    other = compare(guess.take(np.roll(np.arange(8), 1)), vocabulary.sets(VICTIMS[:8]), 150)
+    assert reached > other.f1.mean() + 0.1
+    if layer is None:
+        with pytest.raises(DataError, match="no map"):
+            mapped_error(relaxer, seen, seen)
+    else:
+        assert mapped_error(relaxer, own, tiny.means(AUXILIARY[:400], [0])[0]) < 0.6
+
+
+# ---- findings
+
+
+def test_findings_have_controls_and_intervals() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    truth = vocabulary.sets(VICTIMS)
+    base = most_frequent(truth, len(vocabulary), len(truth))
+    rows = inversion_findings(truth, truth, base, vocabulary, attacker="oracle")
+    found = Findings(tuple(rows))
+    whole = [row for row in found.select(kind="inversion", metric="f1") if row.subgroup is None]
+    assert whole[0].value == whole[0].low == 1.0
+    null = found.value(kind="inversion-null", metric="f1")
+    assert null < 0.4
+    assert len(found.select(kind="inversion", metric="recall")) == 1 + BANDS
+    same = inversion_findings(base, truth, base, vocabulary, attacker="blind")
+    assert same[0].degenerate and not rows[0].degenerate
+    assert same[0].value == pytest.approx(same[0].majority)
+
+
+def test_a_person_is_resampled_whole() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    truth = vocabulary.sets(VICTIMS)
+    base = most_frequent(truth, len(vocabulary), len(truth))
+    alone = inversion_findings(base, truth, base, vocabulary, attacker="blind")[0]
+    units = np.arange(len(truth)) // 50
+    together = inversion_findings(base, truth, base, vocabulary, attacker="b", units=units)[0]
+    assert together.n == alone.n == len(VICTIMS)
+    assert Bootstrap(3).weights.shape[1] == 3
+    assert (together.low, together.high) != (alone.low, alone.high)
+
+
+def test_examples_hold_no_word_unless_asked() -> None:
+    vocabulary = Vocabulary.of(AUXILIARY)
+    truth = vocabulary.sets(VICTIMS)
+    hidden = examples({"oracle": truth}, truth, VICTIMS, vocabulary)
+    shown = examples({"oracle": truth}, truth, VICTIMS, vocabulary, redact=False)
+    assert hidden["redacted"] and not shown["redacted"]
+    told = set(words_of(json.dumps(hidden)))
+    assert not told & set(WORDS)
+    assert set(words_of(json.dumps(shown))) & set(WORDS)
+
+
+def test_the_whole_attack_on_a_release() -> None:
+    attack = Inversion(draws=2, options={"multi-label": SMALL, "multi-set": SMALL})
+    found = attack.measure(AUXILIARY, Plain(Bag(noise=0.1)))  # type: ignore[arg-type]
+    for name in attack.attacks:
+        value = next(row.value for row in found.select(kind="inversion", attacker=name))
+        assert value > found.value(kind="inversion-reference", metric="f1") + 0.1
+        null = found.value(kind="inversion-null", attacker=name)
+        assert null < value - 0.1
+    assert found.artefacts["inversion_examples"]["redacted"]
+
+
+def test_no_author_is_on_both_sides() -> None:
+    authors = [f"a{row % 12}" for row in range(len(AUXILIARY))]
+    texts = [f"{text} {author}" for text, author in zip(AUXILIARY, authors, strict=True)]
+    parts = Inversion()._parts(texts, None, authors)
+    own = {text.split()[-1] for text in parts.auxiliary}
+    assert own and not own & {text.split()[-1] for text in parts.victims}
+
+
+# ---- bad input
+
+
+def test_bad_input_is_said_in_one_sentence() -> None:
+    with pytest.raises(DataError, match="too small"):
+        Vocabulary.of(["one two"])
+    with pytest.raises(DataError, match="auxiliary texts too"):
+        Inversion().measure(VICTIMS, Plain(Bag()), auxiliary=VICTIMS)  # type: ignore[arg-type]
+    with pytest.raises(CapeletError, match="did you mean 'multi-set'"):
+        Inversion(attacks=["multiset"]).measure(VICTIMS, Plain(Bag()))  # type: ignore[arg-type]
+    with pytest.raises(EncoderError, match="black-box"):
+        Inversion(attacks=["sparse-coding"]).measure(AUXILIARY, Plain(Bag()))  # type: ignore[arg-type]
+    vocabulary = Vocabulary.of(AUXILIARY)
+    broken = np.full((len(AUXILIARY), 4), np.nan)
+    with pytest.raises(DataError, match="not finite"):
+        MultiLabel().fit(broken, vocabulary.sets(AUXILIARY), vocabulary)
+    with pytest.raises(DataError, match="do not match"):
+        MultiLabel().fit(broken[:9], vocabulary.sets(AUXILIARY), vocabulary)
+
+
+def test_every_attack_is_described() -> None:
+    assert all("eq." in line for line in ATTACKS.values())
+
+
+def test_sentences_are_cut_by_length() -> None:
+    found, owner = sentences_of(["One two three four five. Too short!", "", "a b c d e f?"])
+    assert found == ["One two three four five.", "a b c d e f?"]
+    assert owner.tolist() == [0, 2]
+
+
+def test_a_static_encoder_opens_as_its_table() -> None:
+    pytest.importorskip("wordllama")
+    from capelet.encoders import load
+
+    made = opened(load("wordllama"))
+    (ids, spans), *_ = made.tokens(["Hello there"])
+    assert len(ids) == len(spans) >= 2
+    assert made.table.shape[1] == 256
+    assert "hello" in made.words()

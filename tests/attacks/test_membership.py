@@ -1,0 +1,261 @@
+"""Members are told from others where a model remembers, and not where it cannot."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capelet.attacks.membership import (
+    LearnedSimilarity,
+    aggregate,
+    by_decile,
+    matched,
+    membership_findings,
+    pair_scores,
+    threshold_of,
+    window_scores,
+    windows_of,
+)
+from capelet.attacks.membership_run import Membership, read_words
+from capelet.attacks.word_models import KINDS, WordModel, WordTraining, pairs_of
+from capelet.errors import CapeletError, DataError
+from capelet.findings import Finding, Findings
+
+
+def corpus(count: int, seed: int = 0, words: int = 600) -> list[list[str]]:
+    """Texts of 12 words, frequencies falling as 1 / rank: no order, no topics, only chance."""
+    random = np.random.default_rng(seed)
+    share = 1 / np.arange(1, words + 1)
+    share /= share.sum()
+    return [[f"w{number}" for number in random.choice(words, 12, p=share)] for _ in range(count)]
+
+
+def value(rows: list[Finding], metric: str, kind: str = "membership") -> float:
+    return Findings(tuple(rows)).value(kind=kind, metric=metric)
+
+
+# ---- scores against their definitions
+
+
+def test_scores_of_a_known_shift_reach_their_closed_forms() -> None:
+    from scipy.stats import norm
+
+    random = np.random.default_rng(0)
+    member = random.random(6000) < 0.5
+    scores = random.normal(size=6000) + 1.0 * member
+    auxiliary = np.arange(6000) < 2000
+    rows = membership_findings(scores, member, auxiliary, attacker="shift")
+    assert value(rows, "auc") == pytest.approx(norm.cdf(2**-0.5), abs=0.02)
+    assert value(rows, "advantage") == pytest.approx(2 * norm.cdf(0.5) - 1, abs=0.03)
+    assert value(rows, "tpr_at_1_fpr") == pytest.approx(norm.sf(norm.isf(0.01) - 1), abs=0.04)
+    assert value(rows, "tpr_at_01_fpr") == pytest.approx(norm.sf(norm.isf(0.001) - 1), abs=0.03)
+    assert value(rows, "advantage", "membership-null") == pytest.approx(0.0, abs=0.05)
+
+
+def test_the_threshold_is_chosen_off_the_test_set() -> None:
+    """On noise the best threshold of the scored rows would give .63·√(2/n); ours gives none."""
+    found, luck = [], []
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        member, scores = np.arange(300) % 2 == 0, random.normal(size=300)
+        auxiliary = np.arange(300) < 100
+        found.append(
+            value(membership_findings(scores, member, auxiliary, attacker="n"), "advantage")
+        )
+        told = scores[100:] >= threshold_of(scores[100:], member[100:])
+        luck.append(told[member[100:]].mean() - told[~member[100:]].mean())
+    assert np.mean(found) == pytest.approx(0.0, abs=0.03)
+    assert np.mean(luck) > 0.05
+
+
+def test_windows_by_hand() -> None:
+    windows = windows_of([["a", "x", "b", "c"], ["c", "a"]], [True, False], ["a", "b", "c"], size=1)
+    assert windows.centre.tolist() == [0, 1, 2, 2, 0]  # x is unknown and left out
+    assert windows.context.tolist() == [[-1, 1], [0, 2], [1, -1], [-1, 0], [2, -1]]
+    assert windows.member.tolist() == [True, True, True, False, False]
+    table = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])
+    scores = window_scores(table, windows)
+    assert scores[0] == pytest.approx(0.0)
+    assert scores[1] == pytest.approx((0 + 2**-0.5) / 2)
+
+
+def test_matching_leaves_each_word_as_often_on_both_sides() -> None:
+    texts = corpus(400)
+    member = np.arange(400) < 100
+    windows = matched(windows_of(texts, member, [f"w{n}" for n in range(600)], 2), per_word=7)
+    inside = np.bincount(windows.centre[windows.member], minlength=600)
+    outside = np.bincount(windows.centre[~windows.member], minlength=600)
+    assert inside.tolist() == outside.tolist()
+    assert inside.max() == 7
+
+
+def test_pairs_and_aggregates() -> None:
+    first, second = np.array([[1.0, 2.0], [3.0, 0.0]]), np.array([[2.0, 1.0], [0.0, 5.0]])
+    assert pair_scores(first, second).tolist() == [4.0, 0.0]
+    assert pair_scores(first, second, "cosine")[0] == pytest.approx(0.8)
+    means, names = aggregate(np.array([1.0, 3.0, 5.0]), np.array(["a", "b", "a"]))
+    assert (means.tolist(), names.tolist()) == ([3.0, 3.0], ["a", "b"])
+    with pytest.raises(DataError, match="similarity"):
+        pair_scores(first, second, "angle")
+
+
+def test_a_learned_similarity_finds_the_one_direction_that_tells() -> None:
+    """Members agree in one coordinate of 24, drowned by the others for a plain cosine."""
+    random = np.random.default_rng(1)
+    member = np.arange(1200) % 2 == 0
+    first, second = random.normal(size=(2, 1200, 24))
+    second[member, 5] = first[member, 5]
+    known = np.arange(1200) < 800
+    plain = pair_scores(first, second, "cosine")
+    fitted = LearnedSimilarity(width=8).fit(first[known], second[known], member[known])
+    learned = fitted(first, second)
+
+    def auc(scores: np.ndarray) -> float:
+        return value(membership_findings(scores, member, known, attacker="x"), "auc")
+
+    assert auc(learned) > auc(plain) + 0.05
+    blind = LearnedSimilarity(width=8).fit(first[known], second[known], np.roll(member, 1)[known])
+    shuffled = np.random.default_rng(2).permutation(member)
+    none = value(membership_findings(blind(first, second), shuffled, known, attacker="x"), "auc")
+    assert none == pytest.approx(0.5, abs=0.07)
+
+
+# ---- models that remember
+
+
+def test_pairs_of_a_text_by_hand() -> None:
+    centres, contexts, distance = pairs_of([np.array([4, 5, 6]), np.array([7])], 2, None)
+    found = sorted(zip(centres.tolist(), contexts.tolist(), distance.tolist(), strict=True))
+    assert found == [(4, 5, 1), (4, 6, 2), (5, 4, 1), (5, 6, 1), (6, 4, 2), (6, 5, 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_of_one_topic_come_near(kind: str) -> None:
+    random = np.random.default_rng(3)
+    texts = [
+        [f"{topic}{number}" for number in random.integers(0, 15, 8)]
+        for topic in random.choice(["a", "b"], 1500)
+    ]
+    model = WordTraining(kind, dimension=16, epochs=3, least=1, frequent=1.0).fit(texts)
+    centred = model.vectors - model.vectors.mean(axis=0)
+    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    topic = np.array([word[0] for word in model.words])
+    cosine = unit @ unit.T
+    same = topic[:, None] == topic[None, :]
+    assert cosine[same].mean() > cosine[~same].mean() + 0.2
+
+
+TRAINING = WordTraining(dimension=100, window=3, epochs=15, negatives=5, least=2)
+
+
+def remembered(model: WordModel, seen: int) -> list[Finding]:
+    texts = corpus(2400)
+    member = np.arange(2400) < seen
+    windows = matched(windows_of(texts, member, model.words, 3))
+    auxiliary = (np.random.default_rng(4).random(2400) < 0.33)[windows.text]
+    scores = window_scores(model.vectors, windows)
+    counts = np.zeros(len(model.words), dtype=np.int64)
+    np.add.at(counts, windows_of(texts, member, model.words, 3).centre, 1)
+    return by_decile(scores, windows, counts, auxiliary, attacker="window-cosine")
+
+
+def by_subgroup(rows: list[Finding]) -> dict[str, float]:
+    return {
+        str(row.subgroup): row.value
+        for row in rows
+        if row.kind == "membership" and row.metric == "auc"
+    }
+
+
+def test_windows_of_rare_words_are_remembered_and_of_frequent_ones_not() -> None:
+    half = TRAINING.fit(corpus(2400)[:1200])
+    found = by_subgroup(remembered(half, 1200))
+    assert found["decile 1 by word frequency"] > 0.6
+    assert found["decile 10 by word frequency"] < 0.56
+
+
+def test_a_model_that_saw_neither_half_tells_nothing() -> None:
+    other = TRAINING.fit(corpus(1200, seed=9))
+    found = by_subgroup(remembered(other, 1200))
+    assert found["decile 1 by word frequency"] == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_whole_attack_on_a_table_and_its_file(tmp_path: Path) -> None:
+    texts = corpus(1200)
+    model = TRAINING.fit(texts[:600])
+    path = tmp_path / "table.txt"
+    lines = [f"{len(model.words)} 100"] + [
+        f"{word} " + " ".join(f"{number:.6f}" for number in row)
+        for word, row in zip(model.words, model.vectors, strict=True)
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert np.allclose(read_words(path).vectors, model.vectors, atol=1e-5)
+    joined = [" ".join(text) for text in texts]
+    found = Membership(window=3).of_words(joined, np.arange(1200) < 600, path)
+    whole = [row for row in found.select(kind="membership", metric="auc") if row.subgroup is None]
+    assert whole[0].value > 0.52
+    assert found.select(kind="membership-null", metric="advantage")
+
+
+class Twin:
+    """An encoder that gives neighbouring sentences of members nearly one vector."""
+
+    name = backend = fingerprint = "twin"
+    dimension = 8
+
+    def __init__(self, remembers: bool) -> None:
+        self.remembers = remembers
+
+    def encode(self, texts: list[str], progress: object = None) -> np.ndarray:
+        made = []
+        for text in texts:
+            number = int(text.split()[1])
+            own = np.random.default_rng([number, len(text) % 97, zlib.crc32(text.encode())])
+            shared = np.random.default_rng(number).normal(size=8)
+            near = 1.0 if self.remembers and number < 60 else 0.0
+            made.append(near * shared + own.normal(size=8))
+        return np.stack(made).astype(np.float32)
+
+    def truncated(self, texts: list[str]) -> np.ndarray:
+        return np.zeros(len(texts), dtype=bool)
+
+
+def test_pairs_of_an_encoder_and_writers() -> None:
+    texts = [
+        " ".join(f"Text {row} has the sentence {part}." for part in range(5)) for row in range(120)
+    ]
+    member = np.arange(120) < 60
+    writers = [f"p{row // 4}" for row in range(120)]
+    for remembers in (True, False):
+        found = Membership().of_encoder(texts, member, Twin(remembers), writers)  # type: ignore[arg-type]
+        pairs = found.value(kind="membership", target="pairs", attacker="cosine", metric="auc")
+        group = found.value(kind="membership", target="aggregates", attacker="cosine", metric="auc")
+        assert (pairs > 0.7) is remembers
+        assert (group > 0.8) is remembers
+
+
+# ---- bad input
+
+
+def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="needs members and non-members"):
+        windows_of([["a", "b"]], [True], ["a", "b"])
+    with pytest.raises(DataError, match="do not match"):
+        windows_of([["a", "b"]], [True, False], ["a", "b"])
+    with pytest.raises(DataError, match="another language"):
+        windows_of([["x"], ["y"]], [True, False], ["a", "b"])
+    member, scores = np.arange(8) % 2 == 0, np.arange(8.0)
+    with pytest.raises(DataError, match="auxiliary and scored at once"):
+        membership_findings(scores, member, np.arange(8) < 4, attacker="x", units=np.arange(8) % 2)
+    with pytest.raises(CapeletError, match="word2vec"):
+        WordTraining("word3vec").fit([["a"]])
+    with pytest.raises(DataError, match="at least 10"):
+        WordTraining().fit([["a", "b"]])
+    (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
+    with pytest.raises(DataError, match="line 2"):
+        read_words(tmp_path / "bad.txt")
+    with pytest.raises(DataError, match="cannot read"):
+        read_words(tmp_path / "none.txt")

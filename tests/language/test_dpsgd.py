@@ -1,0 +1,198 @@
+"""DP-SGD: norms and every clipped sum equal a naive loop, and the noise is what is stated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from capelet.language.dpsgd import Noise, add_noise, clipped_sum
+from capelet.language.model import Network, build, losses
+from capelet.language.vocabulary import PAD
+
+
+def rows_of_words(rows: int = 9, length: int = 7, words: int = 40, seed: int = 0) -> torch.Tensor:
+    random = np.random.default_rng(seed)
+    tokens = random.integers(4, words, size=(rows, length + 2))
+    tokens[:, 0] = 2
+    for row, kept in enumerate(random.integers(1, length + 1, size=rows)):
+        tokens[row, kept + 1] = 3
+        tokens[row, kept + 2 :] = PAD
+    tokens[0, 1:4] = 7  # the same word thrice: its row of the table gets three gradients
+    return torch.from_numpy(tokens)
+
+
+def naive(network: Network, tokens: torch.Tensor, clip: float) -> tuple[list[float], list]:
+    """One backward pass per sample, by autograd and torch's own LSTM."""
+    norms, total = [], [torch.zeros_like(weight) for weight in network.parameters()]
+    for row in tokens:
+        network.zero_grad()
+        count = (row[1:] != PAD).sum()
+        (losses(network, row[None]).sum() / count).backward()
+        grads = [weight.grad.clone() for weight in network.parameters()]
+        norm = torch.cat([grad.flatten() for grad in grads]).norm()
+        norms.append(float(norm))
+        for place, grad in zip(total, grads, strict=True):
+            place += grad * min(1.0, clip / float(norm))
+    return norms, total
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+@pytest.mark.parametrize("chunk", [256, 4])
+def test_norms_and_every_clipped_sum_equal_a_naive_loop(kind: str, chunk: int) -> None:
+    network = build(kind, words=40, width=24, layers=2, length=7, seed=1)
+    tokens = rows_of_words()
+    with torch.no_grad():
+        network.bias.normal_(std=0.1)
+    norms, _ = naive(network, tokens, 1.0)
+    clip = float(np.median(norms))
+    norms, total = naive(network, tokens, clip)
+    found = clipped_sum(network, tokens, clip, rows=chunk)
+    assert np.allclose(found.numpy(), norms, rtol=1e-5)
+    for (name, weight), wanted in zip(network.named_parameters(), total, strict=True):
+        assert weight.grad is not None
+        scale = wanted.abs().max()
+        assert scale > 0, name
+        assert (weight.grad - wanted).abs().max() <= 1e-5 * scale, name
+        assert weight.requires_grad
+
+
+def test_the_cross_term_of_the_tied_table_matters() -> None:
+    """Without it the norms would be wrong by more than the test above allows."""
+    network = build("lstm", words=40, width=24, layers=1, length=7, seed=1)
+    tokens = rows_of_words()
+    norms, _ = naive(network, tokens, 1.0)
+    apart = []
+    for row in tokens:
+        network.zero_grad()
+        count = (row[1:] != PAD).sum()
+        table = network.embedding.weight
+        copy = table.detach().clone().requires_grad_()
+        hidden = network.hidden(row[None, :-1])
+        scores = hidden @ copy.T + network.bias
+        loss = torch.nn.functional.cross_entropy(
+            scores[0], row[1:], ignore_index=PAD, reduction="sum"
+        )
+        (loss / count).backward()
+        grads = [weight.grad.flatten() for weight in network.parameters()]
+        apart.append(float(torch.cat([*grads, copy.grad.flatten()]).norm()))
+    assert max(abs(a / b - 1) for a, b in zip(apart, norms, strict=True)) > 1e-3
+
+
+def test_a_gradient_that_overflows_counts_as_zero() -> None:
+    """No clipping bounds infinity: one text could turn every weight into NaN, for all to see."""
+    network = build("lstm", words=40, width=24, layers=2, length=7, seed=1)
+    tokens = rows_of_words(words=30)
+    tokens[3, 1] = 35
+    with torch.no_grad():  # a word whose vector overflows, and that is never predicted
+        network.embedding.weight[35] = 3e38
+        network.bias[35] = -3e38
+    others = torch.arange(len(tokens)) != 3
+    wanted = clipped_sum(network, tokens[others], 1.0)
+    sums = [weight.grad.clone() for weight in network.parameters()]
+    norms = clipped_sum(network, tokens, 1.0)
+    assert not norms[3].isfinite()
+    assert torch.allclose(norms[others], wanted)
+    for weight, sum_ in zip(network.parameters(), sums, strict=True):
+        assert torch.allclose(weight.grad, sum_, atol=1e-6)
+    clipped_sum(network, tokens[3:4], 1.0)
+    assert all(not weight.grad.any() for weight in network.parameters())
+
+
+def test_no_sample_gives_zeros_and_still_noise() -> None:
+    network = build("lstm", words=40, width=24, layers=1, length=7)
+    norms = clipped_sum(network, rows_of_words()[:0], 1.0)
+    assert len(norms) == 0
+    assert all(not weight.grad.any() for weight in network.parameters())
+    source = Noise(3)
+    source.step(0, torch.device("cpu"))
+    add_noise(network, 1.0, 10.0, source)
+    assert all(weight.grad.any() for weight in network.parameters())
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_the_noise_on_each_weight_has_the_stated_variance(seed: int | None) -> None:
+    network = build("lstm", words=300, width=32, layers=2, length=7)
+    tokens = rows_of_words(rows=2)
+    source = Noise(seed)
+    source.step(0, torch.device("cpu"))
+    clipped_sum(network, tokens, 1.0)
+    before = [weight.grad.clone() for weight in network.parameters()]
+    sigma, clip, expected = 1.7, 0.5, 8.0
+    add_noise(network, sigma * clip, expected, source)
+    for weight, sum_ in zip(network.parameters(), before, strict=True):
+        noise = (weight.grad - sum_ / expected).flatten().double()
+        deviation = sigma * clip / expected
+        count = noise.numel()
+        assert abs(noise.std().item() / deviation - 1) < 5 / np.sqrt(2 * count)
+        assert abs(noise.mean().item()) < 5 * deviation / np.sqrt(count)
+
+
+def test_system_noise_is_normal_and_never_repeats() -> None:
+    from scipy.stats import kstest
+
+    first = Noise().normal((20_001,), torch.device("cpu")).numpy()
+    second = Noise().normal((20_001,), torch.device("cpu")).numpy()
+    assert kstest(first, "norm").pvalue > 1e-4
+    assert not np.array_equal(first, second)
+    assert abs(np.corrcoef(first[:10_000], first[10_001:])[0, 1]) < 0.05
+
+
+def test_the_tail_of_system_noise_ends_beyond_what_is_ever_drawn() -> None:
+    """Where noise ends, a sum that goes further gives its text away; P(|N| > 8.5) < 2·10⁻¹⁷."""
+
+    class Zeros:
+        def words(self, kind: type, *shape: int) -> np.ndarray:
+            return np.zeros(shape, dtype=kind)
+
+    source = Noise()
+    source._stream = Zeros()
+    assert float(source.normal((1,), torch.device("cpu")).abs()) > 8.5
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_poisson_samples_have_their_rate(seed: int | None) -> None:
+    source = Noise(seed)
+    sizes = []
+    for step in range(200):
+        source.step(step, torch.device("cpu"))
+        sizes.append(len(source.poisson(1000, 0.1)))
+    assert abs(np.mean(sizes) - 100) < 5 * np.sqrt(90 / 200)
+    assert 0.6 * 90 < np.var(sizes) < 1.5 * 90
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_opacus_finds_the_same_norms() -> None:
+    """The reference of the field, on its own LSTM with our weights and the same tied table."""
+    opacus = pytest.importorskip("opacus", reason="opacus is not installed")
+    from opacus.layers import DPLSTM
+    from torch import nn
+
+    ours = build("lstm", words=40, width=24, layers=2, length=7, seed=1)
+    tokens = rows_of_words()
+
+    class Theirs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(40, 24)
+            self.lstm = DPLSTM(24, 24, num_layers=2, batch_first=True)
+            self.out = nn.Linear(24, 40)
+            self.out.weight = self.embedding.weight
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return self.out(self.lstm(self.embedding(rows))[0])
+
+    theirs = Theirs()
+    theirs.lstm.load_state_dict(ours.lstm.state_dict())
+    theirs.embedding.load_state_dict(ours.embedding.state_dict())
+    theirs.out.bias.data.copy_(ours.bias.data)
+    wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum", strict=False)
+    scores = wrapped(tokens[:, :-1])
+    losses_ = nn.functional.cross_entropy(
+        scores.transpose(1, 2), tokens[:, 1:], ignore_index=PAD, reduction="none"
+    )
+    (losses_.sum(1) / (tokens[:, 1:] != PAD).sum(1)).sum().backward()
+    squares = sum(weight.grad_sample.flatten(1).square().sum(1) for weight in wrapped.parameters())
+    assert np.allclose(
+        clipped_sum(ours, tokens, 1.0).numpy(), squares.sqrt().detach().numpy(), rtol=1e-5
+    )

@@ -1,0 +1,219 @@
+"""`capelet lm`: train, go on, attack, and refuse with one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import capelet.cli.lm  # noqa: F401  (adds its commands to the app)
+from capelet.cli.shared import app
+from capelet.findings import Findings
+
+SIZES = ["--vocabulary", "70", "--width", "24", "--layers", "1", "--length", "8"]
+SMALL = [*SIZES, "--epochs", "3", "--batch", "40", "--rate", "0.01", "--device", "cpu"]
+
+
+def invoke(*words: Any) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def write_texts(path: Path, seed: int, rows: int = 600) -> Path:
+    random = np.random.default_rng(seed)
+    names = [f"{a}{b}" for a in "bdfglmnprs" for b in ("ako", "eli", "omu")]
+    things = [f"{a}{b}rth" for a in "bglnpdfm" for b in "aeiou"]
+    with path.open("w") as stream:
+        for row in range(rows):
+            text = f"the {random.choice(names)} has a {random.choice(things)} and a "
+            text += str(random.choice(things))
+            side = "left" if row % 12 < 6 else "right"
+            stream.write(json.dumps({"body": text, "who": f"w{row % 12}", "side": side}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts, other texts, and three models: with canaries, without, and of the other texts."""
+    home = tmp_path_factory.mktemp("lm")
+    columns = ["--text", "body", "--author", "who"]
+    mine = write_texts(home / "mine.jsonl", 1)
+    other = write_texts(home / "other.jsonl", 2)
+    canaries = ["--canaries", "1,20", "--canary-authors", "6", "--method", "triplet"]
+    runs: list[list[Any]] = [
+        [mine, "--out", home / "secret", *canaries],
+        [mine, "--out", home / "plain"],
+        [other, "--out", home / "other"],
+    ]
+    for words in runs:
+        done = invoke("lm", "train", *words, *columns, *SMALL, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["test_perplexity"] < 70
+    return home
+
+
+def columns(folder: Path, name: str = "mine.jsonl") -> list[Any]:
+    return ["--data", folder / name, "--text", "body", "--author", "who"]
+
+
+def test_a_folder_with_canaries_is_attacked_by_itself(folder: Path, tmp_path: Path) -> None:
+    done = invoke("lm", "attack", folder / "secret", "--out", tmp_path, "--samples", 2000)
+    assert done.exit_code == 0, done.stderr
+    assert "exposure" in done.stdout and "report:" in done.stdout
+    found = Findings.load(tmp_path)
+    assert {row.kind for row in found} == {"extraction", "extraction-null"}
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<svg" in page and "http" not in page.split("</style>")[1]
+    assert "| never (control) |" in (tmp_path / "report.md").read_text("utf-8")
+    again = invoke("report", tmp_path)
+    assert again.exit_code == 0 and (tmp_path / "report.html").read_text("utf-8") == page
+
+
+def test_with_its_texts_every_attack_runs(folder: Path, tmp_path: Path) -> None:
+    done = invoke(
+        *["lm", "attack", folder / "plain", *columns(folder), "--out", tmp_path, "--json"],
+        *["--reference", folder / "other", "--baseline", folder / "plain", "--subgroups", "side"],
+    )
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["sentences"]
+    found = Findings.load(tmp_path)
+    kinds = {row.kind for row in found}
+    assert {"utility", "membership", "membership-null", "extraction", "fairness"} <= kinds
+    attackers = {row.attacker for row in found.select(kind="membership")}
+    assert attackers == {"loss", "loss-against-reference"}
+    subgroups = {row.subgroup for row in found.select(kind="fairness")}
+    sizes = {"author size=largest", "author size=smallest"}
+    assert subgroups == {*sizes, "side=left", "side=right"}
+    for row in found.select(kind="fairness", metric="perplexity_ratio"):
+        assert row.value == pytest.approx(1.0)  # the model is its own baseline
+    assert "ako" not in (tmp_path / "findings.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "dpsgd"], "needs epsilon or noise_multiplier"),
+        (["--method", "dpsgd", "--epsilon", 4, "--delta", 0.01], "must be below"),
+        (["--method", "dpsgd", "--epsilon", 0.0001], "the least|cannot be reached"),
+        (["--method", "dpsgd", "--noise-multiplier", 1, "--unit", "author"], "one record"),
+        (["--method", "tripled"], "did you mean 'triplet'"),
+        (["--epsilon", 3], "makes none"),
+        (["--vocabulary", 40000], "different ones"),
+        (["--network", "gru"], "no network 'gru'"),
+        (["--canaries", "often"], "write 1,5,20,50"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_one_sentence(
+    folder: Path, tmp_path: Path, words: list[Any], said: str
+) -> None:
+    import re
+
+    if "dpsgd" in words:
+        pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    out = tmp_path / "model"
+    columns_ = ["--text", "body", "--author", "who"]
+    done = invoke("lm", "train", folder / "mine.jsonl", *columns_, *SMALL, *words, "--out", out)
+    assert done.exit_code == 2, done.stdout
+    assert re.search(said, done.stderr) and len(done.stderr.strip().splitlines()) == 1
+    assert not (out / "model.json").exists()
+
+
+def test_an_author_needs_two_texts_of_which_the_division_may_take_one(tmp_path: Path) -> None:
+    lines = write_texts(tmp_path / "mine.jsonl", 3).read_text("utf-8").splitlines()
+    two = [{**json.loads(line), "who": f"w{row // 2}"} for row, line in enumerate(lines)]
+    one = [*two[:-1], {**two[-1], "who": "alone"}]
+    words = ["--text", "body", "--author", "who", *SMALL, "--method", "triplet"]
+    for rows, code in ((two, 0), (one, 2)):
+        path = tmp_path / f"{code}.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        done = invoke("lm", "train", path, *words, "--out", tmp_path / f"model{code}")
+        assert done.exit_code == code, done.stderr
+    assert "2 of 301 authors have only one sample" in done.stderr
+
+
+def test_dp_sgd_states_its_epsilon_in_the_folder(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    out = tmp_path / "private"
+    done = invoke(
+        *["lm", "train", folder / "mine.jsonl", "--text", "body", *SMALL, "--out", out],
+        *["--method", "dpsgd", "--epsilon", 8],
+    )
+    assert done.exit_code == 0, done.stderr
+    about = json.loads((out / "model.json").read_text("utf-8"))
+    promise = about["guarantee"]
+    assert 7.5 < promise["epsilon"] <= 8 and promise["status"] == "proven"
+    assert promise["delta"] < 1 / about["training"]["rows"]["samples"]
+    assert promise["unit"] == "record" and "not covered as a whole" in promise["caveat"]
+    assert "guarantee: (7" in done.stdout or "guarantee: (8" in done.stdout
+    assert not (out / "checkpoint.safetensors").exists()
+    assert mode_of(out / "model.safetensors") == 0o644
+    assert mode_of(out / "model.json") == 0o600  # its vocabulary was read off the texts
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_model_without_a_promise_is_readable_by_its_owner_only(folder: Path) -> None:
+    """It may give the texts back, so it is as private as they are."""
+    for name in ("model.safetensors", "model.json", "canaries.json"):
+        assert mode_of(folder / "secret" / name) == 0o600
+
+
+def test_a_private_model_with_public_words_may_be_handed_on(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    (tmp_path / "words.txt").write_text("the\nhas\na\nand\nbako\nbarth\n", encoding="utf-8")
+    words = ["--words", tmp_path / "words.txt", "--method", "dpsgd", "--noise-multiplier", 1]
+    done = invoke(
+        *["lm", "train", folder / "mine.jsonl", "--text", "body", *SMALL, *words],
+        *["--out", tmp_path / "private"],
+    )
+    assert done.exit_code == 0, done.stderr
+    for name in ("model.safetensors", "model.json"):
+        assert mode_of(tmp_path / "private" / name) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": 99}, "has schema 99, this version reads 1"),
+        ({"weights": "0"}, "not those that model.json describes"),
+        ({"sizes": {}}, "not a whole model folder"),
+    ],
+)
+def test_a_folder_of_another_version_or_a_broken_one_is_refused(
+    folder: Path, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(folder / "secret", copy)
+    about = json.loads((copy / "model.json").read_text("utf-8"))
+    (copy / "model.json").write_text(json.dumps({**about, **change}), encoding="utf-8")
+    done = invoke("lm", "attack", copy)
+    assert done.exit_code == 2 and said in done.stderr
+
+
+def test_attacks_refuse_what_would_mislead(folder: Path, tmp_path: Path) -> None:
+    cases = [
+        ([folder / "plain"], "trained without canaries"),
+        ([folder / "plain", *columns(folder, "other.jsonl")], "not the texts"),
+        (
+            [folder / "plain", *columns(folder), "--reference", folder / "secret"],
+            "trained on the same texts",
+        ),
+        ([tmp_path], "give a folder that `capelet lm train` wrote"),
+    ]
+    for words, said in cases:
+        done = invoke("lm", "attack", *words, "--out", tmp_path / "out")
+        assert done.exit_code == 2 and said in done.stderr, done.stderr
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"")
+    assert "was interrupted" in invoke("lm", "attack", tmp_path).stderr
+
+
+def test_the_help_has_an_example() -> None:
+    for command in ("train", "attack"):
+        assert "Example" in invoke("lm", command, "--help").stdout
