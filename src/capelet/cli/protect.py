@@ -1,0 +1,157 @@
+"""`capelet protect`: train an encoder that keeps the task and loses the writer."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from capelet.cli.shared import (
+    JsonFlag,
+    app,
+    bins_of,
+    corpus_of,
+    listed,
+    private_encoder_of,
+    progress_bars,
+    sentences,
+)
+
+if TYPE_CHECKING:
+    from capelet.protect import Protected
+
+WIDTH = 64
+
+
+@app.command(
+    epilog="Example: `capelet protect mails.parquet --text body --label topic "
+    "--private gender,age --method bottleneck --epsilon 8 --out private/mails`"
+)
+@sentences
+def protect(
+    data: Annotated[
+        str, typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the private encoder and its report.")],
+    method: Annotated[
+        str, typer.Option(help="fx, gr, gr+, cgt, leace, ldp, cape, mdp, dpnr or bottleneck.")
+    ] = "gr+",
+    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the task label.")] = None,
+    private: Annotated[
+        str | None, typer.Option(help="Columns of private attributes, with commas between.")
+    ] = None,
+    hold_out: Annotated[
+        str | None, typer.Option(help="Private attributes that training may not see.")
+    ] = None,
+    derive: Annotated[
+        str | None,
+        typer.Option(
+            help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
+        ),
+    ] = None,
+    author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
+    ] = None,
+    bins: Annotated[
+        list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
+    ] = None,
+    encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
+    backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
+    vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε of the noise.")] = None,
+    lam: Annotated[
+        float | None, typer.Option("--lambda", help="How hard the secrets are fought.")
+    ] = None,
+    mu: Annotated[float, typer.Option(help="The share of words that dpnr drops.")] = 0.5,
+    width: Annotated[int, typer.Option(help="Units of the dense layers.")] = WIDTH,
+    keep: Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")] = "auto",
+    max_leakage: Annotated[
+        float | None,
+        typer.Option(help="Search settings whose attackers gain at most this over chance."),
+    ] = None,
+    min_utility: Annotated[
+        float | None, typer.Option(help="Search settings that are worth at least this.")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="How many settings to try.")] = 20,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Train at an ε at which nothing can work, too.")
+    ] = False,
+    split: Annotated[
+        str, typer.Option(help="auto, random, stratified, by_author or wasserstein.")
+    ] = "auto",
+    seeds: Annotated[int, typer.Option(help="How many splits to average over.")] = 3,
+    attackers: Annotated[
+        str | None, typer.Option(help="logistic, mlp, boosting, knn, kernel; all by default.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Train a private encoder; measure before and after with fresh attackers; write a report."""
+    from capelet.defences import LABEL_FREE, Settings
+    from capelet.files import check_writable
+    from capelet.frontier import NoPoint
+    from capelet.protect import protect as run
+
+    check_writable(out)
+    corpus = corpus_of(data, text, label, private, author, vectors, where)
+    if keep == "auto":
+        keep = "neighbours" if corpus.label is None and method in LABEL_FREE else "task"
+    settings = Settings(epsilon, lam, mu, width, keep)  # type: ignore[arg-type]
+    options: dict[str, Any] = {
+        "held_out": listed(hold_out),
+        "max_leakage": max_leakage,
+        "min_utility": min_utility,
+        "trials": trials,
+        "anyway": anyway,
+        "seeds": seeds,
+        "split_kind": split,
+        "attackers": listed(attackers),
+        "derived": listed(derive),
+        "bins": bins_of(bins or []),
+        "cache": not no_cache,
+    }
+    plain = private_encoder_of(corpus, None, encoder, backend)
+    fixed = [name for name, given in (("epsilon", epsilon), ("lam", lam)) if given is not None]
+    if width != WIDTH:
+        fixed.append("width")
+    try:
+        with progress_bars(json) as progress:
+            done = run(corpus, plain, method, settings, fixed=fixed, progress=progress, **options)
+    except NoPoint as error:
+        print(f"capelet: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    _write(done, out, json)
+
+
+def _write(done: Protected, out: Path, as_json: bool) -> None:
+    from capelet.reports import verdicts, write_protection
+
+    command = shlex.join(["capelet", *sys.argv[1:]])
+    origin = {**done.after.provenance, "command": command}
+    done = replace(done, after=replace(done.after, provenance=origin))
+    folder = done.save(out)
+    page = write_protection(done.before, done.after, folder)
+    before, now = verdicts(done.before), verdicts(done.after)
+    if as_json:
+        summary = {
+            "encoder": str(folder),
+            "report": str(page),
+            "guarantee": done.encoder.guarantee.sentence(),
+            "before": [{"target": item.target, "sentence": item.sentence} for item in before],
+            "after": [{"target": item.target, "sentence": item.sentence} for item in now],
+        }
+        print(jsonlib.dumps(summary, ensure_ascii=False))
+        return
+    for name, said in (("before", before), ("after", now)):
+        for item in said:
+            print(f"{name} [{item.level}] {item.sentence}")
+    print(f"guarantee: {done.encoder.guarantee.sentence()}")
+    print(f"private encoder: {folder}")
+    print(f"report: {page}")

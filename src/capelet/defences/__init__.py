@@ -1,0 +1,296 @@
+"""Defences: they learn a map that keeps what is wanted and loses the writer.
+
+A method is a preset: which steps stand around the learnt map, and what its training asks for. There
+is one training loop (`training`) and one class for each thing that can be asked for (`terms`), and
+none for each method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from capelet.defences.training import Part, Schedule, Trained
+from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.guarantees import checked, checked_count
+from capelet.interfaces import Progress, silent
+from capelet.labels import Attribute
+from capelet.mechanisms import Laplace
+from capelet.mechanisms.words import WordDropout, WordReplacement
+
+Keep = Literal["task", "neighbours", "both"]
+KEEPS = ("task", "neighbours", "both")
+LABEL_FREE = ("gr", "gr+", "leace")
+"""Methods that can keep neighbours instead of a task."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may choose of a method; each method reads what concerns it."""
+
+    epsilon: float | None = None
+    lam: float | None = None
+    mu: float = 0.5
+    width: int = 64
+    keep: Keep = "task"
+    mechanism: str = "auto"
+    table: str = "glove"
+    schedule: Schedule = field(default_factory=Schedule)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What follows the encoder: noise, the learnt map, noise; and how the training went."""
+
+    trained: Trained
+    before: Any = None
+    after: Any = None
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """The vector steps, in the order of a recipe."""
+        return tuple(
+            step for step in (self.before, self.trained.map, self.after) if step is not None
+        )
+
+
+Fit = Callable[[Part, Settings, "Path | None", Progress], Fitted]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of the table: what it does, what it needs, how it is fitted, which texts go in."""
+
+    summary: str
+    fit: Fit
+    needs: frozenset[str]
+    lam: float = 1.0
+    texts: Callable[[Settings], tuple[Any, ...]] = lambda settings: ()
+
+    def settled(self, settings: Settings) -> Settings:
+        """The settings with this method's own λ where none was chosen."""
+        return replace(settings, lam=self.lam) if settings.lam is None else settings
+
+
+def _dense(
+    part: Part,
+    settings: Settings,
+    checkpoint: Path | None,
+    progress: Progress,
+    *,
+    noise: bool = False,
+    adversary: Literal["none", "reversal", "cross", "kernel"] = "none",
+) -> Fitted:
+    """A map that is trained for the task, for neighbours or for both, against an adversary."""
+    import torch
+
+    from capelet.defences.noise import twin
+    from capelet.defences.terms import (
+        CrossGradient,
+        Independence,
+        Neighbourhood,
+        Reversal,
+        Task,
+        Term,
+    )
+    from capelet.defences.training import Body, Network, train
+    from capelet.networks import Residual, dense
+
+    before = Laplace(_epsilon(settings)) if noise else None
+    schedule, width = settings.schedule, settings.width
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(schedule.seed)
+        terms: list[Term] = []
+        if settings.keep == "task":
+            body = Body(dense([part.width, width, width]), "relu")
+        else:
+            width = part.width
+            start = _erased(part) if adversary == "kernel" and part.secrets else None
+            body = Body(Residual(width, max(2 * settings.width, 512), start))
+        if settings.keep != "neighbours" and part.task is not None:
+            if adversary == "cross":
+                terms.append(CrossGradient(width, part.task, part.secrets))
+            else:
+                terms.append(Task(width, part.task))
+        if settings.keep != "task":
+            terms.append(Neighbourhood())
+        if adversary == "reversal" and part.secrets:
+            terms.append(Reversal(width, part.secrets, settings.lam or 0.0, warm=0.2))
+        if adversary == "kernel" and part.secrets:
+            terms.append(Independence(part.secrets, settings.lam or 0.0))
+        network = Network(body, terms, before=twin(before) if before else None)
+    schedule = _paced(schedule, part, adversary, settings.keep)
+    return Fitted(train(network, part, schedule, checkpoint, progress), before=before)
+
+
+def _erased(part: Part) -> Any:
+    """Where a guarded map begins: linear erasure, but for its shift."""
+    import torch
+
+    from capelet.defences.erasure import erase
+
+    return torch.tensor(erase(part).map.layers[0].weight)
+
+
+def _paced(schedule: Schedule, part: Part, adversary: str, keep: Keep) -> Schedule:
+    """A kernel adversary needs large batches, and as many steps as small ones would make."""
+    if adversary == "kernel":
+        batch = max(256, min(1024, len(part.fit) // 2))
+        epochs = max(schedule.epochs, round(600 * batch / max(len(part.fit), 1)))
+        return replace(schedule, batch=batch, epochs=epochs, patience=None, cooling=True)
+    return replace(schedule, patience=None) if keep == "neighbours" else schedule
+
+
+def _preset(**fixed: Any) -> Fit:
+    def fit(part: Part, settings: Settings, checkpoint: Path | None, progress: Progress) -> Fitted:
+        return _dense(part, settings, checkpoint, progress, **fixed)
+
+    return fit
+
+
+def _leace(part: Part, settings: Settings, checkpoint: Path | None, progress: Progress) -> Fitted:
+    from capelet.defences.erasure import erase
+
+    return Fitted(erase(part))
+
+
+def _bottleneck(
+    part: Part, settings: Settings, checkpoint: Path | None, progress: Progress
+) -> Fitted:
+    from capelet.defences.bottleneck import squeeze
+
+    assert part.task is not None
+    best = squeeze(
+        part,
+        part.task,
+        _epsilon(settings),
+        settings.lam or 0.0,
+        settings.schedule,
+        settings.mechanism,
+        checkpoint,
+        progress,
+    )
+    return Fitted(best.trained, after=best.mechanism)
+
+
+def _epsilon(settings: Settings) -> float:
+    if settings.epsilon is None:
+        raise CapeletError("this method adds noise and needs an epsilon: give --epsilon 8")
+    return checked("epsilon", settings.epsilon, 1e-9, 1e6)
+
+
+def _replaced(settings: Settings) -> tuple[Any, ...]:
+    return (WordReplacement(_epsilon(settings), table=settings.table),)
+
+
+def _dropped(settings: Settings) -> tuple[Any, ...]:
+    return (WordDropout(settings.mu),)
+
+
+METHODS: dict[str, Method] = {
+    "fx": Method(
+        "A task map without privacy: what the others are compared with.",
+        _preset(),
+        frozenset({"label"}),
+    ),
+    "gr": Method(
+        "Gradient reversal: a joint adversary for each secret.",
+        _preset(adversary="reversal"),
+        frozenset({"private"}),
+    ),
+    "gr+": Method(
+        "A fresh kernel adversary in closed form, in every step.",
+        _preset(adversary="kernel"),
+        frozenset({"private"}),
+    ),
+    "cgt": Method(
+        "Cross-gradient training: each side learns on the other's perturbation.",
+        _preset(adversary="cross"),
+        frozenset({"label", "private"}),
+    ),
+    "leace": Method(
+        "Linear erasure in closed form; stops linear attackers only.",
+        _leace,
+        frozenset({"private"}),
+    ),
+    "ldp": Method(
+        "Laplace noise on the vector, then a task map.",
+        _preset(noise=True),
+        frozenset({"label", "epsilon"}),
+    ),
+    "cape": Method(
+        "Laplace noise on the vector, then a map trained with reversal.",
+        _preset(noise=True, adversary="reversal"),
+        frozenset({"label", "private", "epsilon"}),
+    ),
+    "mdp": Method(
+        "Words replaced under metric privacy, then a task map.",
+        _preset(),
+        frozenset({"label", "epsilon"}),
+        texts=_replaced,
+    ),
+    "dpnr": Method(
+        "Words dropped, Laplace noise on the vector, then a task map trained through the noise.",
+        _preset(noise=True),
+        frozenset({"label", "epsilon"}),
+        texts=_dropped,
+    ),
+    "bottleneck": Method(
+        "A learnt bottleneck before the noise: useful at a real ε.",
+        _bottleneck,
+        frozenset({"label", "epsilon"}),
+        lam=0.0,
+    ),
+}
+
+
+def method(name: str) -> Method:
+    """The method of this name."""
+    if name not in METHODS:
+        raise CapeletError(f"there is no method {name!r}; {did_you_mean(name, METHODS)}")
+    return METHODS[name]
+
+
+def checked_for(
+    name: str, settings: Settings, task: Attribute | None, secrets: Sequence[Attribute]
+) -> Method:
+    """The method, if it has what it needs; otherwise an error that says what is missing."""
+    chosen = method(name)
+    if settings.keep not in KEEPS:
+        hint = did_you_mean(str(settings.keep), KEEPS)
+        raise CapeletError(f"keep is {settings.keep!r}; {hint}")
+    if settings.keep == "task" and name in LABEL_FREE:
+        needs = chosen.needs - {"label"} if name == "leace" else chosen.needs | {"label"}
+    else:
+        needs = chosen.needs if settings.keep == "neighbours" else chosen.needs | {"label"}
+    if "label" in needs and task is None:
+        hint = ", or keep neighbours instead: --keep neighbours" if name in LABEL_FREE else ""
+        raise DataError(
+            f"the method {name!r} keeps a task, and there is no label; name its column with "
+            f"--label{hint}"
+        )
+    if settings.keep != "task" and name not in LABEL_FREE:
+        free = ", ".join(LABEL_FREE)
+        raise CapeletError(f"the method {name!r} keeps a task; neighbours are kept by {free}")
+    if "private" in needs and not secrets:
+        raise DataError(f"the method {name!r} needs a private attribute to protect: --private")
+    if "epsilon" in needs:
+        _epsilon(settings)
+    if settings.lam is not None:
+        checked("lambda", settings.lam, 0.0, 1e6)
+    checked_count("width", settings.width)
+    return chosen
+
+
+def fit(
+    name: str,
+    part: Part,
+    settings: Settings,
+    checkpoint: Path | None = None,
+    progress: Progress = silent,
+) -> Fitted:
+    """Fit a method on the defender's part, after checking that it has what it needs."""
+    chosen = checked_for(name, settings, part.task, part.secrets)
+    return chosen.fit(part, chosen.settled(settings), checkpoint, progress)

@@ -1,0 +1,316 @@
+"""What a training asks for: each term adds one loss to the sum.
+
+A term sees a batch (vectors, features, codes of the task and of the secrets, −1 where missing) and
+returns a loss. The adversaries in here belong to the defence: what they reach says little about a
+fresh attacker, which is why `protect` shows both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, log_softmax, normalize, one_hot
+
+from capelet.labels import Attribute
+from capelet.networks import dense, reversed_gradient
+
+if TYPE_CHECKING:
+    from capelet.defences.training import Network
+
+HEAD = 200
+"""Hidden units of a head, as in YAWYW."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a term sees. `share` is how much of the training is over, from 0 to 1."""
+
+    x: Tensor
+    features: Tensor
+    codes: Mapping[str, Tensor]
+    share: float
+    random: torch.Generator
+
+
+class Term(nn.Module):
+    """One loss of a training; `joint` are the secrets' scores of its adversary, if it has one."""
+
+    def renew(self, epoch: int) -> list[nn.Parameter]:
+        """Called before each epoch; the parameters that were drawn afresh."""
+        return []
+
+    def joint(self, features: Tensor) -> dict[str, Tensor]:
+        return {}
+
+    def blind(self) -> float:
+        """The loss of guessing without looking; infinite where the loss is bounded anyway."""
+        return math.inf
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        raise NotImplementedError
+
+
+def balanced(target: Attribute, rows: Tensor) -> Tensor:
+    """A weight for each class with which all classes count alike."""
+    counts = torch.bincount(rows[rows >= 0], minlength=len(target.classes)).float().clamp(min=1)
+    return counts.sum() / (len(counts) * counts)
+
+
+def known_loss(said: Tensor, codes: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy over the rows whose class is known; 0 where none is.
+
+    torch would give NaN for a batch without a known row, and to forgive NaN would hide a training
+    that diverges.
+    """
+    known = codes >= 0
+    if not known.any():
+        return said.sum() * 0
+    return cross_entropy(said[known], codes[known], weight)
+
+
+class Task(Term):
+    """The task's own loss: what the features must stay good for."""
+
+    def __init__(self, width: int, task: Attribute) -> None:
+        super().__init__()
+        self.name, self.classes = task.name, len(task.classes)
+        self.head = dense([width, HEAD, self.classes])
+
+    def blind(self) -> float:
+        return math.log(self.classes)
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        return known_loss(self.head(batch.features), batch.codes[self.name])
+
+
+class Neighbourhood(Term):
+    """How far cosines between texts have moved: what a vector store's user would notice."""
+
+    MOST = 512
+
+    def __init__(self, weight: float = 100.0) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        before = normalize(batch.x[: self.MOST], dim=1)
+        after = normalize(batch.features[: self.MOST], dim=1)
+        return self.weight * ((before @ before.T - after @ after.T) ** 2).mean()
+
+
+class Reversal(Term):
+    """Gradient reversal: one head for each secret minimises its loss, the features maximise it.
+
+    λ acts once, in the reversal; the heads learn at full strength. Over the first `warm` of the
+    training λ grows from 0, since −λL is unbounded and a strong λ on a blind head only stirs.
+    """
+
+    def __init__(
+        self, width: int, secrets: Sequence[Attribute], lam: float, warm: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.lam, self.warm = lam, warm
+        self.secrets = list(secrets)
+        self.heads = nn.ModuleList([dense([width, HEAD, len(item.classes)]) for item in secrets])
+
+    def joint(self, features: Tensor) -> dict[str, Tensor]:
+        return {
+            item.name: head(features) for item, head in zip(self.secrets, self.heads, strict=True)
+        }
+
+    def blind(self) -> float:
+        return sum(math.log(len(item.classes)) for item in self.secrets)
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
+        turned = reversed_gradient(batch.features, strength)
+        losses = [
+            known_loss(said, batch.codes[item.name], network.weights[item.name])
+            for item, said in zip(self.secrets, self.joint(turned).values(), strict=True)
+        ]
+        return torch.stack(losses).sum()
+
+
+class CrossGradient(Term):
+    """Cross-gradient training (Shankar et al. 2018): each side learns on the other's perturbation.
+
+    X_a = X + s·∇ₓL_a and X_c = X + s·∇ₓL_c, both held constant; the task learns on X and X_a, the
+    adversaries on X and X_c. Losses are summed for the gradients, so that s does not shrink with
+    the batch; the adversaries' step leaves the shared layers alone.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        task: Attribute,
+        secrets: Sequence[Attribute],
+        step: float = 5.0,
+        mix: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.task, self.secrets, self.step, self.mix = task, list(secrets), step, mix
+        self.head = dense([width, HEAD, len(task.classes)])
+        self.heads = nn.ModuleList([dense([width, HEAD, len(item.classes)]) for item in secrets])
+
+    def joint(self, features: Tensor) -> dict[str, Tensor]:
+        return {
+            item.name: head(features) for item, head in zip(self.secrets, self.heads, strict=True)
+        }
+
+    def blind(self) -> float:
+        return sum(math.log(len(item.classes)) for item in (self.task, *self.secrets))
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        x = batch.x.detach().requires_grad_()
+        features = network.body(x)
+        task, secret = self._task(features, batch, True), self._secrets(features, batch, True)
+        towards_task = torch.autograd.grad(task, x, retain_graph=True)[0]
+        towards_secret = torch.autograd.grad(secret, x)[0]
+        there = network.body((x + self.step * towards_secret).detach())
+        with torch.no_grad():
+            plain = network.body(batch.x)
+            here = network.body((x + self.step * towards_task).detach())
+        learnt = (1 - self.mix) * self._task(batch.features, batch) + self.mix * self._task(
+            there, batch
+        )
+        spied = (1 - self.mix) * self._secrets(plain, batch) + self.mix * self._secrets(here, batch)
+        return learnt + spied
+
+    def _task(self, features: Tensor, batch: Batch, summed: bool = False) -> Tensor:
+        codes = batch.codes[self.task.name]
+        return known_loss(self.head(features), codes) * ((codes >= 0).sum() if summed else 1)
+
+    def _secrets(self, features: Tensor, batch: Batch, summed: bool = False) -> Tensor:
+        losses = []
+        for name, said in self.joint(features).items():
+            codes = batch.codes[name]
+            losses.append(known_loss(said, codes) * ((codes >= 0).sum() if summed else 1))
+        return torch.stack(losses).sum()
+
+
+class Independence(Term):
+    """What a fresh kernel attacker would explain of the secrets: a new one in every step.
+
+    The adversary is ridge regression on random Fourier features (drawn anew each time, at one of
+    three widths) or on the features themselves, solved in closed form on one half of the batch and
+    scored on the other: the squared correlation of its guess with the secret, classes weighed
+    alike. So there is no adversary to outrun, to fool or to leave behind, and its gradient says how
+    to make the *best* such attacker worse. Gradient reversal has one adversary, always late.
+    """
+
+    WIDTHS = (0.0, 0.5, 1.0, 2.0)  # 0: the features themselves
+
+    def __init__(
+        self,
+        secrets: Sequence[Attribute],
+        lam: float,
+        waves: int = 384,
+        ridge: float = 1e-3,
+        warm: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.secrets, self.lam, self.waves = list(secrets), lam, waves
+        self.ridge, self.warm = ridge, warm
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        half = len(batch.x) // 2
+        if half < 32:
+            return batch.features.sum() * 0
+        inputs = self._inputs(batch)
+        halves = torch.stack([inputs[:half], inputs[half : 2 * half]])
+        columns = [self._columns(item, batch, network, half) for item in self.secrets]
+        targets = torch.cat([target for target, _ in columns], dim=2)
+        weights = torch.cat([weight for _, weight in columns], dim=2)
+        strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
+        return strength * self._explained(halves, targets, weights)
+
+    def _inputs(self, batch: Batch) -> Tensor:
+        """Centred features of length one, or waves along random directions of them."""
+        unit = normalize(batch.features - batch.features.mean(dim=0), dim=1)
+        pick = torch.randint(len(self.WIDTHS), (1,), generator=batch.random, device=unit.device)
+        width = self.WIDTHS[int(pick)]
+        if not width:
+            return unit
+        size = (unit.shape[1], self.waves)
+        along = torch.randn(size, generator=batch.random, device=unit.device)
+        phase = torch.rand(self.waves, generator=batch.random, device=unit.device) * 2 * math.pi
+        waves = torch.cos(unit @ along * math.sqrt(2 * width) + phase)
+        return waves * math.sqrt(2 / self.waves)
+
+    def _columns(
+        self, item: Attribute, batch: Batch, network: Network, half: int
+    ) -> tuple[Tensor, Tensor]:
+        """One-hot secret (one column for two classes) and weights, by halves; 0 where missing."""
+        codes = batch.codes[item.name][: 2 * half]
+        held = codes.clamp(min=0)
+        target = one_hot(held, len(item.classes)).float()[:, 1 if len(item.classes) == 2 else 0 :]
+        weight = (network.weights[item.name][held] * (codes >= 0))[:, None].expand_as(target)
+        weights = weight.reshape(2, half, -1)
+        return target.reshape(2, half, -1), weights / weights.sum(dim=1, keepdim=True).clamp(1e-9)
+
+    def _explained(self, halves: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        """The squared correlation of guess and secret on the half that was not learnt from.
+
+        One system for all secrets: the classes' weights stand on the right-hand side alone.
+        """
+        count = halves.shape[1]
+        inside = halves - halves.mean(dim=1, keepdim=True)
+        truth = target - (weight * target).sum(dim=1, keepdim=True)
+        ridge = self.ridge * torch.eye(halves.shape[2], device=halves.device)
+        root = torch.linalg.cholesky_ex(inside.mT @ inside / count + ridge)[0]
+        slope = torch.cholesky_solve(inside.mT @ (weight * truth), root)
+        guess = inside @ slope.flip(0)
+        guess = guess - (weight * guess).sum(dim=1, keepdim=True)
+        shared = (weight * truth * guess).sum(dim=1).clamp(min=0) ** 2
+        spread = (weight * truth**2).sum(dim=1) * (weight * guess**2).sum(dim=1)
+        return (shared / (spread + 1e-8)).mean(dim=0).sum()
+
+
+class SymbolTask(Term):
+    """The task's loss from one noisy symbol: its exact mean over the noise, not a sample.
+
+    Symbol s says "class s" to begin with, the classes in order of their frequency.
+    """
+
+    def __init__(self, symbols: int, task: Attribute) -> None:
+        super().__init__()
+        self.name = task.name
+        counts = torch.tensor(list(task.counts().values()))
+        order = counts.argsort(descending=True)[:symbols]
+        start = torch.zeros(symbols, len(task.classes))
+        start[torch.arange(len(order)), order] = 3.0
+        self.table = nn.Parameter(start)
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        codes = batch.codes[self.name]
+        known = codes >= 0
+        losses = -log_softmax(self.table, dim=1)[:, codes[known]].T
+        return (batch.features[known] * losses).sum() / known.sum().clamp(min=1)
+
+
+class SymbolIndependence(Term):
+    """What the best possible attacker gains from the symbol: exact, for there are few symbols.
+
+    Over chance, in balanced accuracy, as a share of what is to be gained: Σₛ maxᵤ P(s|u) over the
+    classes u of the secret. λ times the sum over the secrets.
+    """
+
+    def __init__(self, secrets: Sequence[Attribute], lam: float) -> None:
+        super().__init__()
+        self.secrets, self.lam = list(secrets), lam
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        gains = []
+        for item in self.secrets:
+            codes = batch.codes[item.name]
+            known = codes >= 0
+            member = one_hot(codes[known], len(item.classes)).float()
+            chances = member.T @ batch.features[known] / member.sum(dim=0).clamp(min=1)[:, None]
+            best = chances.max(dim=0).values.sum()
+            gains.append((best - 1) / max(len(item.classes) - 1, 1))
+        return self.lam * torch.stack(gains).sum()

@@ -1,0 +1,216 @@
+"""The one loop: repeatable, resumable to the bit, watchful; and what it freezes is what it had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from capelet.defences import training
+from capelet.defences.noise import twin
+from capelet.defences.terms import Neighbourhood, Reversal, Task
+from capelet.defences.training import Body, Network, Part, Schedule, TrainingError, train
+from capelet.labels import Attribute
+from capelet.mechanisms import Laplace
+from capelet.networks import Residual, dense
+
+
+def network_for(part: Part, lam: float = 1.0, seed: int = 0, epsilon: float | None = None) -> Any:
+    torch.manual_seed(seed)
+    assert part.task is not None
+    before = twin(Laplace(epsilon)) if epsilon else None
+    body = Body(dense([part.width, 16, 8]), "relu")
+    return Network(body, [Task(8, part.task), Reversal(8, part.secrets, lam)], before)
+
+
+@pytest.fixture
+def small(world: Any) -> Part:
+    part = world.part
+    return replace(part, fit=part.fit[:400], tune=part.tune[:100])
+
+
+def test_the_same_seed_gives_the_same_map_and_another_does_not(small: Part, quick: Any) -> None:
+    first = train(network_for(small, epsilon=50.0), small, quick)
+    again = train(network_for(small, epsilon=50.0), small, quick)
+    other = train(network_for(small, epsilon=50.0), small, replace(quick, seed=1))
+    assert first.map.digest == again.map.digest and first.losses == again.losses
+    assert first.joint == again.joint
+    assert other.map.digest != first.map.digest
+
+
+@pytest.mark.parametrize("kind", ["relu", "softmax", "none", "residual", "noise"])
+def test_a_frozen_map_is_the_network_it_was(small: Part, quick: Any, kind: str) -> None:
+    """numpy against torch, to 1e-6 of the largest coordinate."""
+    torch.manual_seed(0)
+    assert small.task is not None
+    residual = kind == "residual"
+    width = small.width if residual else 8
+    inner = Residual(width, 32) if residual else dense([small.width, 16, width])
+    body = Body(inner, kind if kind in ("relu", "softmax") else "none")
+    before = twin(Laplace(100.0)) if kind == "noise" else None
+    frozen = train(Network(body, [Task(width, small.task)], before), small, quick).map
+    with torch.no_grad():
+        wanted = body(torch.tensor(small.vectors)).numpy()
+    got = frozen(small.vectors)
+    assert np.abs(got - wanted).max() <= 1e-6 * np.abs(wanted).max()
+    assert np.ptp(got, axis=0).max() > 0
+
+
+class Killed(Exception):
+    """Stands for a process that was killed."""
+
+
+def test_a_killed_training_goes_on_to_the_same_map(
+    small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "EVERY", 0.0)
+    schedule = Schedule(epochs=8, patience=3, cooling=True, device="cpu")
+    whole = train(network_for(small, epsilon=50.0), small, schedule)
+    file = tmp_path / "inner" / "checkpoint.safetensors"
+    seen: list[int] = []
+
+    def dies(what: str, done: int, total: int) -> None:
+        if done == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(network_for(small, epsilon=50.0), small, schedule, file, dies)
+    assert file.is_file() and file.stat().st_mode & 0o077 == 0
+    resumed = train(
+        network_for(small, epsilon=50.0),
+        small,
+        schedule,
+        file,
+        lambda what, done, total: seen.append(done),
+    )
+    assert seen[0] == 5  # four epochs were taken from the file
+    assert resumed.map.digest == whole.map.digest
+    assert resumed.losses == whole.losses and resumed.joint == whole.joint
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("change", ["lambda", "epsilon", "seed", "data", "shape", "broken"])
+def test_a_checkpoint_of_another_training_is_not_taken_up(
+    small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(training, "EVERY", 0.0)
+    schedule = Schedule(epochs=4, patience=None, device="cpu")
+    file = tmp_path / "checkpoint.safetensors"
+
+    def dies(what: str, done: int, total: int) -> None:
+        if done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(network_for(small, epsilon=50.0), small, schedule, file, dies)
+    if change == "broken":
+        file.write_bytes(file.read_bytes()[:100])
+    lam, epsilon = (2.0 if change == "lambda" else 1.0), (40.0 if change == "epsilon" else 50.0)
+    part = replace(small, fit=small.fit[1:]) if change == "data" else small
+    schedule = replace(schedule, seed=7) if change == "seed" else schedule
+
+    def made() -> Any:
+        network = network_for(part, lam, epsilon=epsilon)
+        if change == "shape":
+            torch.manual_seed(1)
+            network.body = Body(dense([part.width, 12, 8]), "relu")
+        return network
+
+    fresh = train(made(), part, schedule)
+    assert train(made(), part, schedule, file).map.digest == fresh.map.digest
+
+
+def test_a_training_that_diverges_is_said_and_leaves_nothing(
+    small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "EVERY", 0.0)
+    file = tmp_path / "checkpoint.safetensors"
+    wild = Schedule(epochs=8, rate=1.0, patience=None, device="cpu")
+    with pytest.raises(TrainingError, match=r"nothing was saved.*smaller --lambda"):
+        train(network_for(small, lam=1e6), small, wild, file)
+    assert not list(tmp_path.iterdir())
+    calm = replace(wild, rate=1e-3)
+    assert train(network_for(small), small, calm, file).losses[-1] < 10  # the control
+
+
+def test_a_loss_of_nan_is_divergence(small: Part, quick: Any, tmp_path: Path) -> None:
+    network = network_for(small)
+    with torch.no_grad():
+        next(network.body.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingError, match="diverged in epoch 1"):
+        train(network, small, quick)
+
+
+def test_it_stops_when_the_task_no_longer_gains_and_keeps_the_best(small: Part) -> None:
+    assert small.task is not None
+    blind = np.random.default_rng(0).permutation(small.task.codes)
+    noise = replace(small, task=replace(small.task, codes=blind), secrets=())
+    schedule = Schedule(epochs=60, patience=2, device="cpu")
+    torch.manual_seed(0)
+    stopped = train(Network(Body(dense([12, 16, 8])), [Task(8, noise.task)]), noise, schedule)
+    assert len(stopped.losses) < 30  # nothing to learn
+    torch.manual_seed(0)
+    going = train(
+        Network(Body(dense([12, 16, 8])), [Task(8, noise.task)]),
+        noise,
+        replace(schedule, patience=None, epochs=20),
+    )
+    assert len(going.losses) == 20
+
+
+def test_rows_without_a_secret_still_serve_the_task(world: Any, quick: Any) -> None:
+    part = world.part
+    line = part.secrets[0]
+    codes = np.full_like(line.codes, -1)
+    codes[:40] = line.codes[:40]
+    missing = replace(part, secrets=(replace(line, codes=codes),))
+    trained = train(network_for(missing), missing, replace(quick, batch=32))
+    assert np.isfinite(trained.losses).all()
+    assert world.reads("task", through=trained.map) > 0.85
+
+
+def test_missing_values_teach_nothing(small: Part, quick: Any) -> None:
+    """Where a secret is missing, its class may be anything: the map is the same."""
+    line = small.secrets[0]
+    codes = np.where(np.arange(len(line.codes)) % 2, line.codes, -1)
+
+    def made(item: Attribute) -> str:
+        part = replace(small, secrets=(item,))
+        return train(network_for(part), part, quick).map.digest
+
+    hidden = made(replace(line, codes=codes))
+    assert hidden == made(replace(line, codes=codes, notes=("another",)))
+    assert hidden != made(line)
+
+
+def test_the_joint_score_is_the_balanced_accuracy_of_its_own_head(small: Part, quick: Any) -> None:
+    network = network_for(small, lam=0.0)
+    trained = train(network, small, quick)
+    with torch.no_grad():
+        features = network.body(torch.tensor(small.vectors[small.tune]))
+        guess = network.terms[1].joint(features)["line"].argmax(dim=1).numpy()
+    truth = small.secrets[0].codes[small.tune]
+    wanted = np.mean([(guess[truth == code] == code).mean() for code in (0, 1)])
+    assert trained.joint["line"] == pytest.approx(float(wanted))
+    assert set(trained.joint) == {"line", "radius"}
+
+
+def test_a_dead_coordinate_weighs_nothing(small: Part, quick: Any) -> None:
+    frozen = train(network_for(small), small, quick).map
+    moved = small.vectors.copy()
+    moved[:, 7] += 1.0
+    np.testing.assert_allclose(frozen(moved), frozen(small.vectors), atol=1e-6)
+
+
+def test_angles_stay_where_neighbours_are_kept(small: Part) -> None:
+    """A residual map without an adversary begins, and stays, as a scaling of all coordinates."""
+    network = Network(Body(Residual(12, 16)), [Neighbourhood()])
+    frozen = train(network, small, Schedule(epochs=2, patience=None, device="cpu")).map
+    x = small.vectors / np.linalg.norm(small.vectors, axis=1, keepdims=True)
+    y = frozen(small.vectors)
+    y = y / np.linalg.norm(y, axis=1, keepdims=True)
+    np.testing.assert_allclose(x @ x.T, y @ y.T, atol=0.02)
