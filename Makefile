@@ -14,6 +14,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/capelet audit reviews --out runs/demo
+	$(BIN)/capelet protect reviews --method bottleneck --epsilon 4 --seeds 2 --out runs/demo-private
 
 test: lint
 	$(BIN)/python -m pytest

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from capelet.audit import audit
+from capelet.batch import encode
+from capelet.corpus import Corpus
+from capelet.datasets import load
 from capelet.errors import CapeletError, OutputError
 from capelet.guarantees import NONE, Guarantee
+from capelet.maps import Map, affine
 from capelet.mechanisms import Gaussian, Laplace, WordDropout, WordReplacement
 from capelet.mechanisms.words import amplified
-from capelet.release import PrivateEncoder, Release, recipe_hash
+from capelet.release import (
+    FOLDER_FORMAT,
+    PrivateEncoder,
+    Release,
+    is_private_encoder,
+    recipe_hash,
+)
 
 
 class Shift:
@@ -193,3 +205,148 @@ def test_a_release_keeps_its_guarantee_in_its_file(tmp_path: Path) -> None:
     (tmp_path / "other.parquet").write_bytes(b"no")
     with pytest.raises(OutputError, match="not a release"):
         Release.load(tmp_path / "other.parquet")
+
+
+# ---- fitted maps, and folders as encoders --------------------------------------------------------
+
+
+def some_map(inside: int = 4, outside: int = 3, seed: int = 0) -> Map:
+    random = np.random.default_rng(seed)
+    return Map((affine(random.normal(size=(outside, inside)), random.normal(size=outside)),))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A private encoder for ready vectors: a map, then noise."""
+    return PrivateEncoder(some_map(), Laplace(8.0)).save(tmp_path / "private", {"method": "gr"})
+
+
+def test_a_map_is_a_step_without_a_promise_of_its_own(tmp_path: Path) -> None:
+    made = some_map()
+    private = PrivateEncoder(made, Laplace(8.0))
+    assert PrivateEncoder(made).guarantee == NONE and PrivateEncoder(made).protects
+    assert private.guarantee == PrivateEncoder(Laplace(8.0), made).guarantee == Guarantee(8.0)
+    entry = private.recipe["steps"][0]
+    assert entry == {"step": "map", "file": "map.safetensors", "sha256": made.digest}
+    made.save(tmp_path)
+    again = PrivateEncoder.from_recipe(written(tmp_path, private.to_recipe()))
+    assert again.recipe == private.recipe  # the map lies beside the recipe
+    assert PrivateEncoder.from_steps(private.recipe, folder=tmp_path).recipe == private.recipe
+    rows = np.random.default_rng(1).normal(size=(5, 4))
+    np.testing.assert_array_equal(
+        PrivateEncoder(made).release(rows).vectors,
+        PrivateEncoder(again.steps[0]).release(rows).vectors,
+    )
+
+
+def test_a_folder_comes_back_and_says_what_it_is(folder: Path) -> None:
+    back = PrivateEncoder.load(folder)
+    assert back.recipe == PrivateEncoder(some_map(), Laplace(8.0)).recipe
+    assert back.guarantee == Guarantee(8.0) and is_private_encoder(str(folder))
+    assert PrivateEncoder.from_recipe(folder).recipe == back.recipe
+    said = json.loads((folder / "private.json").read_text())
+    assert said["about"] == {"method": "gr"} and "8-local" in said["guarantee"]
+    assert not is_private_encoder(str(folder.parent))
+    assert {item.suffix for item in folder.iterdir()} == {".json", ".toml", ".safetensors"}
+
+
+def test_a_tampered_map_is_refused(folder: Path) -> None:
+    some_map(seed=1).save(folder)
+    with pytest.raises(OutputError, match="its hash differs"):
+        PrivateEncoder.load(folder)
+
+
+def test_a_changed_recipe_is_refused(folder: Path) -> None:
+    path = folder / "recipe.toml"
+    path.write_text(path.read_text().replace("8.0", "80.0"))
+    with pytest.raises(OutputError, match="was changed after it was written"):
+        PrivateEncoder.load(folder)
+
+
+def test_a_newer_folder_is_refused(folder: Path) -> None:
+    path = folder / "private.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "format": FOLDER_FORMAT + 1}))
+    with pytest.raises(OutputError, match="install a newer capelet"):
+        PrivateEncoder.load(folder)
+
+
+@pytest.mark.parametrize("file", ["private.json", "recipe.toml", "map.safetensors"])
+def test_a_folder_with_a_missing_file_is_refused(folder: Path, file: str) -> None:
+    (folder / file).unlink()
+    with pytest.raises(OutputError, match=r"not a private encoder|needs its whole folder"):
+        PrivateEncoder.load(folder)
+
+
+def test_a_folder_that_says_nonsense_is_refused(folder: Path) -> None:
+    for said in ("[]", "{", '{"format": "new"}'):
+        (folder / "private.json").write_text(said)
+        with pytest.raises(OutputError, match="not a private encoder"):
+            PrivateEncoder.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ('file = "none.safetensors"', "cannot read the map"),
+        ('sha256 = "0"', "needs 'file'"),
+        ('file = "m"\nhash = "0"', "has no 'hash'"),
+    ],
+)
+def test_map_steps_that_do_not_hold_are_refused(tmp_path: Path, keys: str, sentence: str) -> None:
+    with pytest.raises(CapeletError, match=sentence):
+        PrivateEncoder.from_recipe(written(tmp_path, f'[[steps]]\nstep = "map"\n{keys}'))
+
+
+def test_a_folder_upon_a_folder_keeps_both_maps(folder: Path, tmp_path: Path) -> None:
+    """Both maps have one file name at home: saved together, neither may overwrite the other."""
+    upper = PrivateEncoder(some_map(3, 2, seed=1)).save(tmp_path / "upper")
+    joined = PrivateEncoder(str(folder), str(upper))
+    files = [step.get("file") for step in joined.recipe["steps"]]
+    assert files == ["map.safetensors", None, "map-2.safetensors"]
+    back = PrivateEncoder.load(joined.save(tmp_path / "joined"))
+    assert back.recipe == joined.recipe and back.guarantee == Guarantee(8.0)
+    assert back.release(np.ones((2, 4))).vectors.shape == (2, 2)
+    same = PrivateEncoder(some_map(4, 4), some_map(4, 4))  # one map twice is one file
+    assert len({step["file"] for step in same.recipe["steps"]}) == 1
+
+
+@pytest.fixture
+def text_folder(tmp_path: Path) -> Path:
+    """A private encoder for texts, whose map drops all but 8 coordinates."""
+    keep = Map((affine(np.eye(8, 256), np.zeros(8)),))
+    return PrivateEncoder("wordllama", keep).save(tmp_path / "texts")
+
+
+def test_a_folder_is_an_encoder_name(text_folder: Path) -> None:
+    private = PrivateEncoder(str(text_folder), Laplace(2.0))
+    assert [step["step"] for step in private.recipe["steps"]] == ["encoder", "map", "laplace"]
+    assert private.guarantee == Guarantee(2.0)
+    texts = ["a good text", "another text"]
+    plain = PrivateEncoder("wordllama").release(texts).vectors
+    got = PrivateEncoder(str(text_folder)).release(texts).vectors
+    np.testing.assert_allclose(got, plain[:, :8], rtol=1e-6)
+    assert not private.unprotected().protects
+
+
+def test_a_folder_is_audited_as_an_encoder(text_folder: Path) -> None:
+    whole = load("reviews")
+    assert whole.texts is not None
+    corpus = Corpus(
+        "some", texts=whole.texts[:300], private={"gender": whole.private["gender"][:300]}
+    )
+    findings = audit(corpus, str(text_folder), seeds=1, attackers=["logistic"])
+    steps = findings.recipe["steps"]
+    assert [step["step"] for step in steps] == ["encoder", "map"]
+    assert any(row.kind == "attribute-inference" for row in findings.rows)
+    assert any(row.metric == "recall_at_10" for row in findings.rows)  # against the plain vectors
+
+
+def test_a_folder_encodes_a_file(text_folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps({"text": f"text {n}"}) + "\n" for n in range(5)))
+    private = PrivateEncoder.from_recipe(text_folder)
+    done = encode(source, tmp_path / "out.parquet", private, text="text")
+    assert done.rows == 5
+    back = Release.load(tmp_path / "out.parquet")
+    assert back.vectors.shape == (5, 8) and back.recipe == private.recipe

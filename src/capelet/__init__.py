@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from capelet.audit import audit
     from capelet.corpus import Corpus, Split, read
     from capelet.datasets import load
+    from capelet.defences import Settings
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
     from capelet.guarantees import Guarantee
+    from capelet.integrations import Cape, Protector
     from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
+    from capelet.protect import protect
     from capelet.release import PrivateEncoder, Release
     from capelet.reports import verdicts, write_report
     from capelet.verify import verify
@@ -36,15 +39,19 @@ _HOME = {
     "Split": "capelet.corpus",
     "read": "capelet.corpus",
     "load": "capelet.datasets",
+    "Settings": "capelet.defences",
     "CapeletError": "capelet.errors",
     "Finding": "capelet.findings",
     "Findings": "capelet.findings",
     "Guarantee": "capelet.guarantees",
+    "Cape": "capelet.integrations",
+    "Protector": "capelet.integrations",
     "Gaussian": "capelet.mechanisms",
     "Laplace": "capelet.mechanisms",
     "PrivUnit": "capelet.mechanisms",
     "Projection": "capelet.mechanisms",
     "RandomisedResponse": "capelet.mechanisms",
+    "protect": "capelet.protect",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
     "verdicts": "capelet.reports",
@@ -53,6 +60,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Cape",
     "CapeletError",
     "Corpus",
     "Finding",
@@ -63,11 +71,14 @@ __all__ = [
     "PrivUnit",
     "PrivateEncoder",
     "Projection",
+    "Protector",
     "RandomisedResponse",
     "Release",
+    "Settings",
     "Split",
     "audit",
     "load",
+    "protect",
     "read",
     "verdicts",
     "verify",

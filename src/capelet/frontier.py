@@ -199,7 +199,8 @@ def _optimise(space: Mapping[str, Any], tried: Any, trials: int) -> None:
             if isinstance(values, list):
                 chosen[key] = trial.suggest_categorical(key, values)
             else:
-                chosen[key] = trial.suggest_float(key, *values, log=True)
+                drawn = trial.suggest_float(key, *values, log=True)
+                chosen[key] = float(f"{drawn:.2g}")
         pair: tuple[float, float] = tried(chosen)
         return pair
 

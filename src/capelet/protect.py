@@ -85,7 +85,12 @@ def protect(
     tried = families(attackers)
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
     against = _against(plan, held_out)
-    checked_for(method_name, chosen, plan.label, against)
+    wish = {"max_leakage": max_leakage, "min_utility": min_utility}
+    searched = any(value is not None for value in wish.values())
+    # An ε that will be searched need not be given.
+    open_epsilon = chosen.epsilon is None and "epsilon" in method(method_name).needs
+    given = replace(chosen, epsilon=1.0) if searched and open_epsilon else chosen
+    checked_for(method_name, given, plan.label, against)
     texts = method(method_name).texts(chosen)
     plain = private_encoder(corpus, encoder, cache)
     _check_epsilon(plan, chosen, method_name, anyway)
@@ -95,9 +100,8 @@ def protect(
     with clock("encoding"):
         original = plain.release(inputs, progress)
         base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
-    wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     frontier = None
-    if any(value is not None for value in wish.values()):
+    if searched:
         with clock("search"):
             frontier = search(
                 plan, base.vectors, original.vectors, against, method_name, chosen,
@@ -122,7 +126,7 @@ def protect(
     about = {
         "method": method_name,
         "settings": _told(chosen),
-        "against": [item.name for item in against],
+        "against": [item.name for item in against] if _fights(method_name, chosen) else [],
         "held_out": list(held_out),
         "data": {"name": corpus.name, "digest": corpus.digest()},
         "trained_on": len(plan.splits[0].defender),
@@ -221,6 +225,12 @@ def _joint(
                 )
             )
     return rows
+
+
+def _fights(name: str, settings: Settings) -> bool:
+    """Whether the training looks at the secrets at all."""
+    uses = "private" in method(name).needs or name == "bottleneck"
+    return uses and (settings.lam != 0 or name == "leace")
 
 
 def _told(settings: Settings) -> dict[str, Any]:

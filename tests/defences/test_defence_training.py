@@ -14,7 +14,6 @@ from capelet.defences import training
 from capelet.defences.noise import twin
 from capelet.defences.terms import Neighbourhood, Reversal, Task
 from capelet.defences.training import Body, Network, Part, Schedule, TrainingError, train
-from capelet.labels import Attribute
 from capelet.mechanisms import Laplace
 from capelet.networks import Residual, dense
 
@@ -25,6 +24,14 @@ def network_for(part: Part, lam: float = 1.0, seed: int = 0, epsilon: float | No
     before = twin(Laplace(epsilon)) if epsilon else None
     body = Body(dense([part.width, 16, 8]), "relu")
     return Network(body, [Task(8, part.task), Reversal(8, part.secrets, lam)], before)
+
+
+def linear_network(part: Part, lam: float) -> Any:
+    """Without a ReLU there is nowhere to hide: reversal can run off without end."""
+    torch.manual_seed(0)
+    assert part.task is not None
+    body = Body(dense([part.width, 8]))
+    return Network(body, [Task(8, part.task), Reversal(8, part.secrets, lam)])
 
 
 @pytest.fixture
@@ -131,10 +138,10 @@ def test_a_training_that_diverges_is_said_and_leaves_nothing(
     file = tmp_path / "checkpoint.safetensors"
     wild = Schedule(epochs=8, rate=1.0, patience=None, device="cpu")
     with pytest.raises(TrainingError, match=r"nothing was saved.*smaller --lambda"):
-        train(network_for(small, lam=1e6), small, wild, file)
+        train(linear_network(small, lam=1e6), small, wild, file)
     assert not list(tmp_path.iterdir())
     calm = replace(wild, rate=1e-3)
-    assert train(network_for(small), small, calm, file).losses[-1] < 10  # the control
+    assert train(linear_network(small, lam=1.0), small, calm, file).losses[-1] < 10  # the control
 
 
 def test_a_loss_of_nan_is_divergence(small: Part, quick: Any, tmp_path: Path) -> None:
@@ -171,20 +178,6 @@ def test_rows_without_a_secret_still_serve_the_task(world: Any, quick: Any) -> N
     trained = train(network_for(missing), missing, replace(quick, batch=32))
     assert np.isfinite(trained.losses).all()
     assert world.reads("task", through=trained.map) > 0.85
-
-
-def test_missing_values_teach_nothing(small: Part, quick: Any) -> None:
-    """Where a secret is missing, its class may be anything: the map is the same."""
-    line = small.secrets[0]
-    codes = np.where(np.arange(len(line.codes)) % 2, line.codes, -1)
-
-    def made(item: Attribute) -> str:
-        part = replace(small, secrets=(item,))
-        return train(network_for(part), part, quick).map.digest
-
-    hidden = made(replace(line, codes=codes))
-    assert hidden == made(replace(line, codes=codes, notes=("another",)))
-    assert hidden != made(line)
 
 
 def test_the_joint_score_is_the_balanced_accuracy_of_its_own_head(small: Part, quick: Any) -> None:

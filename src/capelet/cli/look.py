@@ -17,7 +17,9 @@ app.add_typer(cache_app, name="cache")
 @app.command(epilog="Example: `capelet report runs/before runs/after --out runs/compared`")
 @sentences
 def report(
-    run: Annotated[Path, typer.Argument(help="A folder that an audit wrote.")],
+    run: Annotated[
+        Path, typer.Argument(help="A folder that `audit`, `protect` or `lm attack` wrote.")
+    ],
     other: Annotated[Path | None, typer.Argument(help="A second one, to compare with.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write; the (second) run itself.")
@@ -27,7 +29,7 @@ def report(
     """Write the report of a run again, or of two runs side by side."""
     from capelet.files import check_writable
     from capelet.findings import Findings
-    from capelet.reports import write_comparison, write_report
+    from capelet.reports import write_comparison, write_protection, write_report
     from capelet.reports.language import is_of_language, write_language_report
 
     first = Findings.load(run)
@@ -36,6 +38,8 @@ def report(
     check_writable(folder)
     if second is not None:
         page = write_comparison(first, second, folder)
+    elif "protect" in first.provenance and (run / "before").is_dir():
+        page = write_protection(Findings.load(run / "before"), first, folder)
     else:
         write = write_language_report if is_of_language(first) else write_report
         page = write(first, folder)

@@ -132,18 +132,21 @@ def protect(
 
 def _write(done: Protected, out: Path, as_json: bool) -> None:
     from capelet.reports import verdicts, write_protection
+    from capelet.reports.protection import NO_NOISE
 
     command = shlex.join(["capelet", *sys.argv[1:]])
     origin = {**done.after.provenance, "command": command}
     done = replace(done, after=replace(done.after, provenance=origin))
     folder = done.save(out)
     page = write_protection(done.before, done.after, folder)
+    noise = done.encoder.guarantee
+    promise = NO_NOISE if noise.notion == "none" else noise.sentence()
     before, now = verdicts(done.before), verdicts(done.after)
     if as_json:
         summary = {
             "encoder": str(folder),
             "report": str(page),
-            "guarantee": done.encoder.guarantee.sentence(),
+            "guarantee": promise,
             "before": [{"target": item.target, "sentence": item.sentence} for item in before],
             "after": [{"target": item.target, "sentence": item.sentence} for item in now],
         }
@@ -152,6 +155,6 @@ def _write(done: Protected, out: Path, as_json: bool) -> None:
     for name, said in (("before", before), ("after", now)):
         for item in said:
             print(f"{name} [{item.level}] {item.sentence}")
-    print(f"guarantee: {done.encoder.guarantee.sentence()}")
+    print(f"guarantee: {promise}")
     print(f"private encoder: {folder}")
     print(f"report: {page}")

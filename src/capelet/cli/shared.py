@@ -114,7 +114,7 @@ def private_encoder_of(
     if recipe is not None:
         return PrivateEncoder.from_recipe(recipe)
     if corpus.vectors is None and is_private_encoder(encoder):
-        return PrivateEncoder.load(encoder)
+        return PrivateEncoder(encoder)
     return PrivateEncoder(load(encoder, backend)) if corpus.vectors is None else PrivateEncoder()
 
 

@@ -278,6 +278,11 @@ def checked_for(
         raise DataError(f"the method {name!r} needs a private attribute to protect: --private")
     if "epsilon" in needs:
         _epsilon(settings)
+    elif settings.epsilon is not None:
+        noisy = ", ".join(key for key, item in METHODS.items() if "epsilon" in item.needs)
+        raise CapeletError(
+            f"the method {name!r} adds no noise and takes no epsilon; those that do are {noisy}"
+        )
     if settings.lam is not None:
         checked("lambda", settings.lam, 0.0, 1e6)
     checked_count("width", settings.width)

@@ -1,0 +1,207 @@
+"""What every method of the table promises; a new one is picked up here by itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capelet import defences
+from capelet.defences import KEEPS, LABEL_FREE, METHODS, Fitted, Settings, checked_for, fit, method
+from capelet.defences.training import Schedule
+from capelet.errors import CapeletError, DataError
+from capelet.guarantees import NONE, Guarantee
+from capelet.mechanisms import Laplace
+from capelet.release import PrivateEncoder
+
+EPSILON = 8.0
+NOISY = sorted(name for name, item in METHODS.items() if "epsilon" in item.needs)
+SHORT = Settings(schedule=Schedule(epochs=3, device="cpu"))
+
+
+def settings_of(name: str) -> Settings:
+    return replace(SHORT, epsilon=EPSILON) if name in NOISY else SHORT
+
+
+@pytest.fixture(scope="session")
+def small_part(world: Any) -> Any:
+    part = world.part
+    return replace(part, fit=part.fit[:300], tune=part.tune[:100])
+
+
+@pytest.fixture(scope="session")
+def fitted(small_part: Any) -> Any:
+    """Each method fitted once, when it is first asked for."""
+    made: dict[str, Fitted] = {}
+
+    def find(name: str) -> Fitted:
+        if name not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                # gr+ makes 600 steps however few epochs are asked for: here a few must do.
+                patch.setattr(defences, "_paced", lambda schedule, *others: schedule)
+                made[name] = fit(name, small_part, settings_of(name))
+        return made[name]
+
+    return find
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_makes_steps_that_save_and_come_back(
+    name: str, fitted: Any, world: Any, tmp_path: Path
+) -> None:
+    found = fitted(name)
+    private = PrivateEncoder(*found.steps)
+    assert found.trained.map in private.steps and found.trained.seconds >= 0
+    back = PrivateEncoder.load(private.save(tmp_path))
+    assert back.recipe == private.recipe and back.guarantee == private.guarantee
+    rows = world.others[:20]
+    frozen = next(step for step in back.steps if step.describe()["step"] == "map")
+    if found.before is None:
+        np.testing.assert_array_equal(frozen(rows), found.trained.map(rows))
+    assert np.isfinite(back.release(rows).vectors).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_guarantee_is_that_of_the_noise_and_of_nothing_else(name: str, fitted: Any) -> None:
+    promised = PrivateEncoder(*fitted(name).steps).guarantee
+    if name in NOISY and name != "mdp":  # whose noise is in its texts
+        assert (promised.epsilon, promised.notion) == (EPSILON, "local")
+    else:
+        assert promised == NONE
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_says_what_it_needs(name: str, small_part: Any) -> None:
+    needs = METHODS[name].needs
+    assert METHODS[name].summary.endswith(".") and needs <= {"label", "private", "epsilon"}
+    bare = {"task": small_part.task, "secrets": small_part.secrets}
+    assert checked_for(name, settings_of(name), **bare) is METHODS[name]
+    if "epsilon" in needs:
+        with pytest.raises(CapeletError, match="needs an epsilon"):
+            checked_for(name, SHORT, **bare)
+    if "private" in needs:
+        with pytest.raises(DataError, match="needs a private attribute"):
+            checked_for(name, settings_of(name), small_part.task, ())
+    if "label" in needs:
+        with pytest.raises(DataError, match="there is no label"):
+            checked_for(name, settings_of(name), None, small_part.secrets)
+    if name not in LABEL_FREE:
+        with pytest.raises(CapeletError, match="keeps a task"):
+            checked_for(name, replace(settings_of(name), keep="neighbours"), **bare)
+
+
+def test_settings_out_of_bounds_are_refused_before_any_training(small_part: Any) -> None:
+    for wrong, sentence in (
+        (replace(SHORT, lam=-1.0), "lambda is -1.0"),
+        (replace(SHORT, lam=float("nan")), "lambda is nan"),
+        (replace(SHORT, width=0), "width"),
+        (replace(SHORT, keep="neighbors"), "did you mean 'neighbours'"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(CapeletError, match=sentence):
+            fit("gr", small_part, wrong)
+    with pytest.raises(CapeletError, match="epsilon is 0"):
+        fit("ldp", small_part, replace(SHORT, epsilon=0))
+    with pytest.raises(CapeletError, match="there is no method 'grr'; did you mean 'gr'"):
+        method("grr")
+    assert set(KEEPS) == {"task", "neighbours", "both"}
+
+
+@pytest.mark.parametrize("name", ["gr", "cape", "cgt", "bottleneck", "leace"])
+def test_the_same_seed_gives_the_same_map(name: str, fitted: Any, small_part: Any) -> None:
+    chosen = settings_of(name)
+    again = fit(name, small_part, chosen)
+    assert again.trained.map.digest == fitted(name).trained.map.digest
+    other = replace(chosen, schedule=replace(chosen.schedule, seed=1))
+    moved = fit(name, small_part, other).trained.map.digest != again.trained.map.digest
+    assert moved == (name != "leace")  # which has nothing to draw
+
+
+def test_gradient_reversal_without_lambda_is_the_plain_task_map(world: Any) -> None:
+    idle = fit("gr", world.part, replace(SHORT, lam=0.0))
+    plain = fit("fx", world.part, SHORT)
+    rows = world.others[:50]
+    np.testing.assert_allclose(idle.trained.map(rows), plain.trained.map(rows), atol=1e-5)
+    assert set(idle.trained.joint) == {"line", "radius"} and not plain.trained.joint
+
+
+def test_cape_is_post_processing_of_ldp(fitted: Any) -> None:
+    """The same noise first; after it there is a map and nothing else, so no attack on CAPE can
+    beat the best attack on LDP's noise, and its guarantee is that noise's."""
+    steps = fitted("cape").steps
+    assert steps[0] == Laplace(EPSILON) == fitted("ldp").steps[0]
+    assert [step.guarantee for step in steps[1:]] == [None]
+    assert PrivateEncoder(*steps).guarantee == Guarantee(EPSILON)
+
+
+def test_noise_of_the_release_is_never_that_of_the_training(fitted: Any, world: Any) -> None:
+    rows = world.others[:50]
+    for name in ("ldp", "cape", "dpnr"):
+        private = PrivateEncoder(*fitted(name).steps)
+        assert (private.release(rows).vectors != private.release(rows).vectors).any()
+
+
+def test_the_false_comfort_of_reversal_shows(world: Any) -> None:
+    """The joint adversary reads less than a fresh attacker does, on the very same map."""
+    schedule = Schedule(epochs=30, device="cpu")
+    made = fit("gr", world.part, Settings(lam=1.0, schedule=schedule))
+    assert world.reads("line", "kernel", made.trained.map) > made.trained.joint["line"] + 0.1
+
+
+@pytest.mark.slow
+def test_gr_plus_beats_reversal_before_fresh_attackers(world: Any) -> None:
+    schedule = Schedule(epochs=30, device="cpu")
+    plus = fit("gr+", world.part, Settings(lam=3.0, schedule=schedule)).trained.map
+    plain = fit("gr", world.part, Settings(lam=1.0, schedule=schedule)).trained.map
+    for secret in ("line", "radius"):
+        strongest = [
+            max(world.reads(secret, kind, made) for kind in ("linear", "kernel"))
+            for made in (plus, plain)
+        ]
+        assert strongest[0] < strongest[1] - 0.05
+    assert world.reads("task", through=plus) > 0.88
+
+
+NO_EXTRAS = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "optuna", "concept_erasure"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+import json
+import numpy as np
+from capelet.release import PrivateEncoder
+
+private = PrivateEncoder.load(sys.argv[1])
+rows = np.load(sys.argv[2])
+frozen = [step for step in private.steps if step.describe()["step"] == "map"]
+print(json.dumps([[step(rows).tolist() for step in frozen], private.release(rows).vectors.shape]))
+assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("name", ["gr", "bottleneck", "leace"])
+def test_a_folder_works_without_the_training_extras(
+    name: str, fitted: Any, world: Any, tmp_path: Path
+) -> None:
+    """In a process where torch, optuna and concept-erasure cannot be imported: the same vectors."""
+    found, rows = fitted(name), world.others[:30]
+    PrivateEncoder(*found.steps).save(tmp_path / "private")
+    np.save(tmp_path / "rows.npy", rows)
+    paths = [str(tmp_path / "private"), str(tmp_path / "rows.npy")]
+    done = subprocess.run(
+        [sys.executable, "-c", NO_EXTRAS, *paths], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (got,), shape = json.loads(done.stdout)
+    wanted = found.trained.map(rows)
+    assert np.abs(np.array(got) - wanted).max() <= 1e-6 * np.abs(wanted).max()
+    assert tuple(shape) == wanted.shape
