@@ -386,3 +386,14 @@ def test_a_static_encoder_opens_as_its_table() -> None:
     assert len(ids) == len(spans) >= 2
     assert made.table.shape[1] == 256
     assert "hello" in made.words()
+
+
+def test_a_sentence_that_two_writers_share_is_taken_from_the_attacker() -> None:
+    texts = [f"word{i} word{i + 1} word{i + 2}" for i in range(60)]
+    shared = [*texts, *texts[:30]]
+    authors = [f"a{i % 30}" for i in range(60)] + [f"b{i}" for i in range(30)]
+    parts = Inversion(victims=20)._parts(shared, None, authors)
+    assert parts.victims
+    assert not set(parts.victims) & set(parts.auxiliary)
+    both = Inversion(victims=20, overlap=True)._parts(shared, None, authors)
+    assert set(both.victims) & set(both.auxiliary)

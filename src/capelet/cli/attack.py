@@ -107,7 +107,8 @@ def _texts(
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
     if cut:
         texts, owner = sentences_of(texts)
-        authors = None if authors is None else [authors[row] for row in owner]
+        # Sentences of one text stay together, as do all of one author.
+        authors = [f"text {row}" if authors is None else authors[row] for row in owner.tolist()]
     if most is not None and len(texts) > most:
         kept = np.sort(np.random.default_rng([seed, 0x1F]).permutation(len(texts))[:most])
         texts = [texts[row] for row in kept]

@@ -122,6 +122,9 @@ class Inversion:
             chosen = np.flatnonzero(within)[: self.victims]
             own = [texts[row] for row in np.flatnonzero(~within).tolist()]
         victims = [texts[row] for row in chosen.tolist()]
+        if auxiliary is None and not self.overlap:  # two writers may have said the same thing
+            said = {" ".join(words_of(text)) for text in victims}
+            own = [text for text in own if " ".join(words_of(text)) not in said]
         if len(victims) < 10:
             raise DataError(f"{len(victims)} texts are left as victims; give at least 10")
         if not self.overlap:
