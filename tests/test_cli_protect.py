@@ -1,0 +1,134 @@
+"""`capelet protect` on the command line: a folder that works, a search, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from capelet.cli import app
+from capelet.findings import Findings
+from capelet.release import PrivateEncoder
+
+COLUMNS = ["--vectors", "vector", "--label", "task", "--private", "named,other"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """900 ready vectors with a task and two planted secrets."""
+    random = np.random.default_rng(5)
+    task, named, other = random.integers(0, 2, (3, 900))
+    vectors = random.normal(size=(900, 8)).astype(np.float32)
+    for place, codes in enumerate((task, named, other)):
+        vectors[:, place] += 4 * codes
+    table = pa.table(
+        {
+            "vector": pa.array(list(vectors)),
+            "task": [f"t{code}" for code in task],
+            "named": [f"n{code}" for code in named],
+            "other": [f"o{code}" for code in other],
+            "single": ["same"] * 900,
+        }
+    )
+    path = tmp_path_factory.mktemp("data") / "vectors.parquet"
+    pyarrow.parquet.write_table(table, path)
+    return path
+
+
+def protect(data: Path, out: Path, *options: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["protect", str(data), *options, "--out", str(out)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def leak(folder: Path, target: str) -> float:
+    return Findings.load(folder).value(
+        kind="attribute-inference",
+        target=target,
+        metric="balanced_accuracy",
+        attacker="strongest",
+    )
+
+
+def test_the_folder_holds_an_encoder_and_both_reports(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "private"
+    quick = ["--seeds", "1", "--attackers", "logistic"]
+    method = ["--method", "bottleneck", "--epsilon", "4"]
+    code, said, _ = protect(data, out, *COLUMNS, *quick, *method)
+    assert code == 0
+    assert "4-local differential privacy for each text (proven)" in said
+    assert leak(out / "before", "named") > 0.9
+    assert leak(out, "named") < 0.65
+    assert "not private towards the texts it was trained on" in (out / "report.html").read_text()
+    assert PrivateEncoder(str(out)).guarantee.epsilon == 4
+    page = (out / "report.html").read_bytes()
+    again = CliRunner().invoke(app, ["report", str(out)])
+    assert again.exit_code == 0
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_a_search_picks_a_point_or_says_how_near_it_came(data: Path, tmp_path: Path) -> None:
+    quick = ["--seeds", "1", "--attackers", "logistic", "--trials", "2", "--json"]
+    method = ["--method", "bottleneck", "--epsilon", "6"]
+    wish = ["--min-utility", "0.6"]
+    code, said, _ = protect(data, tmp_path / "found", *COLUMNS, *quick, *method, *wish)
+    assert code == 0
+    assert Path(json.loads(said)["report"]).is_file()
+    found = Findings.load(tmp_path / "found").artefacts["frontier"]
+    assert sum(point["chosen"] for point in found["points"]) == 1
+    wish = ["--min-utility", "1.0"]
+    code, _, said = protect(data, tmp_path / "none", *COLUMNS, *quick, *method, *wish)
+    assert code == 1
+    assert "the nearest has" in said
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--method", "grr"], "did you mean 'gr'?"),
+        (["--method", "ldp"], "needs an epsilon"),
+        (["--method", "bottleneck", "--epsilon", "0"], "epsilon is 0"),
+        (["--method", "bottleneck", "--epsilon", "nan"], "epsilon is nan"),
+        (["--method", "gr", "--epsilon", "3"], "adds no noise and takes no epsilon"),
+        (["--method", "gr", "--hold-out", "namd"], "did you mean 'named'?"),
+        (["--method", "gr", "--lambda", "-1"], "lambda is -1"),
+        (["--method", "mdp", "--epsilon", "3"], "there are only vectors"),
+        (["--method", "bottleneck", "--epsilon", "4", "--keep", "both"], "keeps a task"),
+        (["--method", "gr", "--max-leakage", "2"], "max-leakage is 2"),
+        (["--method", "gr", "--max-leakage", "0.1", "--min-utility", "0.5"], "not both"),
+        (["--method", "gr", "--hold-out", "named,other"], "needs a private attribute"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    data: Path, tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    code, _, said = protect(data, tmp_path / "out", *COLUMNS, *options)
+    assert code == 2
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_epsilon_that_cannot_work_is_said_before_training(data: Path, tmp_path: Path) -> None:
+    """Three rows in four of one class: ln 3 is needed to beat it."""
+    table = pyarrow.parquet.read_table(data)
+    skewed = table.set_column(1, "task", pa.array(["a", "a", "a", "b"] * 225))
+    path = tmp_path / "skewed.parquet"
+    pyarrow.parquet.write_table(skewed, path)
+    method = ["--method", "bottleneck", "--epsilon", "1"]
+    code, _, said = protect(path, tmp_path / "out", *COLUMNS, *method)
+    assert code == 2
+    assert "the least ε that can is 1.1" in said
+    assert "--anyway" in said
+
+
+def test_a_private_attribute_of_one_class_is_refused(data: Path, tmp_path: Path) -> None:
+    columns = ["--vectors", "vector", "--label", "task", "--private", "single"]
+    code, _, said = protect(data, tmp_path / "out", *columns, "--method", "gr")
+    assert code == 2
+    assert "single" in said
