@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from capelet.cli.shared import (
+    AuthorColumn,
+    Backend,
+    DataArgument,
+    EncoderName,
     JsonFlag,
+    TextColumn,
+    Where,
     app,
     corpus_of,
     listed,
@@ -30,16 +36,12 @@ if TYPE_CHECKING:
 )
 @sentences
 def invert(
-    data: Annotated[
-        str, typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set.")
-    ],
-    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
-    author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
-    ] = None,
-    encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
-    backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
+    data: DataArgument,
+    text: TextColumn = None,
+    author: AuthorColumn = None,
+    where: Where = None,
+    encoder: EncoderName = "minilm",
+    backend: Backend = "auto",
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML recipe: attack what this private encoder releases.")
     ] = None,
@@ -149,13 +151,11 @@ def _show_inversion(findings: Findings, folder: Path, as_json: bool) -> None:
 def membership(
     data: Annotated[str, typer.Argument(help="A Parquet, CSV or JSONL file.")],
     member: Annotated[str, typer.Option(help="Column that says who was trained on (yes/no, 1/0).")],
-    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
+    text: TextColumn = None,
     author: Annotated[
         str | None, typer.Option(help="Column of the author, for aggregates.")
     ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
-    ] = None,
+    where: Where = None,
     words: Annotated[
         Path | None, typer.Option(help="Word vectors in word2vec's text format, to be attacked.")
     ] = None,

@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from capelet.cli.shared import (
+    Attackers,
+    AuthorColumn,
+    Backend,
+    Bins,
+    DataArgument,
+    Derived,
+    EncoderName,
     JsonFlag,
+    LabelColumn,
+    NoCache,
+    PrivateColumns,
+    Seeds,
+    SplitKind,
+    TextColumn,
+    VectorColumn,
+    Where,
     app,
     bins_of,
     corpus_of,
@@ -34,48 +49,30 @@ if TYPE_CHECKING:
 )
 @sentences
 def audit(
-    data: Annotated[
-        str,
-        typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set."),
-    ],
-    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the task label.")] = None,
-    private: Annotated[
-        str | None, typer.Option(help="Columns of private attributes, with commas between.")
-    ] = None,
-    derive: Annotated[
-        str | None,
-        typer.Option(
-            help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
-        ),
-    ] = None,
-    author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
-    ] = None,
-    encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
-    backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
-    vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
+    data: DataArgument,
+    text: TextColumn = None,
+    label: LabelColumn = None,
+    private: PrivateColumns = None,
+    derive: Derived = None,
+    author: AuthorColumn = None,
+    where: Where = None,
+    encoder: EncoderName = "minilm",
+    backend: Backend = "auto",
+    vectors: VectorColumn = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
     ] = None,
-    split: Annotated[
-        str, typer.Option(help="auto, random, stratified, by_author or wasserstein.")
-    ] = "auto",
-    seeds: Annotated[int, typer.Option(help="How many splits to average over.")] = 5,
-    attackers: Annotated[
-        str | None, typer.Option(help="logistic, mlp, boosting, knn, kernel; all by default.")
-    ] = None,
-    bins: Annotated[
-        list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
-    ] = None,
+    split: SplitKind = "auto",
+    seeds: Seeds = 5,
+    attackers: Attackers = None,
+    bins: Bins = None,
     fail_over: Annotated[
         float | None,
         typer.Option(
             help="Exit with 1 when an attacker gains more than this over chance (95 % confidence)."
         ),
     ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")] = False,
+    no_cache: NoCache = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
     json: JsonFlag = False,
 ) -> None:

@@ -12,7 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from capelet.cli.shared import (
+    Attackers,
+    AuthorColumn,
+    Backend,
+    Bins,
+    DataArgument,
+    Derived,
+    EncoderName,
     JsonFlag,
+    LabelColumn,
+    NoCache,
+    PrivateColumns,
+    Seeds,
+    SplitKind,
+    TextColumn,
+    VectorColumn,
+    Where,
     app,
     bins_of,
     corpus_of,
@@ -34,37 +49,24 @@ WIDTH = 64
 )
 @sentences
 def protect(
-    data: Annotated[
-        str, typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set.")
-    ],
+    data: DataArgument,
     out: Annotated[Path, typer.Option(help="Folder of the private encoder and its report.")],
     method: Annotated[
         str, typer.Option(help="fx, gr, gr+, cgt, leace, ldp, cape, mdp, dpnr or bottleneck.")
     ] = "gr+",
-    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the task label.")] = None,
-    private: Annotated[
-        str | None, typer.Option(help="Columns of private attributes, with commas between.")
-    ] = None,
+    text: TextColumn = None,
+    label: LabelColumn = None,
+    private: PrivateColumns = None,
     hold_out: Annotated[
         str | None, typer.Option(help="Private attributes that training may not see.")
     ] = None,
-    derive: Annotated[
-        str | None,
-        typer.Option(
-            help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
-        ),
-    ] = None,
-    author: Annotated[str | None, typer.Option(help="Column of the author.")] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")
-    ] = None,
-    bins: Annotated[
-        list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
-    ] = None,
-    encoder: Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")] = "minilm",
-    backend: Annotated[str, typer.Option(help="auto, torch, onnx or int8.")] = "auto",
-    vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
+    derive: Derived = None,
+    author: AuthorColumn = None,
+    where: Where = None,
+    bins: Bins = None,
+    encoder: EncoderName = "minilm",
+    backend: Backend = "auto",
+    vectors: VectorColumn = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε of the noise.")] = None,
     lam: Annotated[
         float | None, typer.Option("--lambda", help="How hard the secrets are fought.")
@@ -83,14 +85,10 @@ def protect(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Train at an ε at which nothing can work, too.")
     ] = False,
-    split: Annotated[
-        str, typer.Option(help="auto, random, stratified, by_author or wasserstein.")
-    ] = "auto",
-    seeds: Annotated[int, typer.Option(help="How many splits to average over.")] = 3,
-    attackers: Annotated[
-        str | None, typer.Option(help="logistic, mlp, boosting, knn, kernel; all by default.")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")] = False,
+    split: SplitKind = "auto",
+    seeds: Seeds = 3,
+    attackers: Attackers = None,
+    no_cache: NoCache = False,
     json: JsonFlag = False,
 ) -> None:
     """Train a private encoder; measure before and after with fresh attackers; write a report."""

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from capelet.cli.shared import JsonFlag, app, progress_bars, sentences
+from capelet.cli.shared import (
+    JsonFlag,
+    TextColumn,
+    VectorColumn,
+    app,
+    progress_bars,
+    sentences,
+)
 
 
 @app.command(
@@ -19,8 +26,8 @@ def encode(
     source: Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size.")],
     target: Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")],
     recipe: Annotated[Path, typer.Option(help="A TOML recipe of the private encoder.")],
-    text: Annotated[str | None, typer.Option(help="Column of the texts.")] = None,
-    vectors: Annotated[str | None, typer.Option(help="Column of ready vectors.")] = None,
+    text: TextColumn = None,
+    vectors: VectorColumn = None,
     subject: Annotated[str | None, typer.Option(help="Column of whom a row is about.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="File in which subjects are charged.")] = None,
     budget: Annotated[

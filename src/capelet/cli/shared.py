@@ -27,6 +27,36 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+# What several commands ask for, each described once.
+DataArgument = Annotated[
+    str,
+    typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set."),
+]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the texts.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the task label.")]
+PrivateColumns = Annotated[
+    str | None, typer.Option(help="Columns of private attributes, with commas between.")
+]
+Derived = Annotated[
+    str | None,
+    typer.Option(
+        help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
+    ),
+]
+AuthorColumn = Annotated[str | None, typer.Option(help="Column of the author.")]
+Where = Annotated[str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")]
+EncoderName = Annotated[str, typer.Option(help="Name, folder or Hugging Face id.")]
+Backend = Annotated[str, typer.Option(help="auto, torch, onnx or int8.")]
+VectorColumn = Annotated[str | None, typer.Option(help="Column of ready vectors.")]
+SplitKind = Annotated[str, typer.Option(help="auto, random, stratified, by_author or wasserstein.")]
+Seeds = Annotated[int, typer.Option(help="How many splits to average over.")]
+Attackers = Annotated[
+    str | None, typer.Option(help="logistic, mlp, boosting, knn, kernel; all by default.")
+]
+Bins = Annotated[
+    list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
