@@ -59,3 +59,10 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     path.write_text('{"schema": 99}')
     with pytest.raises(OutputError, match="schema 99, this version reads 1"):
         Findings.load(tmp_path)
+
+
+def test_an_artefact_that_shows_texts_is_for_its_owner_only(tmp_path: Path) -> None:
+    artefacts = {"open": {"redacted": False}, "closed": {"redacted": True}, "curve": {}}
+    folder = Findings((), artefacts=artefacts).save(tmp_path) / "artefacts"
+    modes = {path.stem: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {"open": 0o600, "closed": 0o644, "curve": 0o644}

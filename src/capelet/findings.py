@@ -98,7 +98,9 @@ class Findings:
         artefacts = writable_folder(target / "artefacts")
         for name, content in self.artefacts.items():
             text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False)
-            write_whole(artefacts / f"{name}.json", text + "\n")
+            # What shows people's texts is for its owner only.
+            shows = isinstance(content, Mapping) and content.get("redacted") is False
+            write_whole(artefacts / f"{name}.json", text + "\n", mode=0o600 if shows else 0o644)
         for stale in artefacts.glob("*.json"):
             if stale.stem not in self.artefacts:
                 stale.unlink()

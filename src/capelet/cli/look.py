@@ -49,9 +49,10 @@ def report(
 @app.command(name="list", epilog="Example: `capelet list --json`")
 @sentences
 def list_(json: JsonFlag = False) -> None:
-    """What there is, one line each: encoders, mechanisms, data sets, attackers, splits."""
+    """What there is, one line each: encoders, mechanisms, defences, sets, attackers, splits."""
     from capelet.attacks.attribute import FAMILIES
     from capelet.datasets import DATASETS, found
+    from capelet.defences import METHODS
     from capelet.encoders import ENCODERS
     from capelet.mechanisms import MECHANISMS
     from capelet.splits import SPLITS
@@ -62,6 +63,7 @@ def list_(json: JsonFlag = False) -> None:
     rooms = {
         "encoders": dict(ENCODERS),
         "mechanisms": {name: first_line(step) for name, step in MECHANISMS.items()},
+        "defences": {name: item.summary for name, item in METHODS.items()},
         "data sets": {
             name: f"{about.title} ({'here' if found(name) else 'not here'}; {about.licence})"
             for name, about in DATASETS.items()
@@ -75,7 +77,7 @@ def list_(json: JsonFlag = False) -> None:
     for room, things in rooms.items():
         print(room)
         for name, line in things.items():
-            print(f"  {name:<20}{line}")
+            print(f"  {name:<22}{line}")
 
 
 @cache_app.command(name="clear", epilog="Example: `capelet cache clear`")
