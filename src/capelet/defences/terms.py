@@ -40,10 +40,6 @@ class Batch:
 class Term(nn.Module):
     """One loss of a training; `joint` are the secrets' scores of its adversary, if it has one."""
 
-    def renew(self, epoch: int) -> list[nn.Parameter]:
-        """Called before each epoch; the parameters that were drawn afresh."""
-        return []
-
     def joint(self, features: Tensor) -> dict[str, Tensor]:
         return {}
 

@@ -272,11 +272,6 @@ def _epoch(
 ) -> None:
     """One pass over the rows to fit on."""
     network.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(schedule.seed * 100_003 + state.epoch)
-        for term in network.terms:
-            for parameter in term.renew(state.epoch):  # type: ignore[operator]
-                optimiser.state.pop(parameter, None)
     if schedule.cooling:
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate * (1.05 - state.epoch / schedule.epochs)
