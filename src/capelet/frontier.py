@@ -80,6 +80,12 @@ class Frontier:
             "utility": self.utility_name,
         }
 
+    def picked(self) -> dict[str, Any]:
+        """The settings that were asked for; `NoPoint` where none will do."""
+        if self.chosen is None:
+            raise NoPoint(self.nearest())
+        return dict(self.chosen.settings)
+
     def nearest(self) -> str:
         """How near the search came, where no point meets the wish."""
         if "max_leakage" in self.wanted:

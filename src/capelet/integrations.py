@@ -112,7 +112,7 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             epsilon=self.epsilon if self._noisy() else None,
             lam=self.lam,
             width=self.width,
-            keep=self.keep,  # type: ignore[arg-type]
+            keep=self.keep,
             **chosen,
         )
 

@@ -27,7 +27,7 @@ from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, provenance
 from capelet.files import cache_folder
 from capelet.findings import Finding, Findings
-from capelet.frontier import NoPoint, part_of, search
+from capelet.frontier import part_of, search
 from capelet.guarantees import Guarantee
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.labels import Attribute
@@ -107,9 +107,7 @@ def protect(
                 plan, base.vectors, original.vectors, against, method_name, chosen,
                 fixed=fixed, trials=trials, progress=progress, **wish,
             )  # fmt: skip
-        if frontier.chosen is None:
-            raise NoPoint(frontier.nearest())
-        chosen = replace(chosen, **frontier.chosen.settings)  # type: ignore[arg-type]
+        chosen = replace(chosen, **frontier.picked())
     with clock("training"):
         fitted = [
             _fitted(plan, parts, base.vectors, against, method_name, chosen, progress)
@@ -123,20 +121,12 @@ def protect(
     before = _findings(plan, plain, [original] * len(plan.splits), None, tried, clock, progress)
     after = _findings(plan, encoders[0], releases, original.vectors, tried, clock, progress)
     rows = (*after.rows, *_joint(fitted, against, releases[0].recipe_hash))
-    about = {
-        "method": method_name,
-        "settings": _told(chosen),
-        "against": [item.name for item in against] if _fights(method_name, chosen) else [],
-        "held_out": list(held_out),
-        "data": {"name": corpus.name, "digest": corpus.digest()},
-        "trained_on": len(plan.splits[0].defender),
-        "seeds": seeds,
-        "training_seconds": round(float(np.mean([item.trained.seconds for item in fitted])), 2),
-        "private_towards_training_texts": False,
-        "versions": after.provenance["versions"],
-    }
+    about = _about(plan, method_name, chosen, against, fitted)
     artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
-    origin = {**after.provenance, "protect": about}
+    origin = {
+        **after.provenance,
+        "protect": {**about, "held_out": list(held_out), "versions": after.provenance["versions"]},
+    }
     after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
     return Protected(encoders[0], before, after)
 
@@ -231,6 +221,26 @@ def _fights(name: str, settings: Settings) -> bool:
     """Whether the training looks at the secrets at all."""
     uses = "private" in method(name).needs or name == "bottleneck"
     return uses and (settings.lam != 0 or name == "leace")
+
+
+def _about(
+    plan: Plan,
+    name: str,
+    settings: Settings,
+    against: Sequence[Attribute],
+    fitted: Sequence[Fitted],
+) -> dict[str, Any]:
+    """How the encoder was trained, and on what."""
+    return {
+        "method": name,
+        "settings": _told(settings),
+        "against": [item.name for item in against] if _fights(name, settings) else [],
+        "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
+        "trained_on": len(plan.splits[0].defender),
+        "seeds": len(plan.splits),
+        "training_seconds": round(float(np.mean([item.trained.seconds for item in fitted])), 2),
+        "private_towards_training_texts": False,
+    }
 
 
 def _told(settings: Settings) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capelet.attacks.membership import (
+from capelet.attacks.membership.run import Membership, read_words
+from capelet.attacks.membership.scores import (
     LearnedSimilarity,
     aggregate,
     by_decile,
@@ -19,8 +20,7 @@ from capelet.attacks.membership import (
     window_scores,
     windows_of,
 )
-from capelet.attacks.membership_run import Membership, read_words
-from capelet.attacks.word_models import KINDS, WordModel, WordTraining, pairs_of
+from capelet.attacks.membership.word_models import KINDS, WordModel, WordTraining, pairs_of
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Finding, Findings
 

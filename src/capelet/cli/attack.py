@@ -168,7 +168,7 @@ def membership(
     json: JsonFlag = False,
 ) -> None:
     """Tell which texts a model was trained on, by how alike things of one context are."""
-    from capelet.attacks.membership_run import Membership
+    from capelet.attacks.membership.run import Membership
     from capelet.files import check_writable
 
     folder = out or Path("runs") / f"{Path(data).stem}-members"

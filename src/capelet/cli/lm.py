@@ -12,16 +12,23 @@ from typing import Annotated, Any
 
 import typer
 
-from capelet.cli.shared import JsonFlag, app, corpus_of, listed, progress_bars, sentences
+from capelet.cli.shared import (
+    AuthorColumn,
+    DataArgument,
+    JsonFlag,
+    TextColumn,
+    Where,
+    app,
+    corpus_of,
+    listed,
+    progress_bars,
+    sentences,
+)
 from capelet.errors import DataError
 
 lm_app = typer.Typer(no_args_is_help=True, help="Private language models, and attacks on them.")
 app.add_typer(lm_app, name="lm")
 
-Data = Annotated[str, typer.Argument(help="A Parquet, CSV or JSONL file, a folder, or a set.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the texts.")]
-AuthorColumn = Annotated[str | None, typer.Option(help="Column of the author.")]
-Where = Annotated[str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
@@ -31,7 +38,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 )
 @sentences
 def train(
-    data: Data,
+    data: DataArgument,
     out: Annotated[Path, typer.Option(help="Folder of the model.")],
     text: TextColumn = None,
     author: AuthorColumn = None,

@@ -101,7 +101,7 @@ def protect(
     corpus = corpus_of(data, text, label, private, author, vectors, where)
     if keep == "auto":
         keep = "neighbours" if corpus.label is None and method in LABEL_FREE else "task"
-    settings = Settings(epsilon, lam, mu, width, keep)  # type: ignore[arg-type]
+    settings = Settings(epsilon, lam, mu, width, keep)
     options: dict[str, Any] = {
         "held_out": listed(hold_out),
         "max_leakage": max_leakage,

@@ -20,7 +20,6 @@ from capelet.labels import Attribute
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout, WordReplacement
 
-Keep = Literal["task", "neighbours", "both"]
 KEEPS = ("task", "neighbours", "both")
 LABEL_FREE = ("gr", "gr+", "leace")
 """Methods that can keep neighbours instead of a task."""
@@ -34,7 +33,7 @@ class Settings:
     lam: float | None = None
     mu: float = 0.5
     width: int = 64
-    keep: Keep = "task"
+    keep: str = "task"  # or "neighbours", or "both"
     mechanism: str = "auto"
     table: str = "glove"
     schedule: Schedule = field(default_factory=Schedule)
@@ -134,7 +133,7 @@ def _erased(part: Part) -> Any:
     return torch.tensor(erase(part).map.layers[0].weight)
 
 
-def _paced(schedule: Schedule, part: Part, adversary: str, keep: Keep) -> Schedule:
+def _paced(schedule: Schedule, part: Part, adversary: str, keep: str) -> Schedule:
     """A kernel adversary needs large batches, and as many steps as small ones would make."""
     if adversary == "kernel":
         batch = max(256, min(1024, len(part.fit) // 2))

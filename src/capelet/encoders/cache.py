@@ -35,28 +35,28 @@ class CachedEncoder:
     """
 
     def __init__(self, encoder: Encoder, folder: Path) -> None:
-        self._encoder = encoder
+        self.inner = encoder
         self.folder = folder
 
     @property
     def name(self) -> str:
-        return self._encoder.name
+        return self.inner.name
 
     @property
     def backend(self) -> str:
-        return self._encoder.backend
+        return self.inner.backend
 
     @property
     def dimension(self) -> int:
         with self._store() as store:
-            return store.dimension() or self._encoder.dimension
+            return store.dimension() or self.inner.dimension
 
     @property
     def fingerprint(self) -> str:
-        return self._encoder.fingerprint
+        return self.inner.fingerprint
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return self._encoder.truncated(texts)
+        return self.inner.truncated(texts)
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
@@ -69,7 +69,7 @@ class CachedEncoder:
             for start in range(0, len(missing), BLOCK):
                 block = missing[start : start + BLOCK]
                 done = len(texts) - len(missing) + start
-                vectors = self._encoder.encode(
+                vectors = self.inner.encode(
                     [texts[first[key]] for key in block], _offset(progress, done, len(texts))
                 ).astype(np.float32, copy=False)
                 store.write(block, vectors)

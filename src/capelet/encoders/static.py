@@ -49,7 +49,7 @@ class StaticEncoder:
 
     @property
     def dimension(self) -> int:
-        return int(self._loaded()[0].shape[1])
+        return int(self.opened()[0].shape[1])
 
     @property
     def fingerprint(self) -> str:
@@ -72,7 +72,7 @@ class StaticEncoder:
         Text `i` owns `vectors[offsets[i]:offsets[i + 1]]`; `offsets` has one entry more than there
         are texts.
         """
-        table, tokenizer = self._loaded()
+        table, tokenizer = self.opened()
         sound = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         encodings = tokenizer.encode_batch_fast(sound, add_special_tokens=False)
         ids = [np.array(encoding.ids, dtype=np.intp) for encoding in encodings]
@@ -82,13 +82,13 @@ class StaticEncoder:
 
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every token, as the tokenizer spells it, and its vector."""
-        table, tokenizer = self._loaded()
+        table, tokenizer = self.opened()
         return in_row_order(tokenizer.get_vocab(), table)
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.zeros(len(texts), dtype=bool)
 
-    def _loaded(self) -> tuple[Vectors, Tokenizer]:
+    def opened(self) -> tuple[Vectors, Tokenizer]:
         with self._lock:
             if self._table is None or self._tokenizer is None:
                 from safetensors.numpy import load_file

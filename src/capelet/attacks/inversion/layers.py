@@ -35,7 +35,7 @@ class OpenModel:
         from capelet.encoders.folders import model_folder
         from capelet.encoders.transformer import sentence_transformer
 
-        inner = getattr(encoder, "_encoder", encoder)  # behind the cache
+        inner = getattr(encoder, "inner", encoder)  # behind the cache
         if not isinstance(inner, TransformerEncoder):
             raise EncoderError(
                 f"{encoder.name!r} gives no weights and gradients, which a white-box attack on "
@@ -128,9 +128,9 @@ def opened(encoder: Encoder) -> OpenModel | OpenTable:
     """What a white-box attacker holds of this encoder; refuses one that shows nothing."""
     from capelet.encoders import StaticEncoder
 
-    inner = getattr(encoder, "_encoder", encoder)
+    inner = getattr(encoder, "inner", encoder)
     if isinstance(inner, StaticEncoder):
-        return OpenTable(*inner._loaded())
+        return OpenTable(*inner.opened())
     return OpenModel.of(encoder)
 
 

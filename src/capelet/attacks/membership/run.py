@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from capelet.attacks.inversion.run import sentences_of
 from capelet.attacks.inversion.words import words_of
-from capelet.attacks.membership import (
+from capelet.attacks.membership.scores import (
     Flags,
     Floats,
     LearnedSimilarity,
@@ -28,7 +28,7 @@ from capelet.attacks.membership import (
     window_scores,
     windows_of,
 )
-from capelet.attacks.word_models import WordModel
+from capelet.attacks.membership.word_models import WordModel
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
