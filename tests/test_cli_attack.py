@@ -71,6 +71,20 @@ def test_invert_shows_words_when_asked(texts: Path, tmp_path: Path) -> None:
     assert not shown["redacted"] and shown["examples"][0]["text"]
 
 
+def test_invert_reads_sentences(texts: Path, tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    code, said, _ = run(
+        "invert", texts, "--text", "body", "--sentences", "--encoder", "wordllama", "--attack",
+        "sequence", "--most", 130, "--minutes", 0.05, "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 0
+    assert "sequence: reads" in said and "BLEU" in said
+    found = Findings.load(tmp_path / "run")
+    assert found.select(kind="inversion-null", target="sentence", metric="exact_match")
+    everything = "".join(item.read_text() for item in (tmp_path / "run").rglob("*.json"))
+    assert not any(f'"{word}"' in everything or f" {word} " in everything for word in WORDS)
+
+
 def test_membership_of_an_innocent_table_is_about_zero(
     texts: Path, table: Path, tmp_path: Path
 ) -> None:
@@ -93,6 +107,7 @@ def test_membership_of_an_innocent_table_is_about_zero(
     [
         (["invert", "{texts}", "--text", "body", "--attacks", "guess"], "no attack 'guess'"),
         (["invert", "{texts}", "--text", "body", "--draws", "0"], "--draws is 0"),
+        (["invert", "{texts}", "--text", "body", "--minutes", "0"], "--minutes is 0"),
         (["invert", "nothing"], "no file and no set"),
         (["membership", "{texts}", "--text", "body", "--member", "in"], "name one model"),
         (

@@ -97,13 +97,22 @@ def test_with_its_texts_every_attack_runs(folder: Path, tmp_path: Path) -> None:
     [
         (["--method", "dpsgd"], "needs epsilon or noise_multiplier"),
         (["--method", "dpsgd", "--epsilon", 4, "--delta", 0.01], "must be below"),
-        (["--method", "dpsgd", "--epsilon", 0.0001], "the least|cannot be reached"),
+        (["--method", "dpsgd", "--epsilon", 0.0001], r"cannot be reached in .* the least is 0\.0"),
         (["--method", "dpsgd", "--noise-multiplier", 1, "--unit", "author"], "one record"),
         (["--method", "tripled"], "did you mean 'triplet'"),
-        (["--epsilon", 3], "makes none"),
+        (["--epsilon", 3], "'none' promises nothing"),
+        (["--delta", 0.001], "'none' promises nothing"),
         (["--vocabulary", 40000], "different ones"),
         (["--network", "gru"], "no network 'gru'"),
         (["--canaries", "often"], "write 1,5,20,50"),
+        (["--canaries", "1", "--length", 3], "so it would be cut off"),
+        (["--batch", 0], "batch is 0"),
+        (["--rate", "nan"], "rate is nan"),
+        (["--strength", -1, "--method", "triplet"], "strength is -1"),
+        (["--seed", -1], "seed is -1"),
+        (["--width", 0], "width is 0"),
+        (["--device", "tpu"], "no device 'tpu'"),
+        (["--position", "first"], "no position 'first'"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_one_sentence(
@@ -118,7 +127,60 @@ def test_what_cannot_be_trained_is_said_in_one_sentence(
     done = invoke("lm", "train", folder / "mine.jsonl", *columns_, *SMALL, *words, "--out", out)
     assert done.exit_code == 2, done.stdout
     assert re.search(said, done.stderr) and len(done.stderr.strip().splitlines()) == 1
-    assert not (out / "model.json").exists()
+    assert not out.exists()  # refused before any work
+
+
+@pytest.mark.parametrize("method", ["adversarial", "triplet"])
+def test_one_author_cannot_be_hidden_and_none_must_be_named(tmp_path: Path, method: str) -> None:
+    rows = map(json.loads, write_texts(tmp_path / "mine.jsonl", 3, 60).read_text().splitlines())
+    path = tmp_path / "one.jsonl"
+    path.write_text("\n".join(json.dumps({**row, "who": "ann"}) for row in rows))
+    words = [path, "--text", "body", *SMALL, "--vocabulary", 50, "--out", tmp_path / "model"]
+    alone = invoke("lm", "train", *words, "--method", method, "--author", "who")
+    assert alone.exit_code == 2 and "needs at least two; there is one" in alone.stderr
+    unnamed = invoke("lm", "train", *words, "--method", method)
+    assert unnamed.exit_code == 2 and "name their column with --author" in unnamed.stderr
+    plain = invoke("lm", "train", *words, "--author", "who")
+    assert plain.exit_code == 0, plain.stderr  # nobody is hidden, so one author will do
+
+
+def test_a_training_that_diverges_says_so_and_can_be_repeated(folder: Path, tmp_path: Path) -> None:
+    words = [folder / "mine.jsonl", "--text", "body", *SMALL, "--out", tmp_path / "model"]
+    done = invoke("lm", "train", *words, "--rate", 1e9, "--epochs", 1, "--json")
+    assert done.exit_code == 2 and "has diverged" in done.stderr.strip().splitlines()[-1]
+    assert not list((tmp_path / "model").iterdir())
+    assert invoke("lm", "train", *words, "--epochs", 1).exit_code == 0
+
+
+def test_an_interrupted_training_goes_on_where_it_was(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from capelet.language.training import _Run
+
+    out = tmp_path / "model"
+    words = ["lm", "train", folder / "mine.jsonl", "--text", "body", "--author", "who", *SMALL]
+    step = _Run.step
+
+    def interrupted(run: _Run, rows: Any) -> Any:
+        if run.epoch == 1:
+            raise KeyboardInterrupt
+        return step(run, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Run, "step", interrupted)
+        stopped = invoke(*words, "--out", out)
+    assert stopped.exit_code == 130
+    assert "run the same command again" in stopped.stderr
+    assert "was interrupted" in invoke("lm", "attack", out).stderr
+    other = invoke(*words, "--out", out, "--rate", 0.02)
+    assert other.exit_code == 2 and "other settings or data" in other.stderr
+    done = invoke(*words, "--out", out)
+    assert done.exit_code == 0 and "epoch 1 of" not in done.stderr, done.stderr
+    weights = [
+        json.loads((place / "model.json").read_text("utf-8"))["weights"]
+        for place in (out, folder / "plain")
+    ]
+    assert weights[0] == weights[1]  # as if nothing had happened
 
 
 def test_an_author_needs_two_texts_of_which_the_division_may_take_one(tmp_path: Path) -> None:

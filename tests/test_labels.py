@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from capelet.corpus import Corpus
 from capelet.errors import DataError
-from capelet.labels import OTHER, attribute, attributes, derive
+from capelet.labels import OTHER, attribute, attributes, derive, derived, topics
 
 
 def column(*values: object) -> np.ndarray:
@@ -107,3 +108,71 @@ def test_unknown_kinds_and_missing_texts_are_said() -> None:
         derive(texts("a"), ["emial"])
     with pytest.raises(DataError, match="only vectors"):
         derive(Corpus("v", vectors=np.zeros((2, 2), dtype=np.float32)), ["email"])
+
+
+def spoken(rows: int, subjects: int, mixed: bool = False) -> tuple[Corpus, np.ndarray]:
+    """Texts of ten words from the vocabulary of their subject (mixed: of any), and the subject."""
+    random = np.random.default_rng(3)
+    subject = random.integers(0, subjects, rows)
+    letters = "abcdefghij"
+
+    def word(about: int, place: int) -> str:
+        return "w" + letters[about] * 2 + letters[place // 10] + letters[place % 10]
+
+    about = random.integers(0, subjects, (rows, 10)) if mixed else np.tile(subject[:, None], 10)
+    places = random.integers(0, 100, (rows, 10))
+    said = [
+        " ".join(word(*pair) for pair in zip(*row, strict=True))
+        for row in zip(about, places, strict=True)
+    ]
+    return texts(*said), subject
+
+
+def test_topics_find_planted_subjects_and_the_same_ones_again() -> None:
+    corpus, subject = spoken(1500, 3)
+    assert corpus.texts is not None
+    found = topics(corpus.texts, 3)
+    known = np.array([topic is not None for topic in found])
+    assert known.mean() > 0.9
+    for topic in set(found[known]):
+        counts = np.bincount(subject[found == topic], minlength=3)
+        assert counts.max() > 0.95 * counts.sum()
+        assert len(topic.split()) == 3
+    assert topics(corpus.texts, 3).tolist() == found.tolist()
+
+
+def test_topics_of_mixed_words_do_not_tell_the_subject() -> None:
+    corpus, subject = spoken(1500, 3, mixed=True)
+    assert corpus.texts is not None
+    found = topics(corpus.texts, 3, share=0.3)
+    for topic in {item for item in found if item is not None}:
+        counts = np.bincount(subject[found == topic], minlength=3)
+        assert counts.max() < 0.5 * counts.sum()
+
+
+def test_derived_topics_are_the_task_and_attributes_are_secrets() -> None:
+    corpus, _ = spoken(600, 2)
+    made = derived(corpus, ["topics:2", "number"])
+    assert made.label_name == "topic" and made.label is not None
+    assert set(made.private) == {"has number"} and corpus.label is None
+    assert len({item for item in made.label if item is not None}) == 2
+    assert derived(corpus, ["number"]).label is None
+    for wrong in ("topics:x", "topics:1"):
+        with pytest.raises(DataError, match="topics:20"):
+            derived(corpus, [wrong])
+    with pytest.raises(DataError, match="only vectors"):
+        derived(Corpus("v", vectors=np.zeros((2, 2), dtype=np.float32)), ["topics"])
+    with pytest.raises(DataError, match="share too few words for topics"):
+        derived(texts(*(f"{row}" for row in range(60))), ["topics"])
+
+
+@pytest.mark.slow
+def test_topics_of_blogs_are_many_posts_and_no_class_is_most_of_them(
+    dataset: Callable[..., Corpus],
+) -> None:
+    """The fixed rule on the real set: at least 5,000 posts, and no class above 40 %."""
+    made = derived(dataset("blog"), ["topics"])
+    assert made.label is not None
+    topic = attribute("topic", made.label)
+    assert len(made) - topic.missing >= 5000
+    assert max(topic.prior()) <= 0.40 and len(topic.classes) == 10

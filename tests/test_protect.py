@@ -163,6 +163,9 @@ def test_what_cannot_be_done_is_said_at_once(leaky: Corpus) -> None:
         ({"method": "ldp"}, "needs an epsilon"),
         ({"method": "gr", "lam": -1.0}, "lambda is -1.0"),
         ({"method": "mdp", "epsilon": 8.0}, "there are only vectors"),
+        ({"method": "ae"}, "there are only vectors"),
+        ({"method": "gr", "layers": 1}, "ready vectors have no layers"),
+        ({"method": "leace", "layers": 1}, "leave --tune-layers out"),
         ({"method": "gone"}, "there is no method 'gone'"),
     ):
         with pytest.raises(CapeletError, match=sentence):
@@ -204,3 +207,56 @@ def test_texts_go_through_the_encoder_and_a_folder_protects_again(tmp_path: Path
     np.testing.assert_allclose(
         back.release(texts).vectors, second.encoder.release(texts).vectors, rtol=1e-6
     )
+
+
+@pytest.fixture(scope="module")
+def reviews() -> Corpus:
+    """320 short reviews with their stars and the gender of their writers."""
+    whole = load("reviews")
+    assert whole.texts is not None and whole.label is not None
+    some = slice(0, 320)
+    return Corpus(
+        "some",
+        texts=np.array([" ".join(text.split()[:12]) for text in whole.texts[some]], dtype=object),
+        label_name="gender",
+        label=whole.private["gender"][some],
+        private={
+            "stars": np.array([str(int(item) > 3) for item in whole.label[some]], dtype=object)
+        },
+    )
+
+
+def test_an_autoencoder_takes_the_place_of_the_encoder(reviews: Corpus, tmp_path: Path) -> None:
+    done = protect(
+        reviews, "wordllama", "ae", Settings(schedule=QUICK), seeds=2, attackers=["logistic"]
+    )
+    assert reviews.texts is not None
+    steps = done.encoder.recipe["steps"]
+    assert [step["step"] for step in steps] == ["encoder", "map"]
+    assert steps[0]["name"] == "./encoder" and steps[0]["backend"] == "numpy"
+    back = PrivateEncoder(str(done.save(tmp_path / "out")))
+    texts = reviews.texts[:5].tolist()
+    np.testing.assert_array_equal(back.release(texts).vectors, done.encoder.release(texts).vectors)
+    assert back.recipe == done.encoder.recipe
+
+
+def test_the_last_layers_of_the_encoder_are_trained_along(reviews: Corpus, tmp_path: Path) -> None:
+    from capelet.encoders import load as load_encoder
+    from capelet.encoders.own import TunedEncoder
+
+    settings = Settings(layers=1, schedule=replace(QUICK, epochs=2))
+    encoder = load_encoder("minilm", "torch")
+    done = protect(reviews, encoder, "gr", settings, seeds=2, attackers=["logistic"])
+    tuned = done.encoder.encoder
+    assert isinstance(tuned, TunedEncoder) and reviews.texts is not None
+    assert len(list(tuned.folder.parent.iterdir())) == 1  # of two seeds one is kept
+    texts = reviews.texts[:5].tolist()
+    assert np.abs(tuned.encode(texts) - encoder.encode(texts)).max() > 1e-4
+    back = PrivateEncoder(str(done.save(tmp_path / "out")))
+    wanted = done.encoder.release(texts).vectors
+    tuned.forget()
+    np.testing.assert_allclose(back.release(texts).vectors, wanted, atol=1e-5)
+    with pytest.raises(DataError, match="steps before or behind"):
+        protect(reviews, str(tmp_path / "out"), "gr", settings, seeds=1)
+    with pytest.raises(DataError, match="too long for a search"):
+        protect(reviews, encoder, "gr", settings, seeds=1, max_leakage=0.1)

@@ -2,6 +2,8 @@
 
 The corpus is split into defender, attacker and victims, once for each seed; `evaluation` measures
 leakage, utility, fairness and geometry; what comes out are findings and artefacts for a report.
+Attributes are one kind of attack. Words, writers and training texts are others (`attacks`), and an
+audit of those needs no private column.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from capelet.corpus import Corpus
 from capelet.encoders import cached
 from capelet.errors import DataError
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
+from capelet.evaluation.kinds import Asked, OtherAttacks
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, provenance
@@ -21,6 +24,7 @@ from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.release import PrivateEncoder, Release
+from capelet.splits import group_rows, split
 
 DEFAULT_ENCODER = "minilm"
 
@@ -29,6 +33,9 @@ def audit(
     corpus: Corpus,
     private: PrivateEncoder | Encoder | str | None = None,
     *,
+    attacks: Sequence[str] = ("attributes",),
+    members: Sequence[bool] | None = None,
+    show_texts: bool = False,
     seeds: int = 5,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
@@ -40,19 +47,57 @@ def audit(
     """Measure what a release of this corpus leaks and what it is worth.
 
     Example: `audit(capelet.load("reviews"), "minilm")`. Without `private`, ready vectors are
-    audited as they are, and texts through the default encoder.
+    audited as they are, and texts through the default encoder. `attacks` are kinds of attack
+    (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
+    says of each text whether the model was trained on it. The examples of inversion hold no text
+    unless `show_texts`.
     """
     clock = Clock()
     tried = families(attackers)
-    plan = Plan.of(corpus, seeds, split_kind, derived, bins)
+    asked = Asked.of(attacks, corpus, members, derived)
+    plan = plan_of(corpus, asked, seeds, split_kind, derived, bins)
     encoder = private_encoder(corpus, private, cache)
     inputs = inputs_of(corpus, encoder)
     with clock("encoding"):
         release = encoder.release(inputs, progress)
-    original = encoder.unprotected().release(inputs, progress).vectors if encoder.protects else None
-    rows, artefacts = measured(plan, [release] * len(plan.splits), original, tried, clock, progress)
-    origin = provenance(plan, encoder, release, clock)
-    return Findings(tuple(rows), origin, release.recipe, artefacts)
+    rows: list[Finding] = []
+    artefacts: dict[str, Any] = {}
+    if "attributes" in asked.kinds:
+        plain = encoder.unprotected().release(inputs, progress) if encoder.protects else None
+        original = None if plain is None else plain.vectors
+        rows, artefacts = measured(
+            plan, [release] * len(plan.splits), original, tried, clock, progress
+        )
+    others = OtherAttacks(asked, redact=not show_texts, seeds=seeds)
+    more, shown = others.measure(plan, encoder, release, members, clock, progress)
+    origin = {**provenance(plan, encoder, release, clock), **_asked(plan, asked)}
+    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **shown})
+
+
+def plan_of(
+    corpus: Corpus,
+    asked: Asked,
+    seeds: int = 5,
+    split_kind: str = "auto",
+    derived: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+) -> Plan:
+    """The plan of the kinds that were asked for; without attributes and task it is the splits."""
+    if "attributes" in asked.kinds or corpus.private or corpus.label is not None or derived:
+        # Columns that are not asked about still decide who is a victim: so runs stay comparable.
+        return Plan.of(corpus, seeds, split_kind, derived, bins)
+    if seeds < 1:
+        raise DataError(f"seeds must be at least 1, and is {seeds}")
+    # Only authorship averages over seeds, and it draws its own; the others keep to one split.
+    return Plan(corpus, (), None, (split(corpus, split_kind, 0),), group_rows(corpus), ())
+
+
+def _asked(plan: Plan, asked: Asked) -> dict[str, Any]:
+    """What the provenance says of the kinds of attack; attributes only where they were tried."""
+    said: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
+    if "attributes" not in asked.kinds:
+        said |= {"attributes": {}, "label": None}
+    return said
 
 
 def measured(

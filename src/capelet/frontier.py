@@ -114,7 +114,9 @@ def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attrib
         return replace(item, codes=item.codes[rows])
 
     task = held(plan.label) if plan.label is not None else None
-    return Part(vectors[rows], fit_rows, tune_rows, task, tuple(held(item) for item in against))
+    texts = plan.corpus.texts[rows].tolist() if plan.corpus.texts is not None else None
+    secrets = tuple(held(item) for item in against)
+    return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
 
 
 def search(
@@ -248,13 +250,9 @@ class _Bench:
         )
 
     def point(self, name: str, settings: Settings, chosen: Mapping[str, float | int]) -> Point:
-        learner = Part(
-            self.part.vectors, self.learn, self.part.tune, self.part.task, self.part.secrets
-        )
-        released = self.part.vectors
-        for step in fit(name, learner, settings).steps:
-            released = step(released)
-        return self._judged(released, chosen)
+        learner = replace(self.part, fit=self.learn)
+        made = fit(name, learner, settings)
+        return self._judged(made.release(self.part.vectors, self.part.texts), chosen)
 
     def unprotected(self) -> Point:
         return self._judged(self.original, {})

@@ -1,4 +1,4 @@
-"""What is derived from a corpus: classes, bins, and presence attributes read off the texts.
+"""What is derived from a corpus: classes, bins, presence attributes and topics of the texts.
 
 Nothing is dropped silently. Missing values stay missing and are counted; classes too rare to be
 measured are merged into `(other)`, numbers with many values are cut into thirds, and each of these
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +27,8 @@ RARE = 20
 OTHER = "(other)"
 NAMES = 5
 """How many of the most frequent person names `--derive names` asks about."""
+TOPICS = 10
+"""How many topics `--derive topics` looks for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +215,26 @@ _BEFORE_PLACES = frozenset(
 )
 
 
+def makes_task(kind: str) -> bool:
+    """Whether this kind of `--derive` gives the task, not a secret."""
+    return kind.partition(":")[0] == "topics"
+
+
+def derived(corpus: Corpus, kinds: Sequence[str]) -> Corpus:
+    """The corpus with what its texts tell: presence attributes as secrets, topics as the task.
+
+    `topics`, or `topics:20` for twenty of them, takes the place of a label that is there already.
+    """
+    asked = [kind for kind in kinds if makes_task(kind)]
+    made = corpus.with_private(derive(corpus, [kind for kind in kinds if kind not in asked]))
+    if not asked or corpus.texts is None:
+        return made
+    argument = asked[-1].partition(":")[2] or str(TOPICS)
+    if not argument.isdigit() or int(argument) < 2:
+        raise DataError(f"--derive {asked[-1]!r}: write topics, or topics:20 for twenty of them")
+    return replace(made, label_name="topic", label=topics(corpus.texts, int(argument)))
+
+
 def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, Values]:
     """Presence attributes from the texts: does this text hold a name, a pattern, a word of a list?
 
@@ -221,23 +243,23 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
     """
     if corpus.texts is None:
         raise DataError("--derive reads the texts, and this corpus holds only vectors")
-    derived: dict[str, Values] = {}
+    found: dict[str, Values] = {}
     for kind in kinds:
         word, _, argument = kind.partition(":")
         if word == "names":
             if argument and not argument.isdigit():
                 raise DataError(f"--derive {kind!r}: write names, or names:10 for ten of them")
-            derived |= _names(corpus.texts, int(argument or NAMES), rare)
+            found |= _names(corpus.texts, int(argument or NAMES), rare)
         elif word == "words" and argument:
-            derived |= _word_list(corpus.texts, argument)
+            found |= _word_list(corpus.texts, argument)
         elif word in _PATTERNS:
-            derived[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
+            found[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
         else:
             raise DataError(
                 f"--derive does not know {kind!r}; "
-                + did_you_mean(word, ["names", "words:FILE", "words:a|b|c", *_PATTERNS])
+                + did_you_mean(word, ["names", "topics", "words:FILE", "words:a|b|c", *_PATTERNS])
             )
-    return derived
+    return found
 
 
 def _presence(texts: Values, holds: Callable[[str], object]) -> Values:
@@ -322,20 +344,22 @@ def _people_by_rule(texts: Values) -> list[set[str]]:
     return [people & set(re.findall(r"\b[A-Z][a-z]+\b", text)) for text in texts]
 
 
-def topics(texts: Values, count: int = 10, share: float = 0.5, seed: int = 0) -> Values:
+def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0) -> Values:
     """The topic of each text by latent Dirichlet allocation; None where no topic has `share` of it.
 
-    A task label for texts that have none, as DPNR makes it. The rule: words that at least 20 texts
-    and at most a fifth of them use, without English stop words, the 5,000 commonest; online
-    variational Bayes; a text belongs to its strongest topic if that has at least `share` of it. A
-    topic is named by its three strongest words.
+    A task label for texts that have none, as DPNR makes it. The rule: words of three letters or
+    more that at least 20 texts and at most a twentieth of them use, without English stop words, the
+    5,000 commonest; online variational Bayes; a text belongs to its strongest topic if that has at
+    least `share` of it. A topic is named by its three strongest words. The twentieth matters: with
+    words that a fifth of the texts use, one topic of small talk takes more than half of a corpus of
+    diaries. Nothing but the texts is looked at, and the same seed gives the same topics.
     """
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
     words = CountVectorizer(
         min_df=min(20, max(2, len(texts) // 100)),
-        max_df=0.2,
+        max_df=0.05,
         stop_words="english",
         max_features=5000,
         token_pattern=r"[^\W\d_]{3,}",

@@ -22,6 +22,7 @@ from capelet.attacks.attribute import Family, families
 from capelet.audit import inputs_of, measured, private_encoder
 from capelet.corpus import Corpus, Split
 from capelet.defences import Fitted, Settings, checked_for, fit, method
+from capelet.encoders.own import TunedEncoder
 from capelet.errors import DataError, did_you_mean
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, provenance
@@ -95,8 +96,11 @@ def protect(
     plain = private_encoder(corpus, encoder, cache)
     _check_epsilon(plan, chosen, method_name, anyway)
     inputs = inputs_of(corpus, plain)
-    if texts and plain.consumes != "texts":
-        raise DataError(f"the method {method_name!r} changes texts, and there are only vectors")
+    if plain.consumes != "texts" and (texts or "texts" in method(method_name).needs):
+        raise DataError(
+            f"the method {method_name!r} changes or reads texts, and there are only vectors"
+        )
+    _check_layers(plain, chosen, searched)
     with clock("encoding"):
         original = plain.release(inputs, progress)
         base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
@@ -110,14 +114,21 @@ def protect(
         chosen = replace(chosen, **frontier.picked())
     with clock("training"):
         fitted = [
-            _fitted(plan, parts, base.vectors, against, method_name, chosen, progress)
+            _fitted(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
             for parts in plan.splits
         ]
-    encoders = [PrivateEncoder(*texts, *plain.steps, *item.steps) for item in fitted]
+    encoders = [
+        PrivateEncoder(*texts, *([item.encoder] if item.encoder else plain.steps), *item.steps)
+        for item in fitted
+    ]
     with clock("release"):
         releases = [
-            _release(base.vectors, item, made) for item, made in zip(fitted, encoders, strict=True)
+            _release(base.vectors, inputs, item, made)
+            for item, made in zip(fitted, encoders, strict=True)
         ]
+    for item in fitted[1:]:
+        if isinstance(item.encoder, TunedEncoder):
+            item.encoder.forget()  # only the encoder of the first seed is kept
     before = _findings(plan, plain, [original] * len(plan.splits), None, tried, clock, progress)
     after = _findings(plan, encoders[0], releases, original.vectors, tried, clock, progress)
     rows = (*after.rows, *_joint(fitted, against, releases[0].recipe_hash))
@@ -152,6 +163,21 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
         raise DataError(f"{said[0]}; give a larger --epsilon, or --anyway to see it for yourself")
 
 
+def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> None:
+    """Whether there are layers to train, said before anything is encoded."""
+    if not settings.layers:
+        return
+    from capelet.encoders.tuning import tunable
+
+    tunable(plain.encoder, settings.layers)
+    if len(plain.steps) != 1:
+        raise DataError("--tune-layers trains an encoder, and here are steps before or behind it")
+    if searched:
+        raise DataError(
+            "--tune-layers takes too long for a search; search without it, then give what was found"
+        )
+
+
 def _fitted(
     plan: Plan,
     parts: Split,
@@ -160,8 +186,15 @@ def _fitted(
     name: str,
     settings: Settings,
     progress: Progress,
+    plain: PrivateEncoder,
 ) -> Fitted:
     part = part_of(plan, parts, vectors, against)
+    if settings.layers:
+        from capelet.encoders.tuning import top_layers
+
+        assert plain.encoder is not None and part.texts is not None
+        top = top_layers(plain.encoder, part.texts, settings.layers, progress)
+        part = replace(part, top=top)
     seeded = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
     file = f"{name}-{part.digest()[:16]}.safetensors"
     checkpoint = cache_folder() / "training" / file
@@ -173,10 +206,9 @@ def _fitted(
     return fit(name, part, seeded, checkpoint, told)
 
 
-def _release(vectors: Vectors, fitted: Fitted, made: PrivateEncoder) -> Release:
+def _release(vectors: Vectors, inputs: Any, fitted: Fitted, made: PrivateEncoder) -> Release:
     """All rows through the steps behind the encoder; noise is the operating system's."""
-    for step in fitted.steps:
-        vectors = step(vectors)
+    vectors = fitted.release(vectors, inputs)
     return Release(np.asarray(vectors), made.guarantee, made.recipe, made.word_guarantee)
 
 

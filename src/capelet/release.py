@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.encoders import load
+from capelet.encoders.own import OWN, load_own, save_own
 from capelet.errors import CapeletError, OutputError, did_you_mean
 from capelet.files import writable_folder, write_whole
 from capelet.guarantees import NONE, Guarantee, chain
@@ -189,6 +190,8 @@ class PrivateEncoder:
         for step in self.steps:
             if isinstance(step, Map):
                 step.save(target)
+            elif isinstance(step, Encoder):
+                save_own(step, target)
         recipe = self.to_recipe()
         write_whole(target / RECIPE, recipe)
         said = {
@@ -314,7 +317,7 @@ def _made(entry: Any, specimens: bool, folder: Path) -> Encoder | Step:
     name = entry["step"]
     options = {key: value for key, value in entry.items() if key != "step"}
     if name == "encoder":
-        return _encoder(options)
+        return _encoder(options, folder)
     if name == "map":
         return _map(options, folder)
     if name.startswith("specimen:") and not specimens:
@@ -347,13 +350,14 @@ def _map(options: Mapping[str, Any], folder: Path) -> Map:
     return Map.load(folder / str(options["file"]), options.get("sha256"))
 
 
-def _encoder(options: Mapping[str, Any]) -> Encoder:
+def _encoder(options: Mapping[str, Any], folder: Path) -> Encoder:
     for key in options:
         if key not in ("name", "backend", "fingerprint"):
             raise CapeletError(
                 f"the step 'encoder' has no {key!r}; {did_you_mean(key, ('name', 'backend'))}"
             )
-    encoder = load(str(options.get("name", "minilm")), str(options.get("backend", "auto")))
+    name, backend = str(options.get("name", "minilm")), str(options.get("backend", "auto"))
+    encoder = load_own(folder, backend) if name == OWN else load(name, backend)
     wanted = options.get("fingerprint")
     if wanted is not None and wanted != encoder.fingerprint:
         raise CapeletError(

@@ -162,9 +162,20 @@ def test_members_are_told_by_loss_and_better_against_a_reference() -> None:
     better = rows["membership", "loss-against-reference", "auc"]
     assert plain.low > 0.5 and better.value > 0.9 > plain.value
     assert rows["membership", "loss-against-reference", "advantage"].value > 0.6
-    for metric, chance in (("auc", 0.5), ("advantage", 0.0)):
+    rare = rows["membership", "loss-against-reference", "tpr_at_01_fpr"]
+    assert rare.chance == 0.001 and rare.value > 0.05 and rare.low > 0.001
+    assert rare.value <= rows["membership", "loss-against-reference", "tpr_at_1_fpr"].value
+    for metric, chance in (("auc", 0.5), ("advantage", 0.0), ("tpr_at_01_fpr", 0.001)):
         null = rows["membership-null", "loss-against-reference", metric]
         assert null.low < chance + 0.03 and abs(null.value - chance) < 0.08
+
+
+def test_rare_false_alarms_need_a_thousand_texts_that_were_not_trained_on() -> None:
+    random = np.random.default_rng(5)
+    for others, wanted in ((999, False), (1000, True)):
+        member = np.arange(1500) >= others
+        rows = membership(random.normal(size=1500), member, random.integers(40, size=1500))
+        assert any(row.metric == "tpr_at_01_fpr" for row in rows) == wanted
 
 
 def test_membership_needs_both_kinds() -> None:

@@ -48,7 +48,9 @@ def test_the_noise_for_an_epsilon_keeps_it_and_little_less_does_not() -> None:
 
 
 def test_an_epsilon_out_of_reach_names_the_least_one() -> None:
-    with pytest.raises(CapeletError, match=r"cannot be reached in 5000 steps .* leaves 3\.\d"):
+    with pytest.raises(
+        CapeletError, match=r"cannot be reached in 5000 steps .* the least is 3\.\d"
+    ):
         noise_for(0.5, 1e-6, 1.0, 5000)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from capelet.language.dpsgd import Noise, add_noise, clipped_sum
-from capelet.language.model import Network, build, losses
-from capelet.language.vocabulary import PAD
+from capelet.errors import CapeletError, MissingExtra
+from capelet.language.dpsgd import Noise, add_noise, clipped_sum, is_known
+from capelet.language.model import Lstm, Network, build, losses
+from capelet.language.training import Dpsgd, Training
+from capelet.language.vocabulary import PAD, Samples
 
 
 def rows_of_words(rows: int = 9, length: int = 7, words: int = 40, seed: int = 0) -> torch.Tensor:
@@ -166,7 +172,6 @@ def test_opacus_finds_the_same_norms() -> None:
     """The reference of the field, on its own LSTM with our weights and the same tied table."""
     opacus = pytest.importorskip("opacus", reason="opacus is not installed")
     from opacus.layers import DPLSTM
-    from torch import nn
 
     ours = build("lstm", words=40, width=24, layers=2, length=7, seed=1)
     tokens = rows_of_words()
@@ -196,3 +201,121 @@ def test_opacus_finds_the_same_norms() -> None:
     assert np.allclose(
         clipped_sum(ours, tokens, 1.0).numpy(), squares.sqrt().detach().numpy(), rtol=1e-5
     )
+
+
+# ---- networks of one's own: Opacus takes over, exactly, or says why it cannot --------------------
+
+
+class Gated(nn.Module):
+    """A tied network whose states come from a convolution with a gate: no layer of ours."""
+
+    kind = "gated"
+
+    def __init__(self, words: int = 40, width: int = 16) -> None:
+        super().__init__()
+        self.sizes = {"words": words, "width": width, "layers": 1, "length": 7}
+        self.embedding = nn.Embedding(words, width)
+        self.mix = nn.Conv1d(width, 2 * width, 3)
+        self.bias = nn.Parameter(torch.zeros(words))
+
+    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        before = nn.functional.pad(self.embedding(tokens).transpose(1, 2), (2, 0))
+        return nn.functional.glu(self.mix(before), dim=1).transpose(1, 2)
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(hidden, self.embedding.weight, self.bias)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.hidden(tokens))
+
+
+class Recurrent(Gated):
+    """The same with Opacus's recurrent layer and an output of its own: watched layer by layer."""
+
+    def __init__(self, words: int = 40, width: int = 16) -> None:
+        super().__init__(words, width)
+        from opacus.layers import DPGRU
+
+        del self.mix, self.bias
+        self.gru = DPGRU(width, width, batch_first=True)
+        self.out = nn.Linear(width, words)
+
+    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.gru(self.embedding(tokens))[0]
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.out(hidden)
+
+
+class Missed(Recurrent):
+    """Its output goes past the layer that holds it, so that nobody sees it being used."""
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(hidden, self.embedding.weight, self.out.bias)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [Gated, Recurrent])
+@pytest.mark.parametrize("chunk", [256, 4])
+def test_opacus_takes_over_where_a_layer_is_unknown(kind: Any, chunk: int) -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed")
+    torch.manual_seed(1)
+    network, tokens = kind(), rows_of_words()
+    assert not is_known(network)
+    norms, _ = naive(network, tokens, 1.0)
+    clip = float(np.median(norms))
+    norms, total = naive(network, tokens, clip)
+    found = clipped_sum(network, tokens, clip, rows=chunk)
+    assert np.allclose(found.detach().numpy(), norms, rtol=1e-5)
+    for (name, weight), wanted in zip(network.named_parameters(), total, strict=True):
+        assert weight.grad is not None and wanted.any(), name
+        assert (weight.grad - wanted).abs().max() <= 1e-5 * wanted.abs().max(), name
+        assert not hasattr(weight, "grad_sample")
+    again = clipped_sum(network, tokens, clip)
+    assert torch.allclose(again, found)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_weight_that_is_used_out_of_sight_is_refused() -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed")
+    with pytest.raises(CapeletError, match="does not see every use of"):
+        clipped_sum(Missed(), rows_of_words(), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_layer_that_mixes_samples_is_refused() -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed")
+    network = Gated()
+    network.norm = nn.BatchNorm1d(16)
+    with pytest.raises(CapeletError, match="Opacus cannot make gradients per sample of 'Gated'"):
+        clipped_sum(network, rows_of_words(), 1.0)
+
+
+def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    with pytest.raises(MissingExtra, match=r"capelet\[opacus\]"):
+        clipped_sum(Gated(), rows_of_words(), 1.0)
+
+
+def test_our_own_networks_never_need_it() -> None:
+    assert is_known(build("lstm", words=40, width=24, layers=2, length=7))
+    transformer = build("transformer", words=40, width=24, layers=2, length=7)
+    assert is_known(transformer)
+    transformer.blocks[0].extra = nn.Conv1d(2, 2, 1)
+    assert not is_known(transformer)
+    other = Lstm(40, 8)
+    other.lstm = nn.LSTM(8, 8, 1, batch_first=True, bias=False)
+    assert not is_known(other)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_of_ones_own_trains_with_dpsgd() -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed")
+    torch.manual_seed(1)
+    network, tokens = Gated(), rows_of_words(rows=60)
+    samples = Samples(tokens.numpy(), np.arange(60) % 6, tuple("abcdef"))
+    before = network.mix.weight.detach().clone()
+    plan = Training(Dpsgd(0.5, seed_noise=1), epochs=2, batch=20, device="cpu")
+    done = plan.fit(network, samples)  # type: ignore[arg-type]
+    assert done.steps == 6
+    assert not torch.equal(before, network.mix.weight)

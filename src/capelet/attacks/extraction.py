@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.metrics import Bootstrap, Guesses
+from capelet.metrics import Bootstrap, Guesses, tpr_at
 
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
@@ -39,6 +39,9 @@ TAIL = 256
 """So many of the lowest samples give the tail its shape."""
 
 MOST_ENUMERATED = 2_000_000
+
+RARE = 1000
+"""With fewer texts that were not trained on, 0.1 % of them is less than one false alarm."""
 
 
 class Model(Protocol):
@@ -325,6 +328,10 @@ def _membership_rows(
         found = bootstrap.score(metric, [guesses])
         chance = 0.5 if metric == "auc" else 0.01
         rows.append(_finding(kind, metric, found.value, found.low, found.high, chance, attacker))
+    if (~member).sum() >= RARE:
+        hits = tpr_at(0.001, member, score, bootstrap.weights[:, places])
+        low, high = np.nanquantile(hits[1:], [0.025, 0.975]).tolist()
+        rows.append(_finding(kind, "tpr_at_01_fpr", float(hits[0]), low, high, 0.001, attacker))
     scored = ~known
     advantages = [
         _advantage(score[scored] > threshold, member[scored], weights[places[scored]])

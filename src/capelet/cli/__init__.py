@@ -4,7 +4,7 @@ Every import that costs time happens inside a command, so that `capelet --help` 
 """
 
 # Each of these adds its commands to the app.
-from capelet.cli import attack, audit, lm, look, protect, release  # noqa: F401
+from capelet.cli import attack, audit, dual, lm, look, protect, release  # noqa: F401
 from capelet.cli.shared import app
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +54,11 @@ def invert(
     ] = None,
     attacks: Annotated[
         str,
-        typer.Option(help="multi-label, multi-set, sparse-coding, relaxation, relaxation-mapped."),
+        typer.Option(
+            "--attacks",
+            "--attack",
+            help="multi-label, multi-set, sequence, sparse-coding, relaxation, relaxation-mapped.",
+        ),
     ] = "multi-label,multi-set",
     cut: Annotated[
         bool, typer.Option("--sentences", help="Cut texts into sentences of 5 to 20 words.")
@@ -62,6 +69,9 @@ def invert(
     most: Annotated[
         int | None, typer.Option(help="Use at most so many texts (drawn at random).")
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long the attack 'sequence' may learn.")
+    ] = None,
     show_texts: Annotated[
         bool, typer.Option("--show-texts", help="Put texts and words into the examples.")
     ] = False,
@@ -69,30 +79,44 @@ def invert(
         bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the attackers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder of the findings.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
     json: JsonFlag = False,
 ) -> None:
     """Try to read the words of texts back from their vectors."""
     from capelet.attacks.inversion.run import Inversion
+    from capelet.evaluation.origin import origin_of_inversion
+    from capelet.evaluation.provenance import Clock
     from capelet.files import check_writable
+    from capelet.reports import write_report
 
+    clock = Clock()
     folder = out or Path("runs") / f"{Path(data).stem}-inverted"
     check_writable(folder)
     if draws < 1:
         raise DataError(f"--draws is {draws}; it must be at least 1")
+    if minutes is not None and not minutes > 0:
+        raise DataError(f"--minutes is {minutes}; it must be above 0")
     corpus = corpus_of(data, text, None, None, author, None, where)
     texts, owners = _texts(corpus, cut, most, seed)
-    own = None
-    if auxiliary is not None:
-        own = _texts(corpus_of(auxiliary, text, None, None, None, None, None), cut, most, seed)[0]
+    other = None if auxiliary is None else corpus_of(auxiliary, text, None, None, None, None, None)
+    own = None if other is None else _texts(other, cut, most, seed)[0]
     attack = Inversion(
-        attacks=listed(attacks), draws=draws, redact=not show_texts, overlap=overlap, seed=seed
+        attacks=listed(attacks),
+        draws=draws,
+        redact=not show_texts,
+        overlap=overlap,
+        seed=seed,
+        options=None if minutes is None else {"sequence": {"minutes": minutes}},
     )
     private = private_encoder_of(corpus, recipe, encoder, backend)
-    with progress_bars(json) as progress:
+    with progress_bars(json) as progress, clock("inversion"):
         findings = attack.measure(texts, private, auxiliary=own, authors=owners, progress=progress)
-    findings.save(folder)
-    _show_inversion(findings, folder, json)
+    origin = origin_of_inversion(
+        corpus, private, findings, clock, seed=seed, texts=len(texts), auxiliary=other
+    )
+    command = shlex.join(["capelet", *sys.argv[1:]])
+    findings = replace(findings, provenance={**origin, "command": command})
+    _show_inversion(findings, write_report(findings, folder), json)
 
 
 def _texts(
@@ -118,14 +142,17 @@ def _texts(
     return texts, authors
 
 
-def _show_inversion(findings: Findings, folder: Path, as_json: bool) -> None:
+def _show_inversion(findings: Findings, page: Path, as_json: bool) -> None:
     scored = [row for row in findings.select(kind="inversion", metric="f1") if row.subgroup is None]
     if as_json:
-        found = {
+        found: dict[str | None, dict[str, float | None]] = {
             row.attacker: {"f1": row.value, "low": row.low, "high": row.high} for row in scored
         }
+        for row in findings.select(kind="inversion", target="sentence"):
+            found[row.attacker][row.metric] = row.value
         blind = findings.value(kind="inversion-reference", metric="f1")
-        said = {"findings": str(folder / "findings.json"), "words": found, "most_frequent": blind}
+        file = str(page.parent / "findings.json")
+        said = {"report": str(page), "findings": file, "words": found, "most_frequent": blind}
         print(jsonlib.dumps(said, ensure_ascii=False))
         return
     for row in scored:
@@ -140,7 +167,18 @@ def _show_inversion(findings: Findings, folder: Path, as_json: bool) -> None:
             f"({row.low:.3f}–{row.high:.3f}); another text's vector {null:.3f}, "
             f"the most frequent words {row.majority:.3f} ({row.n} texts)"
         )
-    print(f"findings: {folder / 'findings.json'}")
+        whole = {
+            item.metric: item
+            for item in findings.select(kind="inversion", target="sentence", attacker=row.attacker)
+        }
+        if whole:
+            match, order = whole["exact_match"], whole["bleu"]
+            print(
+                f"{row.attacker}: all words in their order {match.value:.1%} "
+                f"({match.low:.1%}–{match.high:.1%}), "
+                f"BLEU {order.value:.3f} ({order.low:.3f}–{order.high:.3f})"
+            )
+    print(f"report: {page}")
 
 
 @app.command(
@@ -162,39 +200,46 @@ def membership(
     encoder: Annotated[
         str | None, typer.Option(help="Or a text encoder: name, folder or Hugging Face id.")
     ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Or a TOML recipe: attack what it releases.")
+    ] = None,
     window: Annotated[int, typer.Option(help="Words to either side of a window's centre.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the attackers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder of the findings.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
     json: JsonFlag = False,
 ) -> None:
     """Tell which texts a model was trained on, by how alike things of one context are."""
     from capelet.attacks.membership.run import Membership
+    from capelet.evaluation.origin import origin_of_membership
+    from capelet.evaluation.provenance import Clock
     from capelet.files import check_writable
+    from capelet.reports import write_report
 
     folder = out or Path("runs") / f"{Path(data).stem}-members"
     check_writable(folder)
-    if (words is None) == (encoder is None):
-        raise DataError("name one model to attack: --words FILE or --encoder NAME")
+    if sum(item is not None for item in (words, encoder, recipe)) != 1:
+        raise DataError("name one model to attack: --words FILE, --encoder NAME or --recipe FILE")
+    clock = Clock()
     corpus = corpus_of(data, text, None, member, author, None, where)
     if corpus.texts is None:
         raise DataError("membership is asked of texts; name their column (--text)")
-    flags = _flags(corpus.private[member].tolist(), member)
+    flags = member_flags(corpus.private[member].tolist(), member)
     attack = Membership(window=window, seed=seed)
     texts = [str(item) for item in corpus.texts]
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
-    with progress_bars(json) as progress:
-        if words is not None:
-            findings = attack.of_words(texts, flags, words)
+    model = words or private_encoder_of(corpus, recipe, encoder or "", "auto")
+    with progress_bars(json) as progress, clock("membership"):
+        if isinstance(model, Path):
+            findings = attack.of_words(texts, flags, model)
         else:
-            from capelet.encoders import load
+            findings = attack.of_encoder(texts, flags, model, authors, progress)
+    origin = origin_of_membership(corpus, model, findings, clock, seed=seed, members=sum(flags))
+    command = shlex.join(["capelet", *sys.argv[1:]])
+    findings = replace(findings, provenance={**origin, "command": command})
+    _show_membership(findings, write_report(findings, folder), json)
 
-            assert encoder is not None
-            findings = attack.of_encoder(texts, flags, load(encoder), authors, progress)
-    findings.save(folder)
-    _show_membership(findings, folder, json)
 
-
-def _flags(values: list[object], column: str) -> list[bool]:
+def member_flags(values: list[object], column: str) -> list[bool]:
     """The member column as yes and no; anything else is refused."""
     yes, no = {"1", "1.0", "true", "yes", "member"}, {"0", "0.0", "false", "no", "non-member"}
     said = [str(value).strip().lower() for value in values]
@@ -207,7 +252,7 @@ def _flags(values: list[object], column: str) -> list[bool]:
     return [value in yes for value in said]
 
 
-def _show_membership(findings: Findings, folder: Path, as_json: bool) -> None:
+def _show_membership(findings: Findings, page: Path, as_json: bool) -> None:
     rows = findings.select(kind="membership", metric="advantage")
     if as_json:
         found = [
@@ -221,7 +266,12 @@ def _show_membership(findings: Findings, folder: Path, as_json: bool) -> None:
             }
             for row in rows
         ]
-        print(jsonlib.dumps({"findings": str(folder / "findings.json"), "advantage": found}))
+        said = {
+            "report": str(page),
+            "findings": str(page.parent / "findings.json"),
+            "advantage": found,
+        }
+        print(jsonlib.dumps(said, ensure_ascii=False))
         return
     for row in rows:
         where = f", {row.subgroup}" if row.subgroup else ""
@@ -236,4 +286,4 @@ def _show_membership(findings: Findings, folder: Path, as_json: bool) -> None:
             f"{row.target} by {row.attacker}{where}: advantage {row.value:.3f} "
             f"({row.low:.3f}–{row.high:.3f}), AUC {auc.value:.3f}, {row.n} scored"
         )
-    print(f"findings: {folder / 'findings.json'}")
+    print(f"report: {page}")

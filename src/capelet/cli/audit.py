@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from capelet.cli.attack import member_flags
 from capelet.cli.shared import (
     Attackers,
     AuthorColumn,
@@ -64,7 +65,19 @@ def audit(
     ] = None,
     split: SplitKind = "auto",
     seeds: Seeds = 5,
+    attacks: Annotated[
+        str,
+        typer.Option(
+            help="Kinds of attack: attributes, inversion, authorship, membership, or all."
+        ),
+    ] = "attributes",
     attackers: Attackers = None,
+    member: Annotated[
+        str | None, typer.Option(help="Column that says who was trained on (yes/no, 1/0).")
+    ] = None,
+    show_texts: Annotated[
+        bool, typer.Option("--show-texts", help="Put texts and words into inversion's examples.")
+    ] = False,
     bins: Bins = None,
     fail_over: Annotated[
         float | None,
@@ -81,9 +94,12 @@ def audit(
 
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
-    _check_gate(fail_over, private, derive, data)
-    corpus = corpus_of(data, text, label, private, author, vectors, where)
+    _check_gate(fail_over, private, derive, data, listed(attacks))
+    corpus, members = _corpus(data, text, label, private, author, vectors, where, member)
     options = {
+        "attacks": listed(attacks),
+        "members": members,
+        "show_texts": show_texts,
         "seeds": seeds,
         "split_kind": split,
         "attackers": listed(attackers),
@@ -91,6 +107,9 @@ def audit(
         "bins": bins_of(bins or []),
         "cache": not no_cache,
     }
+    from capelet.evaluation.kinds import Asked
+
+    Asked.of(listed(attacks), corpus, members, listed(derive))  # refused before a model is read
     private_encoder = private_encoder_of(corpus, recipe, encoder, backend)
     findings = _audit(corpus, private_encoder, options, quiet=json)
     from capelet.reports import write_report
@@ -102,18 +121,44 @@ def audit(
         raise typer.Exit(1)
 
 
-def _check_gate(limit: float | None, private: str | None, derive: str | None, data: str) -> None:
+def _corpus(
+    data: str,
+    text: str | None,
+    label: str | None,
+    private: str | None,
+    author: str | None,
+    vectors: str | None,
+    where: str | None,
+    member: str | None,
+) -> tuple[Corpus, list[bool] | None]:
+    """The corpus, and apart from it who was trained on: that is no attribute to be inferred."""
+    from dataclasses import replace
+
+    if member is None:
+        return corpus_of(data, text, label, private, author, vectors, where), None
+    columns = ",".join([*listed(private), *([] if member in listed(private) else [member])])
+    corpus = corpus_of(data, text, label, columns, author, vectors, where)
+    others = {name: column for name, column in corpus.private.items() if name != member}
+    return replace(corpus, private=others), member_flags(corpus.private[member].tolist(), member)
+
+
+def _check_gate(
+    limit: float | None, private: str | None, derive: str | None, data: str, attacks: list[str]
+) -> None:
     """A gate that nothing can trip is a mistake, not a pass."""
     from capelet.datasets import DATASETS
+    from capelet.labels import makes_task
 
     if limit is None:
         return
     if not 0 <= limit < 1:
         raise DataError(f"--fail-over is a gain in balanced accuracy from 0 to 1, and is {limit:g}")
     known = DATASETS[data].private if data in DATASETS else ()
-    if not (private or derive or known):
+    secrets = [kind for kind in listed(derive) if not makes_task(kind)]
+    if not (private or secrets or known) or not {"attributes", "all"} & set(attacks):
         raise DataError(
-            "--fail-over needs an attribute to watch: name it with --private or --derive"
+            "--fail-over needs an attribute to watch: name it with --private or --derive, and "
+            "leave attributes among the --attacks"
         )
 
 
@@ -123,12 +168,16 @@ def _audit(
     from dataclasses import replace
 
     from capelet.audit import audit as run
-    from capelet.evaluation.plan import Plan
+    from capelet.audit import plan_of
+    from capelet.evaluation.kinds import Asked
 
     # Everything that can be wrong with the data is said before a model is read.
-    plan = Plan.of(corpus, 1, options["split_kind"], options["derived"], options["bins"])
+    asked = Asked.of(options["attacks"], corpus, options["members"], options["derived"])
+    plan = plan_of(corpus, asked, 1, options["split_kind"], options["derived"], options["bins"])
     for warning in plan.advance(private.guarantee):
         print(f"capelet: warning: {warning}", file=sys.stderr)
+    for reason in asked.left_out:
+        print(f"capelet: left out: {reason}", file=sys.stderr)
     with progress_bars(quiet) as progress:
         findings = run(corpus, private, progress=progress, **options)
     command = shlex.join(["capelet", *sys.argv[1:]])
@@ -152,9 +201,9 @@ def _over(findings: Findings, limit: float | None) -> list[str]:
 def _show(
     findings: Findings, page: Path, over: list[str], limit: float | None, as_json: bool
 ) -> None:
-    from capelet.reports import verdicts
+    from capelet.reports import all_verdicts
 
-    said = verdicts(findings)
+    said = all_verdicts(findings)
     if as_json:
         summary = {
             "report": str(page),

@@ -18,7 +18,10 @@ app.add_typer(cache_app, name="cache")
 @sentences
 def report(
     run: Annotated[
-        Path, typer.Argument(help="A folder that `audit`, `protect` or `lm attack` wrote.")
+        Path,
+        typer.Argument(
+            help="A folder that `audit`, `protect`, `invert`, `membership` or `lm attack` wrote."
+        ),
     ],
     other: Annotated[Path | None, typer.Argument(help="A second one, to compare with.")] = None,
     out: Annotated[
@@ -51,9 +54,11 @@ def report(
 def list_(json: JsonFlag = False) -> None:
     """What there is, one line each: encoders, mechanisms, defences, sets, attackers, splits."""
     from capelet.attacks.attribute import FAMILIES
+    from capelet.attacks.inversion.run import ATTACKS
     from capelet.datasets import DATASETS, found
     from capelet.defences import METHODS
     from capelet.encoders import ENCODERS
+    from capelet.evaluation.kinds import KINDS
     from capelet.mechanisms import MECHANISMS
     from capelet.splits import SPLITS
 
@@ -68,6 +73,8 @@ def list_(json: JsonFlag = False) -> None:
             name: f"{about.title} ({'here' if found(name) else 'not here'}; {about.licence})"
             for name, about in DATASETS.items()
         },
+        "kinds of attack": dict(KINDS),
+        "inversion attacks": dict(ATTACKS),
         "attackers": {name: first_line(type(family)) for name, family in FAMILIES.items()},
         "splits": {name: first_line(kind) for name, kind in SPLITS.items()},
     }

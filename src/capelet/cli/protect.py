@@ -52,7 +52,7 @@ def protect(
     data: DataArgument,
     out: Annotated[Path, typer.Option(help="Folder of the private encoder and its report.")],
     method: Annotated[
-        str, typer.Option(help="fx, gr, gr+, cgt, leace, ldp, cape, mdp, dpnr or bottleneck.")
+        str, typer.Option(help="fx, ae, gr, gr+, cgt, leace, ldp, cape, mdp, dpnr or bottleneck.")
     ] = "gr+",
     text: TextColumn = None,
     label: LabelColumn = None,
@@ -74,6 +74,9 @@ def protect(
     mu: Annotated[float, typer.Option(help="The share of words that dpnr drops.")] = 0.5,
     width: Annotated[int, typer.Option(help="Units of the dense layers.")] = WIDTH,
     keep: Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")] = "auto",
+    tune_layers: Annotated[
+        int, typer.Option(help="How many last layers of the encoder to train along.")
+    ] = 0,
     max_leakage: Annotated[
         float | None,
         typer.Option(help="Search settings whose attackers gain at most this over chance."),
@@ -95,13 +98,15 @@ def protect(
     from capelet.defences import LABEL_FREE, Settings
     from capelet.files import check_writable
     from capelet.frontier import NoPoint
+    from capelet.labels import makes_task
     from capelet.protect import protect as run
 
     check_writable(out)
     corpus = corpus_of(data, text, label, private, author, vectors, where)
     if keep == "auto":
-        keep = "neighbours" if corpus.label is None and method in LABEL_FREE else "task"
-    settings = Settings(epsilon, lam, mu, width, keep)
+        task = corpus.label is not None or any(map(makes_task, listed(derive)))
+        keep = "task" if task or method not in LABEL_FREE else "neighbours"
+    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers)
     options: dict[str, Any] = {
         "held_out": listed(hold_out),
         "max_leakage": max_leakage,

@@ -40,7 +40,8 @@ PrivateColumns = Annotated[
 Derived = Annotated[
     str | None,
     typer.Option(
-        help="Attributes read off the texts: names, email, phone, number, words:FILE or a|b."
+        help="Read off the texts: names, email, phone, number, words:FILE or a|b as attributes; "
+        "topics as the task."
     ),
 ]
 AuthorColumn = Annotated[str | None, typer.Option(help="Column of the author.")]

@@ -7,6 +7,7 @@ none for each method.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from capelet.defences.training import Part, Schedule, Trained
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.guarantees import checked, checked_count
-from capelet.interfaces import Progress, silent
+from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.labels import Attribute
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout, WordReplacement
@@ -23,6 +24,13 @@ from capelet.mechanisms.words import WordDropout, WordReplacement
 KEEPS = ("task", "neighbours", "both")
 LABEL_FREE = ("gr", "gr+", "leace")
 """Methods that can keep neighbours instead of a task."""
+TUNED = ("fx", "gr", "gr+", "ldp", "cape")
+"""Methods that can train the last layers of the encoder along with their map."""
+STEPS = 300
+"""How many a kernel adversary takes at least."""
+TUNED_BATCH = 256
+TUNED_EPOCHS = 5
+"""How often the last layers see each text, after the map was trained on vectors as they are."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +44,21 @@ class Settings:
     keep: str = "task"  # or "neighbours", or "both"
     mechanism: str = "auto"
     table: str = "glove"
+    layers: int = 0  # of the encoder, the last ones, trained along
     schedule: Schedule = field(default_factory=Schedule)
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What follows the encoder: noise, the learnt map, noise; and how the training went."""
+    """What follows the encoder: noise, the learnt map, noise; and how the training went.
+
+    `encoder` is the encoder itself where that was learnt too.
+    """
 
     trained: Trained
     before: Any = None
     after: Any = None
+    encoder: Encoder | None = None
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -53,6 +66,15 @@ class Fitted:
         return tuple(
             step for step in (self.before, self.trained.map, self.after) if step is not None
         )
+
+    def release(self, vectors: Vectors, texts: Sequence[str] | None = None) -> Vectors:
+        """All rows through the steps, from these vectors or, for a learnt encoder, these texts."""
+        if self.encoder is not None:
+            assert texts is not None
+            vectors = self.encoder.encode(texts)
+        for step in self.steps:
+            vectors = step(vectors)
+        return vectors
 
 
 Fit = Callable[[Part, Settings, "Path | None", Progress], Fitted]
@@ -86,6 +108,7 @@ def _dense(
     import torch
 
     from capelet.defences.noise import twin
+    from capelet.defences.readers import Mixing, read
     from capelet.defences.terms import (
         CrossGradient,
         Independence,
@@ -99,6 +122,8 @@ def _dense(
 
     before = Laplace(_epsilon(settings)) if noise else None
     schedule, width = settings.schedule, settings.width
+    # Without a task there is no label that a mixture of two texts could lack.
+    mixed = adversary == "kernel" and settings.keep == "neighbours" and bool(part.secrets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(schedule.seed)
         terms: list[Term] = []
@@ -106,8 +131,7 @@ def _dense(
             body = Body(dense([part.width, width, width]), "relu")
         else:
             width = part.width
-            start = _erased(part) if adversary == "kernel" and part.secrets else None
-            body = Body(Residual(width, max(2 * settings.width, 512), start))
+            body = Body(Residual(width, max(2 * settings.width, 512)))
         if settings.keep != "neighbours" and part.task is not None:
             if adversary == "cross":
                 terms.append(CrossGradient(width, part.task, part.secrets))
@@ -118,27 +142,49 @@ def _dense(
         if adversary == "reversal" and part.secrets:
             terms.append(Reversal(width, part.secrets, settings.lam or 0.0, warm=0.2))
         if adversary == "kernel" and part.secrets:
-            terms.append(Independence(part.secrets, settings.lam or 0.0))
-        network = Network(body, terms, before=twin(before) if before else None)
+            reader = read(part, schedule, progress) if mixed else None
+            terms.append(Independence(part.secrets, settings.lam or 0.0, reader))
+        stirred = Mixing() if mixed else twin(before) if before else None
+        network = Network(body, terms, before=stirred)
     schedule = _paced(schedule, part, adversary, settings.keep)
-    return Fitted(train(network, part, schedule, checkpoint, progress), before=before)
+    trained = train(network, part, schedule, checkpoint, progress)
+    if part.top is None:
+        return Fitted(trained, before=before)
+    network.front = part.top
+    epochs, batch = min(schedule.epochs, TUNED_EPOCHS), min(schedule.batch, TUNED_BATCH)
+    gentle = replace(schedule, epochs=epochs, batch=batch)
+    tuned = train(network, part, gentle, _beside(checkpoint, "tuned"), progress)
+    tuned = replace(tuned, seconds=trained.seconds + tuned.seconds)
+    return Fitted(tuned, before=before, encoder=part.top.cpu().encoder())
 
 
-def _erased(part: Part) -> Any:
-    """Where a guarded map begins: linear erasure, but for its shift."""
-    import torch
+def _beside(checkpoint: Path | None, word: str) -> Path | None:
+    """Another checkpoint of the same training."""
+    return checkpoint.with_name(f"{word}-{checkpoint.name}") if checkpoint is not None else None
 
-    from capelet.defences.erasure import erase
 
-    return torch.tensor(erase(part).map.layers[0].weight)
+def _autoencoder(
+    part: Part, settings: Settings, checkpoint: Path | None, progress: Progress
+) -> Fitted:
+    from capelet.defences.autoencoder import autoencode
+
+    if part.texts is None:
+        raise DataError("the method 'ae' learns from texts, and there are only vectors")
+    began = time.monotonic()
+    encoder = autoencode(part, settings.schedule, _beside(checkpoint, "words"), progress)
+    made = replace(part, vectors=encoder.encode(part.texts))
+    fitted = _dense(made, settings, checkpoint, progress)
+    trained = replace(fitted.trained, seconds=time.monotonic() - began)
+    return replace(fitted, trained=trained, encoder=encoder)
 
 
 def _paced(schedule: Schedule, part: Part, adversary: str, keep: str) -> Schedule:
     """A kernel adversary needs large batches, and as many steps as small ones would make."""
     if adversary == "kernel":
-        batch = max(256, min(1024, len(part.fit) // 2))
-        epochs = max(schedule.epochs, round(600 * batch / max(len(part.fit), 1)))
-        return replace(schedule, batch=batch, epochs=epochs, patience=None, cooling=True)
+        batch = max(256, min(2048, len(part.fit) // 2))
+        epochs = max(schedule.epochs, round(STEPS * batch / max(len(part.fit), 1)))
+        faster = replace(schedule, batch=batch, epochs=epochs, rate=3 * schedule.rate)
+        return replace(faster, patience=None, cooling=True)
     return replace(schedule, patience=None) if keep == "neighbours" else schedule
 
 
@@ -193,6 +239,11 @@ METHODS: dict[str, Method] = {
         "A task map without privacy: what the others are compared with.",
         _preset(),
         frozenset({"label"}),
+    ),
+    "ae": Method(
+        "An auto-encoder of the texts in place of the encoder, then a task map without privacy.",
+        _autoencoder,
+        frozenset({"label", "texts"}),
     ),
     "gr": Method(
         "Gradient reversal: a joint adversary for each secret.",
@@ -281,6 +332,11 @@ def checked_for(
         noisy = ", ".join(key for key, item in METHODS.items() if "epsilon" in item.needs)
         raise CapeletError(
             f"the method {name!r} adds no noise and takes no epsilon; those that do are {noisy}"
+        )
+    if settings.layers and (name not in TUNED or settings.keep != "task"):
+        raise CapeletError(
+            "layers of the encoder are trained along with a map that keeps a task, by "
+            f"{', '.join(TUNED)}; leave --tune-layers out"
         )
     if settings.lam is not None:
         checked("lambda", settings.lam, 0.0, 1e6)

@@ -35,6 +35,7 @@ class Batch:
     codes: Mapping[str, Tensor]
     share: float
     random: torch.Generator
+    rows: Tensor | None = None  # which rows of the part these are, where a front makes x of them
 
 
 class Term(nn.Module):
@@ -85,18 +86,28 @@ class Task(Term):
 
 
 class Neighbourhood(Term):
-    """How far cosines between texts have moved: what a vector store's user would notice."""
+    """How far each text's neighbours have changed: what a vector store's user would notice.
 
-    MOST = 512
+    Every text deals its attention to the others of the batch by cosine (a softmax at temperature
+    0.05, so nearly all of it to the nearest ones); the loss is what the divergence between the
+    attention before and after says, in nats, times `weight`.
+    """
 
-    def __init__(self, weight: float = 100.0) -> None:
+    MOST = 1024
+    TEMPERATURE = 0.05
+
+    def __init__(self, weight: float = 10.0) -> None:
         super().__init__()
         self.weight = weight
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
-        before = normalize(batch.x[: self.MOST], dim=1)
-        after = normalize(batch.features[: self.MOST], dim=1)
-        return self.weight * ((before @ before.T - after @ after.T) ** 2).mean()
+        before, after = self._attention(batch.x), self._attention(batch.features)
+        return self.weight * (before.exp() * (before - after)).sum(dim=1).mean()
+
+    def _attention(self, rows: Tensor) -> Tensor:
+        unit = normalize(rows[: self.MOST], dim=1)
+        itself = torch.eye(len(unit), device=unit.device) * 1e4  # nobody is its own neighbour
+        return log_softmax(unit @ unit.T / self.TEMPERATURE - itself, dim=1)
 
 
 class Reversal(Term):
@@ -194,9 +205,11 @@ class Independence(Term):
 
     The adversary is ridge regression on random Fourier features (drawn anew each time, at one of
     three widths) or on the features themselves, solved in closed form on one half of the batch and
-    scored on the other: the squared correlation of its guess with the secret, classes weighed
-    alike. So there is no adversary to outrun, to fool or to leave behind, and its gradient says how
-    to make the *best* such attacker worse. Gradient reversal has one adversary, always late.
+    scored on the other: the squared correlation of its guess with the secret. So there is no
+    adversary to outrun, to fool or to leave behind, and its gradient says how to make the *best*
+    such attacker worse. Gradient reversal has one adversary, always late.
+
+    The secret is the label, classes weighed alike, or, with a reader, the chances it gives.
     """
 
     WIDTHS = (0.0, 0.5, 1.0, 2.0)  # 0: the features themselves
@@ -205,23 +218,26 @@ class Independence(Term):
         self,
         secrets: Sequence[Attribute],
         lam: float,
-        waves: int = 384,
+        reader: nn.Module | None = None,
+        waves: int = 512,
         ridge: float = 1e-3,
         warm: float = 0.2,
     ) -> None:
         super().__init__()
         self.secrets, self.lam, self.waves = list(secrets), lam, waves
-        self.ridge, self.warm = ridge, warm
+        self.reader, self.ridge, self.warm = reader, ridge, warm
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         half = len(batch.x) // 2
         if half < 32:
             return batch.features.sum() * 0
-        inputs = self._inputs(batch)
-        halves = torch.stack([inputs[:half], inputs[half : 2 * half]])
-        columns = [self._columns(item, batch, network, half) for item in self.secrets]
+        columns = [
+            self._columns(target[: 2 * half], weight[: 2 * half])
+            for target, weight in self._targets(batch, network)
+        ]
         targets = torch.cat([target for target, _ in columns], dim=2)
         weights = torch.cat([weight for _, weight in columns], dim=2)
+        halves = self._inputs(batch)[: 2 * half].reshape(2, half, -1)
         strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
         return strength * self._explained(halves, targets, weights)
 
@@ -238,15 +254,26 @@ class Independence(Term):
         waves = torch.cos(unit @ along * math.sqrt(2 * width) + phase)
         return waves * math.sqrt(2 / self.waves)
 
-    def _columns(
-        self, item: Attribute, batch: Batch, network: Network, half: int
-    ) -> tuple[Tensor, Tensor]:
-        """One-hot secret (one column for two classes) and weights, by halves; 0 where missing."""
-        codes = batch.codes[item.name][: 2 * half]
-        held = codes.clamp(min=0)
-        target = one_hot(held, len(item.classes)).float()[:, 1 if len(item.classes) == 2 else 0 :]
-        weight = (network.weights[item.name][held] * (codes >= 0))[:, None].expand_as(target)
-        weights = weight.reshape(2, half, -1)
+    def _targets(self, batch: Batch, network: Network) -> list[tuple[Tensor, Tensor]]:
+        """For each secret a column for every class, and the weight of each row; 0 where missing."""
+        if self.reader is not None:
+            sizes = [len(item.classes) for item in self.secrets]
+            alike = torch.ones(len(batch.x), device=batch.x.device)
+            return [(said, alike) for said in torch.split(self.reader(batch.x), sizes, dim=1)]
+        found = []
+        for item in self.secrets:
+            codes = batch.codes[item.name]
+            held = codes.clamp(min=0)
+            weight = network.weights[item.name][held] * (codes >= 0)
+            found.append((one_hot(held, len(item.classes)).float(), weight))
+        return found
+
+    @staticmethod
+    def _columns(target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """By halves; of two classes one column says all."""
+        target = target[:, 1 if target.shape[1] == 2 else 0 :]
+        half = len(target) // 2
+        weights = weight[:, None].expand_as(target).reshape(2, half, -1)
         return target.reshape(2, half, -1), weights / weights.sum(dim=1, keepdim=True).clamp(1e-9)
 
     def _explained(self, halves: Tensor, target: Tensor, weight: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,7 +28,10 @@ from capelet.files import write_whole
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.labels import Attribute
 from capelet.maps import Layer, Map, affine
-from capelet.networks import Residual
+from capelet.networks import Front, Residual
+
+if TYPE_CHECKING:
+    from capelet.encoders.tuning import TopLayers
 
 EVERY = 20.0
 """Seconds between two checkpoints."""
@@ -46,7 +49,9 @@ class TrainingError(CapeletError):
 class Part:
     """What a defence may see: the defender's vectors, its task and its secrets, and two halves.
 
-    `fit` and `tune` are rows of `vectors`; the attributes' codes have one entry for each of them.
+    `fit` and `tune` are rows of `vectors`; the attributes' codes have one entry for each of them,
+    and so have the texts, where there are any. `top` are the last layers of the encoder, where they
+    may be trained along.
     """
 
     vectors: Vectors
@@ -54,6 +59,8 @@ class Part:
     tune: Rows
     task: Attribute | None
     secrets: tuple[Attribute, ...]
+    texts: Sequence[str] | None = None
+    top: TopLayers | None = None
 
     @property
     def width(self) -> int:
@@ -144,7 +151,10 @@ class Body(nn.Module):
 
 
 class Network(nn.Module):
-    """Noise, body, noise, and the terms that ask for something of what comes out."""
+    """Noise, body, noise, and the terms that ask for something of what comes out.
+
+    With a front the vectors are not given but made, from the numbers of the rows.
+    """
 
     def __init__(
         self,
@@ -152,20 +162,23 @@ class Network(nn.Module):
         terms: Sequence[Term],
         before: Twin | None = None,
         after: Twin | None = None,
+        front: Front | None = None,
     ) -> None:
         super().__init__()
-        self.body, self.terms = body, nn.ModuleList(terms)
+        self.body, self.terms, self.front = body, nn.ModuleList(terms), front
         self.before, self.after = before, after
         self.weights: dict[str, Tensor] = {}
 
     def batch(
         self, x: Tensor, codes: Mapping[str, Tensor], share: float, random: torch.Generator
     ) -> Batch:
-        noisy = x if self.before is None else self.before(x, random)
+        made = x if self.front is None else self.front(x)
+        noisy = made if self.before is None else self.before(made, random)
         features = self.body(noisy)
         if self.after is not None:
             features = self.after(features, random)
-        return Batch(noisy, features, codes, share, random)
+        rows = None if self.front is None else x
+        return Batch(noisy, features, codes, share, random, rows)
 
     def forward(self, batch: Batch) -> Tensor:
         """The loss of each term; their sum is what is minimised."""
@@ -205,15 +218,13 @@ def train(
     began = time.monotonic()
     device = schedule.place()
     random = torch.Generator(device).manual_seed(schedule.seed)
-    data = _Data(part, device)
+    data = _Data(part, device, network.front is not None)
     network.to(device)
     for item in part.targets:
         network.weights[item.name] = balanced(item, data.fit_codes[item.name])
     with torch.no_grad():
-        network.body.settle(network.before(data.fit, random) if network.before else data.fit)
-    optimiser = torch.optim.Adam(
-        network.parameters(), schedule.rate, eps=1e-7, weight_decay=schedule.decay
-    )
+        network.body.settle(network.before(data.start, random) if network.before else data.start)
+    optimiser = _optimiser(network, schedule)
     store = _Store(checkpoint, f"{part.digest()} {schedule} {device} {_told(network)}")
     state = store.load(network, optimiser, random) or _State()
     saved = time.monotonic()
@@ -239,6 +250,19 @@ def train(
     return Trained(frozen, joint, tuple(state.losses), time.monotonic() - began)
 
 
+def _optimiser(network: Network, schedule: Schedule) -> torch.optim.Adam:
+    """Adam; a front goes at its own pace."""
+    front = list(network.front.parameters()) if network.front is not None else []
+    ours = {id(item) for item in front}
+    others = [item for item in network.parameters() if id(item) not in ours]
+    groups: list[dict[str, Any]] = [{"params": others, "pace": 1.0}]
+    if network.front is not None:
+        groups.append({"params": front, "pace": network.front.pace})
+    for group in groups:
+        group["lr"] = schedule.rate * group["pace"]
+    return torch.optim.Adam(groups, eps=1e-7, weight_decay=schedule.decay)
+
+
 def _told(network: Network) -> str:
     """The network and every number of its terms and its noise: λ and ε too, not only shapes."""
     asked = [*network.terms, network.before, network.after]
@@ -252,11 +276,13 @@ def _told(network: Network) -> str:
 
 
 class _Data:
-    """The rows to fit on and to tune on, on the device."""
+    """The rows to fit on and to tune on, on the device: their vectors or, for a front, numbers."""
 
-    def __init__(self, part: Part, device: torch.device) -> None:
+    def __init__(self, part: Part, device: torch.device, numbers: bool = False) -> None:
         every = torch.tensor(np.asarray(part.vectors, dtype=np.float32))
-        self.fit, self.tune = (every[rows].to(device) for rows in (part.fit, part.tune))
+        held = torch.arange(len(every)) if numbers else every
+        self.fit, self.tune = (held[rows].to(device) for rows in (part.fit, part.tune))
+        self.start = every[part.fit].to(device) if numbers else self.fit
         codes = {item.name: torch.tensor(item.codes.astype(np.int64)) for item in part.targets}
         self.fit_codes = {name: held[part.fit].to(device) for name, held in codes.items()}
         self.tune_codes = {name: held[part.tune].to(device) for name, held in codes.items()}
@@ -274,7 +300,7 @@ def _epoch(
     network.train()
     if schedule.cooling:
         for group in optimiser.param_groups:
-            group["lr"] = schedule.rate * (1.05 - state.epoch / schedule.epochs)
+            group["lr"] = schedule.rate * group["pace"] * (1.05 - state.epoch / schedule.epochs)
     order = torch.randperm(len(data.fit), generator=random, device=data.fit.device)
     total, steps = torch.zeros(len(network.terms), device=data.fit.device), 0
     for rows in torch.split(order, schedule.batch):

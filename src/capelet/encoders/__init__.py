@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from capelet.encoders.autoencoder import CARD, AutoEncoder
 from capelet.encoders.cache import CachedEncoder, cached, clear_cache
+from capelet.encoders.dual import DualEncoder, is_dual
 from capelet.encoders.folders import check_folder
 from capelet.encoders.static import StaticEncoder
 from capelet.encoders.transformer import BACKENDS, TransformerEncoder
@@ -30,7 +32,9 @@ ENCODERS = {
 
 __all__ = [
     "ENCODERS",
+    "AutoEncoder",
     "CachedEncoder",
+    "DualEncoder",
     "StaticEncoder",
     "TransformerEncoder",
     "WordVectorEncoder",
@@ -61,6 +65,10 @@ def load(name: str, backend: str = "auto") -> Encoder:
     if name == "minilm":
         return TransformerEncoder(name, backend)
     folder = Path(name).expanduser()
+    if (folder / CARD).is_file():
+        return AutoEncoder.load(folder, name)
+    if is_dual(folder):
+        return DualEncoder(name)
     if folder.is_dir():
         check_folder(folder)
         return TransformerEncoder(name, backend)

@@ -70,12 +70,21 @@ def check_folder(folder: Path) -> None:
 def content_hash(folder: Path) -> str:
     """sha256 over every file that decides the vectors: weights, settings, tokenizer, pooling."""
     digest = hashlib.sha256()
-    for path in sorted(p for pattern in HARMLESS for p in folder.rglob(pattern)):
-        inside = path.relative_to(folder)
-        if any(part.startswith(".") or part in _SKIPPED for part in inside.parts):
-            continue
-        digest.update(f"{inside.as_posix()}\0{_file_hash(path)}\n".encode())
+    for path in model_files(folder):
+        inside = path.relative_to(folder).as_posix()
+        digest.update(f"{inside}\0{_file_hash(path)}\n".encode())
     return digest.hexdigest()
+
+
+def model_files(folder: Path) -> list[Path]:
+    """The files that decide the vectors, in a fixed order."""
+    found = sorted(path for pattern in HARMLESS for path in folder.rglob(pattern))
+    inside = [path.relative_to(folder).parts for path in found]
+    return [
+        path
+        for path, parts in zip(found, inside, strict=True)
+        if not any(part.startswith(".") or part in _SKIPPED for part in parts)
+    ]
 
 
 def token_table(folder: Path) -> tuple[list[str], Vectors]:

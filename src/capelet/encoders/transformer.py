@@ -76,7 +76,7 @@ class TransformerEncoder:
     @property
     def fingerprint(self) -> str:
         if self._fingerprint is None:
-            parts = [content_hash(model_folder(self.name)), self._loaded().settings]
+            parts = [content_hash(self.place()), self._loaded().settings]
             self._fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         return self._fingerprint
 
@@ -96,12 +96,16 @@ class TransformerEncoder:
 
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every token, as the tokenizer spells it, and its input embedding; no model is run."""
-        return token_table(model_folder(self.name))
+        return token_table(self.place())
+
+    def place(self) -> Path:
+        """The checked model folder."""
+        return model_folder(self.name)
 
     def _loaded(self, progress: Progress = silent) -> Engine:
         with self._lock:
             if self._engine is None:
-                self._engine = self._load(model_folder(self.name), progress)
+                self._engine = self._load(self.place(), progress)
             return self._engine
 
     def _load(self, folder: Path, progress: Progress) -> Engine:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from capelet.corpus import Corpus, Split
 from capelet.errors import DataError
 from capelet.guarantees import Guarantee, ceiling, least_epsilon
-from capelet.labels import Attribute, attribute, attributes, derive
+from capelet.labels import Attribute, attribute, attributes
+from capelet.labels import derived as read_off
 from capelet.metrics import Codes
 from capelet.splits import group_rows, split
 
@@ -40,7 +41,7 @@ class Plan:
         """Check everything that can be wrong with the data before anything is encoded."""
         if seeds < 1:
             raise DataError(f"seeds must be at least 1, and is {seeds}")
-        corpus = corpus.with_private(derive(corpus, derived)) if derived else corpus
+        corpus = read_off(corpus, derived) if derived else corpus
         unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
         if unknown:
             raise DataError(f"--bins names {sorted(unknown)[0]!r}, which is not among the columns")
@@ -52,7 +53,8 @@ class Plan:
         if not secrets and label is None:
             raise DataError(
                 "there is nothing to measure: name private columns (--private), a task label "
-                "(--label), or let attributes be read off the texts (--derive names,number)"
+                "(--label), let attributes be read off the texts (--derive names,number), or "
+                "attack words (--attacks inversion)"
             )
         balance = [*secrets, *([label] if label else [])]
         parts = tuple(split(corpus, split_kind, seed, balance) for seed in range(seeds))

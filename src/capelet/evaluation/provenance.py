@@ -67,7 +67,7 @@ def provenance(
         if plan.label is None
         else {"name": plan.label.name, **_described(plan.label)},
         "encoder": _encoder(model, release),
-        "cache": _at_home(folder) if (folder := getattr(model, "folder", None)) else None,
+        "cache": at_home(folder) if (folder := getattr(model, "folder", None)) else None,
         "split": {
             "kind": plan.splits[0].kind,
             "shares": SHARES,
@@ -79,13 +79,13 @@ def provenance(
             "sentence": release.guarantee.sentence(),
             "words": release.word_guarantee.sentence() if release.word_guarantee else None,
         },
-        "versions": _versions(),
+        "versions": versions(),
         "warnings": [*plan.warnings, *plan.advance(release.guarantee)],
         "seconds": {**clock.seconds, "total": clock.total()},
     }
 
 
-def _at_home(folder: Path) -> str:
+def at_home(folder: Path) -> str:
     """The folder with `~` for the user's own, so that a report does not name its user."""
     home = Path.home()
     return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)
@@ -120,7 +120,7 @@ def _duplicates(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     packages = ("numpy", "scipy", "scikit-learn", "torch", "sentence-transformers", "onnxruntime")
     found = {"python": platform.python_version()}
     for name in packages:

@@ -49,7 +49,7 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
     if wanted < least:
         raise CapeletError(
             f"epsilon {wanted:g} cannot be reached in {steps} steps at a sampling rate of "
-            f"{rate:.3g}: even noise of {MOST_NOISE:g} clipping norms leaves {least:.3g}; "
+            f"{rate:.3g}: the least is {least:.3g}, with noise of {MOST_NOISE:g} clipping norms; "
             "take fewer steps (fewer epochs or larger batches) or a larger epsilon"
         )
     low, high = LEAST_NOISE, MOST_NOISE

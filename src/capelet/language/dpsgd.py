@@ -84,18 +84,39 @@ class Direct:
         _accumulate(self.weight, full)
 
 
-def clipped_sum(network: Network, tokens: Tensor, clip: float, rows: int = 0) -> Tensor:
+def clipped_sum(network: nn.Module, tokens: Tensor, clip: float, rows: int = 0) -> Tensor:
     """Put Σ_i g_i · min(1, clip/‖g_i‖) into every `.grad`; the norms ‖g_i‖ before clipping.
 
     No sample at all leaves zeros, which DP-SGD still adds noise to. A sample whose gradient is not
-    finite counts as zero.
+    finite counts as zero. A network with layers that are not known here goes to Opacus.
     """
     for weight in network.parameters():
         weight.grad = torch.zeros_like(weight)
+    if not is_known(network):
+        from capelet.language.by_opacus import clipped_sum_by_opacus
+
+        with _whole_precision():
+            return clipped_sum_by_opacus(network, tokens, clip, rows)
+    assert isinstance(network, Lstm | Transformer)
     parts = torch.split(tokens, rows or ROWS.get(tokens.device.type, 256))
     with _whole_precision():
         norms = [_chunk(network, part, clip) for part in parts if len(part)]
     return torch.cat(norms) if norms else torch.zeros(0, device=tokens.device)
+
+
+def is_known(network: nn.Module) -> bool:
+    """Whether the fast path sees every weight of the network; one it missed would never learn."""
+    if type(network) is Lstm:
+        layers = network.lstm
+        plain = layers.bias and not layers.bidirectional and not layers.proj_size
+        return bool(plain and not layers.dropout)
+    if type(network) is not Transformer:
+        return False
+    seen = {id(weight) for weight in (network.embedding.weight, network.positions, network.bias)}
+    for module in network.modules():
+        if type(module) in (nn.Linear, nn.LayerNorm):
+            seen |= {id(weight) for weight in module.parameters()}
+    return all(id(weight) in seen for weight in network.parameters())
 
 
 def add_noise(network: nn.Module, deviation: float, divisor: float, source: Noise) -> None:

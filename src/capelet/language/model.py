@@ -172,7 +172,8 @@ class Scorer:
     def perplexity(self, tokens: Tokens) -> float:
         """e to the mean loss per word, ends and unknown words included."""
         count = int((tokens[:, 1:] != PAD).sum())
-        return float(np.exp(self.word_losses(tokens).sum() / max(count, 1)))
+        with np.errstate(over="ignore"):  # of a training that diverged: infinite
+            return float(np.exp(self.word_losses(tokens).sum() / max(count, 1)))
 
     @torch.no_grad()
     def complete(self, first: Tokens, steps: int) -> Tokens:

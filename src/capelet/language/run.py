@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from capelet import __version__
-from capelet.canaries import Canary, insert_canaries, make_canaries
+from capelet.canaries import WORDS, Canary, insert_canaries, make_canaries
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.files import check_writable, writable_folder
 from capelet.guarantees import NONE, Guarantee
 from capelet.interfaces import Progress, silent
 from capelet.language.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.language.folders import CHECKPOINT, LanguageModel, digest_of
-from capelet.language.model import Scorer, build
+from capelet.language.model import Scorer, build, device_of
+from capelet.language.regularisers import POSITIONS
 from capelet.language.training import (
     METHODS,
     Adversarial,
@@ -100,13 +101,12 @@ def train_model(
     `noise_multiplier`; `delta` is 1/(2n) where it is not given. `unit="author"` is refused.
     """
     check_writable(out)
+    _check(method, authors is not None, batch, seed, position, length, repetitions)
     people = list(authors) if authors is not None else [""] * len(texts)
     parts = divide(texts, seed)
     words = _vocabulary([texts[i] for i in parts.train], vocabulary)
     canaries: tuple[Canary, ...] = ()
     if repetitions:
-        if authors is None:
-            raise DataError("canaries belong to authors; name their column with --author")
         writers = [people[i] for i in parts.train]
         canaries = make_canaries(
             writers, words.canary_words(), repetitions, per_level=per_level, seed=seed
@@ -118,16 +118,18 @@ def train_model(
         private = _calibrated(
             len(rows.train), min(batch, len(rows.train)), steps, epsilon, delta, noise_multiplier
         )
-    elif epsilon is not None or noise_multiplier is not None:
-        raise CapeletError(f"epsilon is a promise of 'dpsgd'; the method {method!r} makes none")
+    elif any(value is not None for value in (epsilon, delta, noise_multiplier)):
+        raise CapeletError(
+            f"epsilon, delta and noise are of 'dpsgd'; the method {method!r} promises nothing"
+        )
     chosen = _method(
         method, strength, position, private, clip, unit, seed if seeded_noise else None
     )
     # Of all given texts: the division may take one of an author's two, which is no fault of theirs.
     check_authors(np.unique(people, return_inverse=True)[1], chosen)
     plan = Training(chosen, epochs, batch, rate, batching, seed=seed, device=device)
+    made = build(network, len(words), width, layers, length, seed).to(device_of(device))
     target = writable_folder(out)
-    made = build(network, len(words), width, layers, length, seed)
     done = plan.fit(
         made,
         rows.train,
@@ -137,16 +139,49 @@ def train_model(
         told=told,
         allow_single=True,
     )
-    model = LanguageModel(
-        done.network,
-        words,
-        _guarantee(private, seeded_noise, words),
-        canaries,
-        _account(plan, rows, private, done.history, texts, done.network),
-    )
+    account = _account(plan, rows, private, done.history, texts, done.network)
+    if not math.isfinite(account["test_perplexity"]):
+        (target / CHECKPOINT).unlink(missing_ok=True)
+        raise CapeletError(
+            "the training has diverged: its perplexity is no finite number; train again with a "
+            "smaller rate or strength"
+        )
+    promise = _guarantee(private, seeded_noise, words)
+    model = LanguageModel(done.network, words, promise, canaries, account)
     model.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
     return model
+
+
+def _check(
+    method: str,
+    written: bool,
+    batch: int,
+    seed: int,
+    position: str,
+    length: int,
+    repetitions: Sequence[int],
+) -> None:
+    """What can be said of the settings before the texts are looked at."""
+    if method not in METHODS:
+        raise CapeletError(f"there is no method {method!r}; {did_you_mean(method, METHODS)}")
+    for name, value, least in (("batch", batch, 1), ("seed", seed, 0)):
+        if value < least:
+            raise CapeletError(f"{name} is {value}; it must be at least {least}")
+    if position not in POSITIONS:
+        raise CapeletError(
+            f"there is no position {position!r}; {did_you_mean(position, POSITIONS)}"
+        )
+    if not written and (repetitions or method in ("adversarial", "triplet")):
+        raise DataError(
+            ("canaries belong to authors" if repetitions else f"{method!r} hides authors")
+            + "; name their column with --author"
+        )
+    if repetitions and length < WORDS:
+        raise CapeletError(
+            f"length is {length}, and a canary has {WORDS} words, so it would be cut off; give "
+            f"{WORDS} or more"
+        )
 
 
 @dataclass(frozen=True)
@@ -189,8 +224,6 @@ def _method(
     unit: str,
     seed_noise: int | None,
 ) -> Any:
-    if name not in METHODS:
-        raise CapeletError(f"there is no method {name!r}; {did_you_mean(name, METHODS)}")
     if private is not None:
         return Dpsgd(private.noise_multiplier, clip, seed_noise, unit)
     if name == "none":

@@ -138,6 +138,11 @@ class Training:
         for name in ("epochs", "batch", "per_author"):
             if getattr(self, name) < 1:
                 raise CapeletError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise CapeletError(f"rate is {self.rate:g}; it must be a finite number above 0")
+        strength = getattr(self.method, "strength", 0.0)
+        if not (math.isfinite(strength) and strength >= 0):
+            raise CapeletError(f"strength is {strength:g}; it must be a finite number, at least 0")
         if self.batching not in BATCHINGS:
             raise CapeletError(
                 f"there is no batching {self.batching!r}; {did_you_mean(self.batching, BATCHINGS)}"

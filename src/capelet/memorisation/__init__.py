@@ -4,6 +4,6 @@ Here `language`, which trains, and `attacks`, which judge, meet; neither knows t
 """
 
 from capelet.memorisation.attack import attack_canaries, attack_model
-from capelet.memorisation.comparison import Comparison, findings_of, summary
+from capelet.memorisation.comparison import Comparison, findings_of, matched, summary
 
-__all__ = ["Comparison", "attack_canaries", "attack_model", "findings_of", "summary"]
+__all__ = ["Comparison", "attack_canaries", "attack_model", "findings_of", "matched", "summary"]

@@ -28,7 +28,7 @@ from capelet.attacks.extraction import (
     tab_attack,
 )
 from capelet.canaries import Canary
-from capelet.errors import DataError
+from capelet.errors import CapeletError, DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import LanguageModel, digest_of, sentence_of
@@ -99,6 +99,8 @@ def attack_model(
     privacy, for the loss of utility per author. `groups` are columns whose classes are looked at
     apart, such as gender.
     """
+    if seed < 0:
+        raise CapeletError(f"seed is {seed}; it must be at least 0")
     model = LanguageModel.load(folder)
     other = LanguageModel.load(reference) if reference is not None else None
     plain = LanguageModel.load(baseline) if baseline is not None else None

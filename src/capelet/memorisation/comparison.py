@@ -1,10 +1,13 @@
-"""Which training remembers less: all methods at one perplexity.
+"""Which training remembers less: all methods at one perplexity, and along the way to it.
 
-The protocol of the paper made strict. All methods train on the same rows with the same canaries.
-The target is where plain training is best on validation rows; every other method is taken at its
-largest strength that comes within the tolerance of it, chosen on validation rows. Test perplexity
-and canaries are looked at only afterwards. A method that does not come near is shown as it is and
-marked. (Mireshghallah et al. 2021; "matched" perplexities differ by up to 35 % there.)
+The protocol of the paper made strict. All methods train on the same rows with the same canaries,
+and each training is measured at several perplexities on its way to its best one (`run`: one curve
+for each method, strength and seed). `matched` reads the curves at one perplexity, a multiple of
+plain training's best: every method is taken at its largest strength that comes within the
+tolerance of it. Stops and strengths are chosen on validation rows, strengths on the first seed;
+test perplexity and canaries have no say. A method that does not come near is shown as it is and
+marked. (Mireshghallah et al. 2021 compare at several set perplexities too, above plain training's
+best among them; "matched" ones differ by up to 35 % there.)
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy.typing as npt
 
 from capelet.attacks.extraction import CHANCE_BITS, mean_by_author
 from capelet.canaries import REPETITIONS, Canary, insert_canaries, make_canaries
+from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.language.model import Network, Scorer, build, state_of, wait_for
 from capelet.language.training import Adversarial, Dpsgd, Method, Plain, Training, Triplet
@@ -29,7 +33,7 @@ TOLERANCE = 0.03
 """Perplexities within this share of each other count as matched."""
 
 PRIVATE = ("dpsgd", "dpsgd-loose")
-TRIED = ", tried"
+BESIDE = "none, stopped where dpsgd ends"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +66,17 @@ class Trajectory:
     snapshots: tuple[Snapshot, ...]
     seconds_per_step: float
 
-    def best(self) -> Snapshot:
-        return min(self.snapshots, key=lambda item: item.perplexity)
+    def curve(self, spacing: float, reach: float) -> tuple[Snapshot, ...]:
+        """The best snapshot and, before it, one for each further share `spacing` of perplexity.
 
-    def nearest(self, target: float) -> Snapshot:
-        """The snapshot whose perplexity is nearest, in ratio, to the target."""
-        return min(self.snapshots, key=lambda item: abs(np.log(item.perplexity / target)))
+        Up to `reach` times the best. What comes after the best only learns its rows by heart.
+        """
+        kept = [min(self.snapshots, key=lambda item: item.perplexity)]
+        for item in reversed([item for item in self.snapshots if item.steps < kept[0].steps]):
+            far = item.perplexity >= kept[-1].perplexity * (1 + spacing)
+            if far and item.perplexity <= reach * kept[0].perplexity:
+                kept.append(item)
+        return tuple(kept[::-1])
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,8 @@ class Comparison:
     per_level: int | None = None
     samples: int = 20_000
     snapshots_per_epoch: int = 4
+    spacing: float = 0.03
+    reach: float = 4.0
     device: str = "auto"
     strengths: Mapping[str, tuple[float, ...]] = field(
         default_factory=lambda: {"adversarial": (0.3, 1.0, 3.0), "triplet": (0.3, 1.0, 3.0)}
@@ -160,7 +171,7 @@ class Comparison:
         network = self.network(data)
         per_epoch = -(-len(data.train) // batch)
         every = max(1, per_epoch // self.snapshots_per_epoch)
-        early = {int(step) for step in np.geomspace(5, per_epoch, 12)} if name == "none" else set()
+        early = {int(step) for step in np.geomspace(5, per_epoch, 12)}
         total = plan.epochs * per_epoch
         kept: list[Snapshot] = []
         looking = 0.0
@@ -181,9 +192,7 @@ class Comparison:
         seconds = (time.perf_counter() - began - looking) / done.steps
         return Trajectory(name, strength, tuple(kept), seconds)
 
-    def measure(
-        self, data: Prepared, trajectory: Trajectory, snapshot: Snapshot, target: float
-    ) -> dict[str, Any]:
+    def measure(self, data: Prepared, trajectory: Trajectory, snapshot: Snapshot) -> dict[str, Any]:
         """One row of results, ready for JSON: perplexities, canaries, authors, seconds."""
         network = self.network(data)
         network.load_state_dict(dict(snapshot.state))
@@ -199,10 +208,8 @@ class Comparison:
             "steps": snapshot.steps,
             "seconds_per_step": trajectory.seconds_per_step,
             "validation_perplexity": snapshot.perplexity,
-            "target": target,
             "test_perplexity": scorer.perplexity(data.test.tokens),
             "train_perplexity": scorer.perplexity(data.train.tokens[:4000]),
-            "matched": abs(snapshot.perplexity / target - 1) <= TOLERANCE,
             "repetitions": found.repetitions.tolist(),
             "authors": owners,
             "bits": np.round(found.exposure.bits, 3).tolist(),
@@ -222,64 +229,83 @@ class Comparison:
         done: Callable[[str, int], list[dict[str, Any]] | None] = lambda name, seed: None,
         keep: Callable[[str, int, list[dict[str, Any]]], None] = lambda name, seed, rows: None,
     ) -> list[dict[str, Any]]:
-        """All methods on all seeds; `done` gives back kept rows of (method, seed), `keep` keeps.
+        """The curves of all methods, strengths and seeds: one row for each measured snapshot.
 
-        The strengths are tried on the first seed; the others use the one chosen there.
+        `done` gives back kept rows of (method, seed), `keep` keeps them.
         """
         rows: list[dict[str, Any]] = []
-        chosen: dict[str, float] = {}
         for seed in seeds:
             data = self.prepare(texts, authors, seed)
-            target = None
             for name in self.methods:
                 found = done(name, seed)
                 if found is None:
-                    found = self._one(data, name, target, chosen)
+                    found = [
+                        row
+                        for strength in self.tried(name)
+                        for row in self.curve(data, self.train(data, name, strength))
+                    ]
                     keep(name, seed, found)
                 rows += found
-                target = found[0]["target"]
-                chosen.setdefault(name, found[0]["strength"])
         return rows
 
-    def _one(
-        self, data: Prepared, name: str, target: float | None, chosen: Mapping[str, float]
-    ) -> list[dict[str, Any]]:
-        if name == "none":
-            plain = self.train(data, name)
-            best = plain.best()
-            rows = [self.measure(data, plain, best, best.perplexity)]
-            # Plain training stopped early, for whoever ends at a higher perplexity.
-            for share in (1.5, 2.0, 3.0, 4.0):
-                early = plain.nearest(share * best.perplexity)
-                row = self.measure(data, plain, early, best.perplexity)
-                rows.append({**row, "method": f"none, stopped at {share:g} ×"})
-            return rows
-        assert target is not None
-        if name == "dpsgd":
-            private = self.train(data, name, self.noise_multiplier)
-            return [self.measure(data, private, private.snapshots[-1], target)]
-        asked = (self.loose_noise,) if name == "dpsgd-loose" else self.strengths[name]
-        strengths = [chosen[name]] if name in chosen else sorted(asked)
-        tried = [self.train(data, name, strength) for strength in strengths]
-        pick, snapshot = strongest_match(tried, target)
-        first = self.measure(data, pick, snapshot, target)
-        others = [
-            {**self.measure(data, item, item.nearest(target), target), "method": f"{name}{TRIED}"}
-            for item in tried
-            if item is not pick
-        ]
-        return [first, *others]
+    def tried(self, name: str) -> tuple[float, ...]:
+        """The strengths of a method; for DP-SGD its noise."""
+        private = {"dpsgd": self.noise_multiplier, "dpsgd-loose": self.loose_noise}
+        if name in private:
+            return (private[name],)
+        return (0.0,) if name == "none" else tuple(sorted(self.strengths[name]))
+
+    def curve(self, data: Prepared, trajectory: Trajectory) -> list[dict[str, Any]]:
+        """What one training remembers at each perplexity on its way."""
+        shots = trajectory.curve(self.spacing, self.reach)
+        return [self.measure(data, trajectory, snapshot) for snapshot in shots]
 
 
-def strongest_match(tried: Sequence[Trajectory], target: float) -> tuple[Trajectory, Snapshot]:
-    """The largest strength with a snapshot within the tolerance; else the nearest of all."""
-    for item in sorted(tried, key=lambda item: -item.strength):
-        snapshot = item.nearest(target)
+def matched(
+    rows: Sequence[Mapping[str, Any]], stop: float = 1.0, tolerance: float = TOLERANCE
+) -> list[dict[str, Any]]:
+    """Each method's row at `stop` times plain training's best validation perplexity, per seed.
+
+    The strength is the largest that comes within the tolerance on the first seed. Beside a `dpsgd`
+    that ends elsewhere, plain training stopped at the same perplexity is added.
+    """
+    chosen: dict[str, float] = {}
+    made: list[dict[str, Any]] = []
+    for seed in dict.fromkeys(row["seed"] for row in rows):
+        mine = [row for row in rows if row["seed"] == seed]
+        plain = [row for row in mine if row["method"] == "none"]
+        if not plain:
+            raise DataError("plain training sets the perplexity; run the method 'none' too")
+        target = stop * min(row["validation_perplexity"] for row in plain)
+        for name in dict.fromkeys(row["method"] for row in mine):
+            curve = [row for row in mine if row["method"] == name]
+            strength = chosen.setdefault(name, _strongest(curve, target, tolerance))
+            found = _nearest([row for row in curve if row["strength"] == strength], target)
+            made.append(_judged(found, name, target, tolerance))
+            if name == "dpsgd" and not made[-1]["matched"]:
+                there = _nearest(plain, found["validation_perplexity"])
+                made.append(_judged(there, BESIDE, target, tolerance))
+    return made
+
+
+def _strongest(curve: Sequence[Mapping[str, Any]], target: float, tolerance: float) -> float:
+    """The largest strength with a row within the tolerance; else that of the nearest row."""
+    for strength in sorted({row["strength"] for row in curve}, reverse=True):
+        row = _nearest([row for row in curve if row["strength"] == strength], target)
         # A little inside, since test perplexity will differ from that of the validation rows.
-        if abs(snapshot.perplexity / target - 1) <= 0.7 * TOLERANCE:
-            return item, snapshot
-    nearest = min(tried, key=lambda item: abs(np.log(item.nearest(target).perplexity / target)))
-    return nearest, nearest.nearest(target)
+        if abs(row["validation_perplexity"] / target - 1) <= 0.7 * tolerance:
+            return float(strength)
+    return float(_nearest(curve, target)["strength"])
+
+
+def _nearest(curve: Sequence[Mapping[str, Any]], target: float) -> Mapping[str, Any]:
+    """The row whose validation perplexity is nearest, in ratio, to the target."""
+    return min(curve, key=lambda row: abs(np.log(row["validation_perplexity"] / target)))
+
+
+def _judged(row: Mapping[str, Any], name: str, target: float, tolerance: float) -> dict[str, Any]:
+    near = abs(row["validation_perplexity"] / target - 1) <= tolerance
+    return {**row, "method": name, "target": target, "matched": bool(near)}
 
 
 def sizes_and_perplexities(scorer: Scorer, data: Prepared, each: int = 5) -> dict[str, float]:
@@ -297,7 +323,7 @@ def sizes_and_perplexities(scorer: Scorer, data: Prepared, each: int = 5) -> dic
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row per method: means over seeds with intervals over authors, per repetition level."""
+    """One line per method of `matched` rows: means over seeds, intervals over authors."""
     table = []
     for method in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == method]
@@ -342,8 +368,6 @@ def findings_of(table: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any
     """The summary as findings and curves, which a report is made from."""
     rows: list[Finding] = []
     for line in table:
-        if line["method"].endswith(TRIED):
-            continue
         about = {"method": line["method"], "matched": line["matched"], "strength": line["strength"]}
         count = {"by_seed": line["by_seed"], **about}
         value = line["test_perplexity"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from capelet.findings import Finding, Findings
+from capelet.reports.attacks import told
 from capelet.reports.facts import run_names
 from capelet.reports.figures import Bar, leak_bars, task_bars
 from capelet.reports.verdicts import LEAK, PRIMARY, first, primary_task_row, targets
@@ -23,7 +24,7 @@ class Change:
 
 
 def changes(before: Findings, after: Findings) -> list[Change]:
-    """What happened to each leak, then to each task."""
+    """What happened to each leak (attributes, words, writers, members), then to each task."""
     wanted = {"kind": LEAK, "attacker": "strongest", "metric": PRIMARY}
     leaks = [
         _change(
@@ -43,14 +44,18 @@ def changes(before: Findings, after: Findings) -> list[Change]:
         )
         for name in _shared(before, after, "utility")
     ]
-    return [change for change in (*leaks, *tasks) if change is not None]
+    others = [_change("leak", pair.name, pair.before, pair.after) for pair in told(before, after)]
+    return [change for change in (*leaks, *others, *tasks) if change is not None]
 
 
 def summary(before: Findings, after: Findings) -> str:
     """The comparison in one sentence: which leaks fell or rose, and what became of the task."""
     found = changes(before, after)
     if not any(change.kind == "leak" for change in found):
-        return "The two runs share no attribute, so their leaks cannot be compared."
+        return (
+            "The two runs share no attribute and no other attack, so their leaks cannot be "
+            "compared."
+        )
     said = []
     for kind, way, words in _SAID:
         names = [f"“{item.target}”" for item in found if (item.kind, item.way) == (kind, way)]

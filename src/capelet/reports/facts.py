@@ -100,6 +100,8 @@ def _data(data: Mapping[str, Any]) -> list[Fact]:
     return _facts(
         ("name", data.get("name"), False),
         ("texts", _counted(data.get("rows")), False),
+        ("texts after cutting and drawing", _counted(data.get("pieces")), False),
+        ("members", _counted(data.get("members")), False),
         ("authors", _counted(data.get("authors")), False),
         ("only rows where", data.get("where"), True),
         ("identical texts", _counted(duplicates.get("identical")), False),

@@ -19,15 +19,20 @@ from capelet.reports.words import known, percent, span
 MARKS = {
     "chance": "chance",
     "majority": "always naming the commonest class",
+    "most-frequent": "always naming the most frequent words",
     "predicted-label": "predicted task label alone",
     "tf-idf": "the text itself (TF-IDF)",
+    "text-cnn": "the text itself (TextCNN)",
     "null": "shuffled labels (control)",
+    "other-text": "paired with another text (control)",
     "ceiling": "ceiling of the guarantee",
 }
 _SHAPES = {
     "predicted-label": "M0 -5L5 0L0 5L-5 0Z",
     "tf-idf": "M0 -5L5 4L-5 4Z",
+    "text-cnn": "M0 -5L5 4L-5 4Z",
     "null": "M-4 -4L4 4M-4 4L4 -4",
+    "other-text": "M-4 -4L4 4M-4 4L4 -4",
 }
 
 

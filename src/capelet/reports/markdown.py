@@ -9,7 +9,16 @@ import re
 from collections.abc import Iterable, Sequence
 
 from capelet.findings import Findings
-from capelet.reports import comparison, facts, method, shift, tables
+from capelet.reports import (
+    attack_tables,
+    attacks,
+    comparison,
+    facts,
+    method,
+    sections,
+    shift,
+    tables,
+)
 from capelet.reports import verdicts as judged
 
 
@@ -51,10 +60,10 @@ def _line(cells: Iterable[str], strong: bool = False, slanted: bool = False) -> 
 
 
 def _single(findings: Findings) -> list[str]:
-    verdicts = judged.verdicts(findings)
+    verdicts = attacks.all_verdicts(findings)
     return [
         f"# What the vectors of {plain(facts.name_of(findings))} give away",
-        f"**{plain(judged.overall(findings))}**",
+        f"**{plain(attacks.whole(findings))}**",
         facts_list(facts.headline(findings)),
         quoted(facts.warnings(findings)),
         "## Verdicts" if verdicts else "",
@@ -64,6 +73,7 @@ def _single(findings: Findings) -> list[str]:
         passages(method.access(findings)),
         listed(plain(need) for need in judged.needs(findings)),
         *_utility(findings),
+        *_others(findings),
         *_shift(findings),
         "## Tables",
         *_tables(findings),
@@ -78,6 +88,23 @@ def _single(findings: Findings) -> list[str]:
 def _utility(findings: Findings) -> list[str]:
     said = [*judged.tasks(findings), *judged.gaps(findings)]
     return ["## Does the task still work?", listed(plain(item) for item in said)] if said else []
+
+
+def _others(findings: Findings) -> list[str]:
+    """Words, writers and training texts; examples with texts only where the run shows them."""
+    blocks = []
+    for section in sections.sections(findings):
+        blocks += [f"## {section.heading}", listed(map(plain, section.sentences))]
+        for item in section.examples:
+            reads = [
+                f"{plain(read['attacker'])}: {plain(' '.join(read['right']) or '–')}; wrongly "
+                f"{plain(' '.join(read['wrong']) or '–')}"
+                for read in item["reads"]
+            ]
+            blocks.append(listed([plain(item["text"]), *reads]))
+        if section.numbers:
+            blocks.append(table(section.numbers))
+    return blocks
 
 
 def _shift(findings: Findings) -> list[str]:
@@ -95,6 +122,7 @@ def _tables(findings: Findings) -> list[str]:
         *tables.attack_tables(findings),
         *tables.task_tables(findings),
         tables.fairness(findings),
+        *attack_tables.attack_tables(findings),
         *tables.others(findings),
         tables.learning_curves(findings),
         tables.classes(findings),
@@ -111,14 +139,15 @@ def _comparison(before: Findings, after: Findings) -> list[str]:
         quoted(facts.incomparable(before, after)),
         listed(plain(change.sentence) for change in comparison.changes(before, after)),
         *(table(item) for item in tables.differences(before, after, names)),
+        *(table(item) for item in attacks.differences(before, after, names)),
         *(table(item) for item in (shift.compared(before, after, names),) if item is not None),
     ]
     for name, run in zip(names, (before, after), strict=True):
         blocks += [
             f"## {name.capitalize()}: {plain(facts.name_of(run))}",
-            plain(judged.overall(run)),
+            plain(attacks.whole(run)),
             quoted(facts.warnings(run)),
-            listed(f"**{v.title}** · {plain(v.sentence)}" for v in judged.verdicts(run)),
+            listed(f"**{v.title}** · {plain(v.sentence)}" for v in attacks.all_verdicts(run)),
             *_provenance(run, "###"),
         ]
     return blocks

@@ -28,31 +28,112 @@ class Passage:
 def access(findings: Findings) -> list[Passage]:
     """What the attacker was allowed to see, to own and to spend."""
     sizes = _part(findings.provenance, "split").get("sizes") or {}
-    own = f"{count(sizes['attacker'])} texts" if "attacker" in sizes else "Texts"
-    seconds = _part(findings.provenance, "seconds").get("attacks")
-    passages = [
-        Passage("Sees", "The released vectors only: no victim’s text, no weights, no gradients."),
-        Passage(
-            "Owns",
-            f"{own} of its own with known attributes, turned into vectors by the same release. "
-            "Whoever may call the encoder, or knows some of the writers, has these.",
-        ),
-    ]
-    if seconds is not None:
+    size = sizes.get("attacker", sizes.get("auxiliary"))
+    own = f"{count(size)} texts" if size is not None else "Texts"
+    seconds = _part(findings.provenance, "seconds")
+    spent = [seconds[name] for name in ("attacks", *OTHER_ATTACKS) if name in seconds]
+    passages = [Passage("Sees", _sees(findings)), Passage("Owns", _owns(findings, own))]
+    if spent:
         passages.append(
             Passage(
                 "Spends",
-                f"{duration(seconds)} of computing for all attackers, attributes and seeds "
+                f"{duration(sum(spent))} of computing for all attackers"
+                f"{', attributes' if targets(findings, LEAK) else ''} and seeds "
                 "of this report together.",
             )
         )
     return passages
 
 
+def _sees(findings: Findings) -> str:
+    open_box = any(
+        row.parameters.get("access") == "white-box" for row in findings.select(kind="inversion")
+    )
+    if open_box:
+        return (
+            "The released vectors, and for the attacks marked white-box also the encoder’s own "
+            "weights or token table; no victim’s text."
+        )
+    return "The released vectors only: no victim’s text, no weights, no gradients."
+
+
+def _owns(findings: Findings, own: str) -> str:
+    kinds = {row.kind for row in findings}
+    if LEAK in kinds:
+        return (
+            f"{own} of its own with known attributes, turned into vectors by the same release. "
+            "Whoever may call the encoder, or knows some of the writers, has these."
+        )
+    if kinds & {"inversion", "authorship"}:
+        return (
+            f"{own} of its own, turned into vectors by the same release. Whoever may call the "
+            "encoder has these."
+        )
+    return (
+        "The model, and a third of the texts with the knowledge whether the model was trained on "
+        "them: the thresholds are chosen there."
+    )
+
+
 def method(findings: Findings) -> list[Passage]:
     """How it was measured."""
+    kinds = {row.kind for row in findings}
+    split = _part(findings.provenance, "split")
+    two = not split.get("shares") and bool(split.get("sizes"))
+    passages = [
+        Passage("Two parts that never meet", _two(findings))
+        if two
+        else Passage("Three parts that never meet", _split(findings))
+    ]
+    if LEAK in kinds or not kinds & set(OTHER_ATTACKS):
+        passages += _of_attributes(findings)
+    passages += [passage for kind, passage in _OF_OTHERS.items() if kind in kinds]
     return [
-        Passage("Three parts that never meet", _split(findings)),
+        *passages,
+        Passage(
+            "Levels",
+            "“No leak found”: the interval reaches down to chance, or all guesses were the same. "
+            "“Slight”: a gain under 5 points. "
+            "“Clear”: under 15 points. “Strong”: 15 points or more."
+            + (
+                " For words, writers and training texts the interval must also lie above that of "
+                "the control."
+                if kinds & set(OTHER_ATTACKS)
+                else ""
+            ),
+        ),
+    ]
+
+
+_OF_OTHERS = {
+    "inversion": Passage(
+        "Words",
+        "Attackers learn from the vectors of their own texts to name the set of words of a text. "
+        "Scored is the F1 of that set, the mean over victims: order, repetition and punctuation "
+        "do not count, words that the attacker never met count against it. Beside it: naming the "
+        "same most frequent words of every text, as many as pay best on the attacker’s texts; and "
+        "each guess paired with another victim. A noised release is attacked with vectors of the "
+        "same noise.",
+    ),
+    "authorship": Passage(
+        "Writers",
+        "The attacker knows a few texts of each writer, fits a linear probe on their vectors, and "
+        "names the writer of other texts. Each seed draws its own writers and texts; intervals "
+        "are over writers. Beside it: chance, the same attack on shuffled labels, and a network "
+        "(TextCNN) that reads the texts themselves.",
+    ),
+    "membership": Passage(
+        "Training texts",
+        "What stood in one context in training is more alike afterwards. The similarity of words "
+        "in a window, or of neighbouring sentences, is compared with a threshold. It is chosen on "
+        "other texts; intervals are over texts or writers; the control deals membership out anew. "
+        "Words are matched in frequency between members and others.",
+    ),
+}
+
+
+def _of_attributes(findings: Findings) -> list[Passage]:
+    return [
         Passage(
             "Fresh attackers",
             f"On the attacker’s part, and on nothing else, {_families(findings)} learn to name "
@@ -75,12 +156,6 @@ def method(findings: Findings) -> list[Passage]:
             "useful release leaks. The text itself: what an attacker reads from the words "
             "(TF-IDF), about the most. Ceiling: what the guarantee, if there is one, permits to "
             "anyone.",
-        ),
-        Passage(
-            "Levels",
-            "“No leak found”: the interval reaches down to chance, or all guesses were the same. "
-            "“Slight”: a gain under 5 points. "
-            "“Clear”: under 15 points. “Strong”: 15 points or more.",
         ),
     ]
 
@@ -117,6 +192,16 @@ def limits(findings: Findings) -> list[Passage]:
             )
         )
     return passages
+
+
+def _two(findings: Findings) -> str:
+    split = _part(findings.provenance, "split")
+    parts = [f"{name} ({count(size)})" for name, size in (split.get("sizes") or {}).items()]
+    kind = SPLITS.get(str(split.get("kind")), str(split.get("kind")))
+    return (
+        f"What is attacked is split into {listed(parts)}, {kind}. Attackers learn, tune and choose "
+        "thresholds on the auxiliary part only; every score is taken on the other."
+    )
 
 
 def _split(findings: Findings) -> str:
@@ -157,6 +242,9 @@ def _asked(findings: Findings) -> str:
     done = {row.kind for row in findings}
     missing = [said for kind, said in OTHER_ATTACKS.items() if kind not in done]
     said = f"Measured: inference of {listed(asked)}." if asked else "No attribute was measured."
+    tried = [said for kind, said in OTHER_ATTACKS.items() if kind in done]
+    if tried:
+        said += f" {'Also m' if asked else 'M'}easured: {'; '.join(tried)}."
     return f"{said} Not measured: {'; '.join(missing)}." if missing else said
 
 

@@ -17,7 +17,18 @@ from markupsafe import Markup
 
 from capelet.files import writable_folder, write_whole
 from capelet.findings import Findings
-from capelet.reports import comparison, facts, figures, method, panels, shift, tables
+from capelet.reports import (
+    attack_tables,
+    attacks,
+    comparison,
+    facts,
+    figures,
+    method,
+    panels,
+    sections,
+    shift,
+    tables,
+)
 from capelet.reports import verdicts as judged
 from capelet.reports.markdown import render_markdown
 from capelet.reports.words import attacker_name, count, percent
@@ -34,9 +45,11 @@ def render_html(findings: Findings, compared: Findings | None = None) -> str:
 def write_report(findings: Findings, folder: Path) -> Path:
     """Write `findings.json`, `artefacts/`, `report.md` and `report.html`; the page's path."""
     target = findings.save(folder)
-    write_whole(target / "report.md", render_markdown(findings))
+    # What shows people's texts is for its owner only.
+    mode = 0o600 if attacks.shows_texts(findings) else 0o644
+    write_whole(target / "report.md", render_markdown(findings), mode=mode)
     page = target / "report.html"
-    write_whole(page, render_html(findings))
+    write_whole(page, render_html(findings), mode=mode)
     return page
 
 
@@ -83,11 +96,11 @@ def _single(findings: Findings) -> dict[str, Any]:
     leaks = figures.leak_bars(findings)
     tasks = figures.task_bars(findings)
     groups = figures.group_bars(findings)
-    cards = [(verdict, figures.meter(verdict)) for verdict in judged.verdicts(findings)]
+    cards = [(verdict, figures.meter(verdict)) for verdict in attacks.all_verdicts(findings)]
     return {
         "name": facts.name_of(findings),
         "headline": facts.headline(findings),
-        "overall": judged.overall(findings),
+        "overall": attacks.whole(findings),
         "warnings": facts.warnings(findings),
         "unmeasured": judged.unmeasured(findings),
         "cards": cards,
@@ -100,6 +113,7 @@ def _single(findings: Findings) -> dict[str, Any]:
         "task_sentences": judged.tasks(findings),
         "groups": rows_of(groups, "Accuracy of the task in each subgroup"),
         "gaps": judged.gaps(findings),
+        "others": sections.sections(findings),
         "clouds": _clouds(findings),
         "tsne": _artefact(findings, "tsne"),
         "shift": shift.shift(findings),
@@ -122,8 +136,8 @@ def _comparison(before: Findings, after: Findings) -> dict[str, Any]:
             "name": name,
             "data": facts.name_of(run),
             "headline": facts.headline(run),
-            "overall": judged.overall(run),
-            "verdicts": judged.verdicts(run),
+            "overall": attacks.whole(run),
+            "verdicts": attacks.all_verdicts(run),
             "tasks": judged.tasks(run),
             "warnings": facts.warnings(run),
             "shift": shift.shift(run),
@@ -140,7 +154,11 @@ def _comparison(before: Findings, after: Findings) -> dict[str, Any]:
         "incomparable": facts.incomparable(before, after),
         "leaks": rows_of(leaks, "Balanced accuracy of the strongest attacker in both runs"),
         "tasks": rows_of(tasks, "Score of the task in both runs"),
-        "tables": tables.differences(before, after, names),
+        "others": sections.compared(before, after, names),
+        "tables": [
+            *tables.differences(before, after, names),
+            *attacks.differences(before, after, names),
+        ],
         "shift": shift.compared(before, after, names),
         "limits": method.limits(after)[:2],
     }
@@ -181,7 +199,8 @@ def _tables(findings: Findings) -> list[tuple[str, list[tables.Table]]]:
         ("Leakage and its controls", [tables.summary(findings)]),
         ("Every attacker, per attribute", [*tables.attack_tables(findings)]),
         ("The task", [*tables.task_tables(findings), tables.fairness(findings)]),
-        ("Other attacks and measurements", [*tables.others(findings)]),
+        ("Words, writers and training texts", [*attack_tables.attack_tables(findings)]),
+        ("Other measurements", [*tables.others(findings)]),
         ("Learning curves", [tables.learning_curves(findings)]),
         ("Classes", [tables.classes(findings)]),
     ]

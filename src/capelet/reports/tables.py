@@ -24,6 +24,12 @@ from capelet.reports.words import (
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
 FAMILY_ORDER = ("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel")
 SHOWN_APART = (LEAK, "utility", "fairness", "deviation")
+SHOWN_METRICS = {
+    "inversion": ("f1", "precision", "recall"),
+    "authorship": ("top1", "top5"),
+    "membership": ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr"),
+}
+"""What `attack_tables` shows of the other kinds of attack; any further metric is listed here."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,7 @@ def others(findings: Findings) -> list[Table]:
     kinds: dict[str, list[Finding]] = {}
     for row in findings:
         base = row.kind.removesuffix("-null").removesuffix("-reference")
-        if base not in SHOWN_APART:
+        if base not in SHOWN_APART and row.metric not in SHOWN_METRICS.get(base, ()):
             kinds.setdefault(base, []).append(row)
     columns = ("target", "attacker", "metric", "value", "chance", "commonest class", "ceiling", "n")
     return [
@@ -255,12 +261,12 @@ def differences(before: Findings, after: Findings, names: tuple[str, str]) -> li
     wanted = {"kind": LEAK, "attacker": "strongest", "metric": PRIMARY}
     both = list(dict.fromkeys(targets(before, LEAK) + targets(after, LEAK)))
     leaks = [
-        _pair(name, first(before, target=name, **wanted), first(after, target=name, **wanted))
+        pair_line(name, first(before, target=name, **wanted), first(after, target=name, **wanted))
         for name in both
     ]
     jobs = list(dict.fromkeys(targets(before, "utility") + targets(after, "utility")))
     works = [
-        _pair(
+        pair_line(
             name,
             *(primary_task_row(run.select(kind="utility", target=name)) for run in (before, after)),
         )
@@ -268,7 +274,7 @@ def differences(before: Findings, after: Findings, names: tuple[str, str]) -> li
     ]
     gaps = [(run.select(kind="fairness", metric="accuracy_gap")) for run in (before, after)]
     uneven = [
-        _pair(name, *(next((r for r in rows if r.subgroup == name), None) for rows in gaps))
+        pair_line(name, *(next((r for r in rows if r.subgroup == name), None) for rows in gaps))
         for name in dict.fromkeys(row.subgroup or row.target for rows in gaps for row in rows)
     ]
     columns = (*names, "difference in points", "intervals")
@@ -287,7 +293,8 @@ def differences(before: Findings, after: Findings, names: tuple[str, str]) -> li
     return [table for table in tables if table is not None]
 
 
-def _pair(name: str, before: Finding | None, after: Finding | None) -> Line:
+def pair_line(name: str, before: Finding | None, after: Finding | None) -> Line:
+    """One measurement of both runs, with the difference in points and whether it is sure."""
     shown = [NOTHING if row is None else _scored(row) for row in (before, after)]
     if before is None or after is None or before.metric != after.metric:
         return Line((name, *shown, NOTHING, NOTHING))

@@ -34,7 +34,8 @@ NULL_SLACK = 0.03
 class Verdict:
     """What the strongest attacker learnt about one attribute, against chance.
 
-    `statement` is the verdict, `warnings` say why it may not be trusted, `sentence` is both.
+    `statement` is the verdict, `warnings` say why it may not be trusted, `sentence` is both. What
+    `chance` is the score of is said by `base`: the words of a text have a better one than chance.
     """
 
     target: str
@@ -53,6 +54,7 @@ class Verdict:
     null: float | None = None
     ceiling: float | None = None
     degenerate: bool = False
+    base: str = "by chance"
 
     @property
     def sentence(self) -> str:

@@ -33,9 +33,13 @@ METRICS = {
     "advantage": "advantage",
     "word_accuracy": "words given back",
     "f1": "F1",
+    "bleu": "BLEU",
+    "exact_match": "all words in their order",
     "top1": "writer named first",
     "top5": "writer among the first five",
     "tpr_at_01_fpr": "found at 0.1 % false alarms",
+    "precision": "precision",
+    "recall": "recall",
 }
 ATTACKERS = {
     "strongest": "strongest",
@@ -47,6 +51,13 @@ ATTACKERS = {
     "predicted-label": "predicted task label alone",
     "tf-idf": "the text itself (TF-IDF)",
     "joint-adversary": "the defence’s own adversary",
+    "most-frequent": "the most frequent words, always",
+    "linear": "linear probe",
+    "text-cnn": "the text itself (TextCNN)",
+    "window-cosine": "window similarity",
+    "window-centred": "window similarity, centred",
+    "dot": "dot product",
+    "learned": "learned similarity",
 }
 KINDS = {
     "attribute-inference": "Attribute inference",
@@ -63,6 +74,8 @@ SPLITS = {
     "random": "at random",
     "stratified": "at random, with equal class shares in each part",
     "wasserstein": "adversarially: the victims lie far from the rest",
+    "by_text": "by text: identical texts lie in one part",
+    "own_texts": "from another source than the victims",
 }
 
 
@@ -132,7 +145,7 @@ def score(metric: str, value: float | None) -> str:
     """
     if value is None or not math.isfinite(value):
         return NOTHING
-    if metric.endswith("_gap"):
+    if metric.endswith("_gap") or metric == "advantage":
         return points(value, 1)
     if metric == "auc" or not _is_share(metric, value):
         return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}".replace("-", "−")

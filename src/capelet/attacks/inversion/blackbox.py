@@ -239,6 +239,13 @@ class Inverter:
         return cut_sets(ids, best_cut(chances, sizes, self.weight))
 
 
+def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
+    """The auxiliary texts that an attacker of this seed tunes on, and those it learns from."""
+    order = np.random.default_rng([seed, 0x1A]).permutation(texts)
+    tenth = min(max(texts // 10, 10), 5000)
+    return order[:tenth], order[tenth:]
+
+
 def _fitted(
     attack: MultiLabel | MultiSet,
     vectors: Floats,
@@ -255,10 +262,7 @@ def _fitted(
         raise DataError(f"{len(sets)} auxiliary texts are too few; give at least {_LEAST_TEXTS}")
     if not np.isfinite(draws).all():
         raise DataError("some auxiliary vectors are not finite; leave those texts out")
-    random = np.random.default_rng([attack.seed, 0x1A])
-    order = random.permutation(len(sets))
-    tenth = min(max(len(sets) // 10, 10), 5000)
-    tune, fit = order[:tenth], order[tenth:]
+    tune, fit = held_back(attack.seed, len(sets))
     device = torch.device(attack.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
     truth = torch.from_numpy(sets.take(fit).padded(len(vocabulary)))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.inversion.bleu import bleu, bleu_counts, exact
 from capelet.attacks.inversion.words import (
     BANDS,
     Floats,
@@ -86,6 +87,43 @@ def inversion_findings(
     for band, (found, there) in enumerate(found_by_band(guess, truth, vocabulary)):
         if there.any():
             rows.append(row("inversion", "recall", found, there, subgroup=band_name(band)))
+    return rows
+
+
+def sentence_findings(
+    guesses: Sequence[str],
+    truths: Sequence[str],
+    *,
+    attacker: str,
+    units: npt.NDArray[np.intp] | None = None,
+    recipe_hash: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> list[Finding]:
+    """The rows of whole sentences: corpus BLEU and exact match, and both of another victim's."""
+    unit = np.arange(len(truths)) if units is None else np.unique(units, return_inverse=True)[1]
+    weights = Bootstrap(int(unit.max()) + 1).weights[:, unit].astype(np.float64)
+    others = [guesses[row] for row in _others(unit).tolist()]
+    rows = []
+    for kind, said in (("inversion", list(guesses)), ("inversion-null", others)):
+        drawn = bleu(weights @ bleu_counts(said, truths))
+        low, high = np.quantile(drawn[1:], [0.025, 0.975])
+        scored = {
+            "bleu": (float(drawn[0]), float(low), float(high)),
+            "exact_match": _interval(weights, exact(said, truths), None),
+        }
+        rows += [
+            Finding(
+                kind,
+                "sentence",
+                metric,
+                *values,
+                n=len(truths),
+                attacker=attacker,
+                recipe_hash=recipe_hash,
+                parameters=dict(parameters or {}),
+            )
+            for metric, values in scored.items()
+        ]
     return rows
 
 
@@ -165,11 +203,13 @@ def examples(
     *,
     count: int = 10,
     redact: bool = True,
+    sentences: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """The artefact `inversion_examples`: some victims beside what each attacker read.
 
-    Redacted, it holds numbers only: how many words there were, were named and were right. The
-    victims shown are spread evenly, not chosen by success.
+    `sentences` are what an attacker read in order. Redacted, it holds numbers only: how many words
+    there were, were named and were right. The victims shown are spread evenly, not chosen by
+    success.
     """
     rows = np.unique(np.linspace(0, len(truth) - 1, min(count, len(truth))).astype(int))
     size = len(vocabulary)
@@ -190,6 +230,8 @@ def examples(
             if not redact:
                 read["right_words"] = [vocabulary.words[word] for word in said if word in there]
                 read["wrong_words"] = [vocabulary.words[word] for word in said if word not in there]
+                if name in (sentences or {}):
+                    read["sentence"] = (sentences or {})[name][row]
             entry["attackers"][name] = read
         shown.append(entry)
     return {"redacted": redact, "examples": shown}

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.inversion.measure import examples, inversion_findings, reference_findings
+from capelet.attacks.inversion.measure import (
+    examples,
+    inversion_findings,
+    reference_findings,
+    sentence_findings,
+)
 from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent, words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
 
 if TYPE_CHECKING:
+    from capelet.attacks.inversion.blackbox import Inverter
     from capelet.attacks.inversion.layers import OpenModel, OpenTable
     from capelet.release import PrivateEncoder
 
@@ -31,11 +37,13 @@ Rows = npt.NDArray[np.intp]
 ATTACKS = {
     "multi-label": "black box: every word is a yes-or-no question (eq. 8)",
     "multi-set": "black box: one word after another, until the set is named (eq. 9)",
+    "sequence": "black box: a whole sentence, proposed and corrected (beyond eq. 9; slow)",
     "sparse-coding": "white box: few words with this mean vector (eq. 7)",
     "relaxation": "white box: gradients through the encoder (eq. 5; slow)",
     "relaxation-mapped": "white box: gradients to a lower layer, by a learnt map (eq. 6; slow)",
 }
 BLACK_BOX = ("multi-label", "multi-set")
+SENDING = "sequence"  # black box too, but sends texts as it goes
 _GRADIENT_VICTIMS = 64  # a gradient attack takes seconds for each text
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 
@@ -98,7 +106,13 @@ class Inversion:
             for _ in range(self.draws if private.protects else 1)
         ]
         world = _World(
-            parts, vocabulary, np.stack(drawn), release.vectors, opened, release.recipe_hash
+            parts,
+            vocabulary,
+            np.stack(drawn),
+            release.vectors,
+            opened,
+            release.recipe_hash,
+            _sender(private) if SENDING in self.attacks else None,
         )
         return self._findings(world, dict(release.recipe), progress)
 
@@ -132,7 +146,12 @@ class Inversion:
         return Parts(own, victims, groups[chosen])
 
     def _opened(self, private: PrivateEncoder) -> OpenModel | OpenTable | None:
-        wanted = [name for name in self.attacks if name not in BLACK_BOX]
+        if SENDING in self.attacks and private.encoder is None:
+            raise CapeletError(
+                f"{SENDING!r} sends texts of its own through the encoder, and ready vectors come "
+                "without one; use 'multi-label' or 'multi-set'"
+            )
+        wanted = [name for name in self.attacks if name not in (*BLACK_BOX, SENDING)]
         if not wanted:
             return None
         from capelet.attacks.inversion.layers import OpenModel, opened
@@ -162,49 +181,96 @@ class Inversion:
             truth, blind, world.vocabulary, units=units, recipe_hash=world.recipe_hash
         )
         guesses: dict[str, WordSets] = {}
+        sentences: dict[str, list[str]] = {}
         for name in self.attacks:
-            guess = self._guess(name, world, progress)
-            few = np.arange(len(guess))
             there, known = (truth, world.vocabulary) if name in BLACK_BOX else (truth_wide, wide)
-            if len(guess) == len(truth):
-                guesses[name] = guess
-            rows += inversion_findings(
-                guess,
-                there.take(few),
-                blind.take(few),
-                known,
-                attacker=name,
-                units=units[few],
-                recipe_hash=world.recipe_hash,
-                parameters={
+            if name == SENDING:
+                sentences[name] = self._sentences(world, progress)
+                # Words that the vocabulary left out count too, right or wrong.
+                known = wide.with_words(word for text in sentences[name] for word in words_of(text))
+                there, guess = known.sets(world.parts.victims), known.sets(sentences[name])
+            else:
+                guess = self._guess(name, world, progress)
+            few = np.arange(len(guess))
+            guesses[name] = guess
+            shared: dict[str, Any] = {
+                "attacker": name,
+                "units": units[few],
+                "recipe_hash": world.recipe_hash,
+                "parameters": {
                     "auxiliary": len(world.parts.auxiliary),
                     "draws": len(world.auxiliary),
                     "vocabulary": len(known),
-                    "access": "black-box" if name in BLACK_BOX else "white-box",
+                    "access": "black-box" if name in (*BLACK_BOX, SENDING) else "white-box",
                 },
-            )
-        shown = examples(
-            guesses,
-            truth_wide,
-            world.parts.victims,
-            wide,
-            count=self.shown,
-            redact=self.redact,
-        )
+            }
+            rows += inversion_findings(guess, there.take(few), blind.take(few), known, **shared)
+            if name in sentences:
+                rows += sentence_findings(
+                    sentences[name], world.parts.victims[: len(few)], **shared
+                )
+        shown = self._examples(world, guesses, sentences)
         return Findings(tuple(rows), recipe=recipe, artefacts={"inversion_examples": shown})
 
-    def _guess(self, name: str, world: _World, progress: Progress) -> WordSets:
-        options = dict((self.options or {}).get(name, {}))
-        vocabulary, own = world.vocabulary, world.parts.auxiliary
-        if name in BLACK_BOX:
-            from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
+    def _examples(
+        self,
+        world: _World,
+        guesses: Mapping[str, WordSets],
+        sentences: Mapping[str, Sequence[str]],
+    ) -> dict[str, Any]:
+        """Some victims that all but the gradient attackers read, beside what they read."""
+        said = [word for texts in sentences.values() for text in texts for word in words_of(text)]
+        known = world.wide.with_words(said)
+        count = min([len(texts) for texts in sentences.values()] + [len(world.parts.victims)])
+        few = np.arange(count)
+        return examples(
+            {name: guess.take(few) for name, guess in guesses.items() if len(guess) >= count},
+            known.sets(world.parts.victims[:count]),
+            world.parts.victims,
+            known,
+            count=self.shown,
+            redact=self.redact,
+            sentences=sentences,
+        )
 
+    def _sentences(self, world: _World, progress: Progress) -> list[str]:
+        """What the sequence attacker reads, of the first so many victims."""
+        import torch
+
+        from capelet.attacks.inversion.sequence import SequenceInversion
+
+        options = {"seed": self.seed, **(self.options or {}).get(SENDING, {})}
+        sized = SequenceInversion.large if torch.cuda.is_available() else SequenceInversion
+        attack = sized(**options)
+        assert world.send is not None
+        fitted = attack.fit(
+            world.auxiliary,
+            world.parts.auxiliary,
+            world.send,
+            self._inverter("multi-label", world, progress),
+            world.vocabulary,
+            progress,
+        )
+        return [read.text for read in fitted.read(world.victims[: attack.victims], progress)]
+
+    def _inverter(self, name: str, world: _World, progress: Progress) -> Inverter:
+        """A black-box attacker of words, fitted once."""
+        from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
+
+        if name not in world.fitted:
             kind: Callable[..., MultiLabel | MultiSet] = (
                 MultiLabel if name == "multi-label" else MultiSet
             )
-            black = kind(seed=self.seed, **options)
-            fitted = black.fit(world.auxiliary, vocabulary.sets(own), vocabulary, progress)
-            return fitted.predict(world.victims)
+            attack = kind(**{"seed": self.seed, **(self.options or {}).get(name, {})})
+            sets = world.vocabulary.sets(world.parts.auxiliary)
+            world.fitted[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)
+        return world.fitted[name]
+
+    def _guess(self, name: str, world: _World, progress: Progress) -> WordSets:
+        options = dict((self.options or {}).get(name, {}))
+        own = world.parts.auxiliary
+        if name in BLACK_BOX:
+            return self._inverter(name, world, progress).predict(world.victims)
         if name == "sparse-coding":
             from capelet.attacks.inversion.sparse import SparseCoding
 
@@ -242,6 +308,8 @@ class _World:
     victims: npt.NDArray[np.floating[Any]]
     opened: OpenModel | OpenTable | None
     recipe_hash: str
+    send: Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]] | None = None
+    fitted: dict[str, Inverter] = field(default_factory=dict)
 
     @cached_property
     def wide(self) -> Vocabulary:
@@ -249,6 +317,18 @@ class _World:
         if self.opened is None:
             return self.vocabulary
         return self.vocabulary.with_words(self.opened.words())
+
+
+def _sender(
+    private: PrivateEncoder,
+) -> Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]]:
+    """The release as a function of texts, past the cache: hundreds of thousands come once each."""
+    from capelet.encoders import CachedEncoder
+    from capelet.release import PrivateEncoder
+
+    steps = [step.inner if isinstance(step, CachedEncoder) else step for step in private.steps]
+    bare = PrivateEncoder(*steps)
+    return lambda texts: bare.release(list(texts)).vectors
 
 
 def _groups(texts: Sequence[str], authors: Sequence[Any] | None) -> Rows:

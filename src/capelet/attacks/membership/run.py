@@ -7,7 +7,7 @@ known to the attacker, who chooses its thresholds on them. All scores are taken 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from capelet.attacks.membership.word_models import WordModel
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
+from capelet.release import PrivateEncoder
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,12 @@ class Membership:
         rows: list[Finding] = []
         for name, centred in (("window-cosine", False), ("window-centred", True)):
             scores = window_scores(table.vectors, windows, centred)
-            named: dict[str, Any] = {"attacker": name, "seed": self.seed}
+            parameters = {"auxiliary": int(known.sum())}
+            named: dict[str, Any] = {
+                "attacker": name,
+                "seed": self.seed,
+                "parameters": parameters,
+            }
             rows += membership_findings(scores, windows.member, known, units=windows.text, **named)
             rows += by_decile(scores, windows, counts, known, **named)
         return Findings(tuple(rows))
@@ -68,12 +74,16 @@ class Membership:
         self,
         texts: Sequence[str],
         member: Sequence[bool] | Flags,
-        encoder: Encoder,
+        encoder: Encoder | PrivateEncoder,
         authors: Sequence[str] | None = None,
         progress: Progress = silent,
     ) -> Findings:
-        """Attack a text encoder: pairs of neighbouring sentences, learned similarity, writers."""
-        flags = np.asarray(member, dtype=bool)
+        """Attack a text encoder: pairs of neighbouring sentences, learned similarity, writers.
+
+        Of a private encoder, what it releases is attacked, noise and all.
+        """
+        flags = _flags(member, len(texts))
+        private = encoder if isinstance(encoder, PrivateEncoder) else PrivateEncoder(encoder)
         pieces, owner = sentences_of(texts, least=3, most=60)
         next_too = np.flatnonzero(owner[1:] == owner[:-1]) if len(owner) > 1 else owner
         if len(next_too) < 20:
@@ -81,7 +91,8 @@ class Membership:
                 f"{len(next_too)} pairs of neighbouring sentences stand in {len(texts)} texts; "
                 "membership of an encoder needs at least 20: give longer texts"
             )
-        vectors = encoder.encode(pieces, progress)
+        release = private.release(pieces, progress)
+        vectors = release.vectors
         first, second = vectors[next_too], vectors[next_too + 1]
         text = owner[next_too]
         units = text if authors is None else _numbered(authors)[text]
@@ -93,12 +104,18 @@ class Membership:
         learned = LearnedSimilarity(seed=self.seed)
         fitted = learned.fit(first[known], second[known], flags[text][known])
         scores["learned"] = fitted(first, second)
+        named: dict[str, Any] = {
+            "units": units,
+            "seed": self.seed,
+            "parameters": {"auxiliary": int(known.sum())},
+        }
         for name, values in scores.items():
             rows += membership_findings(
-                values, flags[text], known, attacker=name, target="pairs", units=units
+                values, flags[text], known, attacker=name, target="pairs", **named
             )
             rows += self._aggregates(name, values, flags[text], known, units)
-        return Findings(tuple(rows))
+        rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
+        return Findings(tuple(rows), recipe=release.recipe)
 
     def _aggregates(
         self,
@@ -116,7 +133,14 @@ class Membership:
         if not pure.all() or not _both_everywhere(flags > 0.5, inside):
             return []
         return membership_findings(
-            means, flags > 0.5, inside, attacker=name, target="aggregates", units=order
+            means,
+            flags > 0.5,
+            inside,
+            attacker=name,
+            target="aggregates",
+            units=order,
+            seed=self.seed,
+            parameters={"auxiliary": int(inside.sum())},
         )
 
     def _auxiliary(self, count: int, member: Flags) -> Flags:
@@ -132,6 +156,20 @@ class Membership:
             rows = random.permutation(np.flatnonzero(flags == side))
             chosen[rows[: max(1, round(self.share * len(rows)))]] = True
         return chosen[codes]
+
+
+def _flags(member: Sequence[bool] | Flags, texts: int) -> Flags:
+    """The member labels, checked before anything is encoded."""
+    flags = np.asarray(member, dtype=bool)
+    inside = int(flags.sum())
+    if len(flags) != texts:
+        raise DataError(f"{len(flags)} member labels do not match {texts} texts")
+    if inside in (0, texts):
+        raise DataError(
+            f"{inside} of {texts} texts are members: membership needs members and non-members; "
+            "name the column that says which is which"
+        )
+    return flags
 
 
 def _both_everywhere(member: Flags, inside: Flags) -> bool:

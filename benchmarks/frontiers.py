@@ -1,0 +1,243 @@
+"""General-purpose protection: what is left of neighbours and task at which leak, method by method.
+
+    python benchmarks/frontiers.py stance ag_entities blog --splits 5 --jobs 2 --out frontiers.jsonl
+
+For each split the defence learns on the defender's part, and fresh attackers of every family read
+the victims' released vectors. `leace` is also shown in part (that share of the way from the vector
+to the erased one), and the task's own posteriors are the trivial point. Every line of the file is
+one measurement; a second run makes only what is missing. Claim: at equal recall of neighbours
+`gr+` leaks less to the strongest attacker than `gr` and `leace`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.attribute import Secret, View, attack, families, one_thread
+from capelet.corpus import Corpus, Split
+from capelet.datasets import load
+from capelet.defences import Settings, fit
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.utility import neighbour_recall
+from capelet.frontier import part_of
+from capelet.interfaces import Vectors
+from capelet.labels import Attribute, derived
+from capelet.metrics import balanced_accuracy
+from tables import table, wanted
+
+POINTS: dict[str, tuple[float, ...]] = {
+    "unprotected": (0.0,),
+    "posteriors": (0.0,),
+    "gr+": (0.4, 1.0, 2.5, 6.0),
+    "leace": (0.4, 0.7, 1.0),
+    "gr": (0.1, 0.3, 1.0),
+}
+"""The λ of each method; of `leace` the share."""
+
+
+def prepared(name: str, folder: Path) -> tuple[Corpus, Vectors]:
+    """The set with the secrets that are fought, and MiniLM's vectors of it, kept in a folder.
+
+    `blog` has topics as its task, and is cut down to the posts that have one.
+    """
+    corpus = load(name)
+    if name == "blog":
+        topics = _kept(
+            folder / "blog-topics.npy", lambda: derived(corpus, ["topics"]).label.astype(str)
+        )
+        rows = np.flatnonzero(topics != "None")
+        secrets = {key: corpus.private[key][rows] for key in ("gender", "age_group")}
+        corpus = replace(
+            corpus, texts=corpus.texts[rows], label_name="topic",
+            label=topics[rows].astype(object), private=secrets, author=corpus.author[rows],
+        )  # fmt: skip
+    else:
+        names = ["gender"] if name == "stance" else ["entity_0", "entity_1", "entity_2"]
+        corpus = replace(corpus, private={key: corpus.private[key] for key in names})
+    return corpus, _kept(folder / f"{name}.npy", lambda: encoded(corpus))
+
+
+def _kept(file: Path, make: Callable[[], Any]) -> Any:
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.save(file, make())
+    return np.load(file)
+
+
+def encoded(corpus: Corpus) -> Vectors:
+    from capelet.audit import private_encoder
+
+    return private_encoder(corpus, "minilm", True).release(corpus.texts).vectors
+
+
+def released(method: str, strength: float, plan: Plan, parts: Split, x: Vectors) -> Vectors:
+    """All rows as this method would release them, learnt on the defender's part."""
+    if method == "unprotected":
+        return x
+    part = part_of(plan, parts, x, plan.secrets)
+    if method == "posteriors":
+        from sklearn.linear_model import LogisticRegression
+
+        codes = part.task.codes
+        probe = LogisticRegression(C=10, max_iter=500).fit(
+            part.vectors[codes >= 0], codes[codes >= 0]
+        )
+        return probe.predict_proba(x).astype(np.float32)
+    schedule = replace(Settings().schedule, seed=parts.seed)
+    settings = Settings(
+        lam=None if method == "leace" else strength, keep="neighbours", schedule=schedule
+    )
+    made = fit(method, part, settings).release(x)
+    return ((1 - strength) * x + strength * made).astype(np.float32) if method == "leace" else made
+
+
+def read(
+    z: Vectors, target: Attribute, parts: Split, part: str, balanced: bool
+) -> dict[str, float]:
+    """What each family reaches on the victims; `strongest` is picked on the attacker's own rows."""
+    known = target.codes >= 0
+    own, tune = (rows[known[rows]] for rows in parts.training(part))
+    victims = parts.victims[known[parts.victims]]
+    view = View(z, own, tune, victims, parts.seed)
+    secret = Secret(view, np.where(known, target.codes, 0), len(target.classes), balanced=balanced)
+    result = attack(view, secret, families(()))
+    truth = target.codes[victims]
+    guesses = {name: found.scored.argmax(axis=1) for name, found in result.best.items()}
+    scores = {
+        name: balanced_accuracy(truth, guess) if balanced else float(np.mean(truth == guess))
+        for name, guess in guesses.items()
+    }
+    return {name: round(float(value), 4) for name, value in scores.items()} | {
+        "strongest": round(float(scores[result.strongest]), 4)
+    }
+
+
+def measure(job: tuple[str, int, int, str, float, str]) -> dict[str, Any]:
+    name, splits, place, method, strength, folder = job
+    began = time.monotonic()
+    corpus, x = prepared(name, Path(folder))
+    plan = Plan.of(corpus, splits)
+    parts = plan.splits[place]
+    z = released(method, strength, plan, parts, x)
+    trained = time.monotonic() - began
+    with one_thread():
+        leak = {item.name: read(z, item, parts, "attacker", True) for item in plan.secrets}
+        task = read(z, plan.label, parts, "defender", False)
+    recall = float(neighbour_recall(x[parts.victims], z[parts.victims]).mean())
+    return {
+        "set": name, "split": place, "method": method, "strength": strength,
+        "recall": round(recall, 4), "task": task["strongest"], "leak": leak,
+        "seconds": [round(trained, 1), round(time.monotonic() - began, 1)],
+    }  # fmt: skip
+
+
+Row = tuple[str, float, float, float, dict[str, float], float]
+
+
+def summary(found: list[dict[str, Any]], name: str) -> list[Row]:
+    """(method, strength, recall, task, leak by secret, mean leak) over the splits."""
+    groups: dict[tuple[str, float], list[dict[str, Any]]] = defaultdict(list)
+    for item in found:
+        if item["set"] == name:
+            groups[item["method"], item["strength"]].append(item)
+    rows = []
+    for (method, strength), some in groups.items():
+        leak = {
+            key: float(np.mean([item["leak"][key]["strongest"] for item in some]))
+            for key in some[0]["leak"]
+        }
+        recall, task = (float(np.mean([item[key] for item in some])) for key in ("recall", "task"))
+        rows.append((method, strength, recall, task, leak, float(np.mean(list(leak.values())))))
+    return sorted(rows, key=lambda row: (list(POINTS).index(row[0]), -row[2]))
+
+
+def at(rows: list[Row], method: str, recall: float) -> float | None:
+    """The leak of a method at this recall, on the line through its points and no protection."""
+    line = sorted((row[2], row[5]) for row in rows if row[0] in (method, "unprotected"))
+    if len(line) < 2 or recall < line[0][0]:
+        return None
+    return float(np.interp(recall, [point[0] for point in line], [point[1] for point in line]))
+
+
+def show(found: list[dict[str, Any]]) -> None:
+    for name in sorted({item["set"] for item in found}):
+        rows = summary(found, name)
+        print(f"\n{name}")
+        table(
+            ["method", "recall@10", "task", *rows[0][4], "mean", "gr there", "leace there"],
+            {
+                f"{method} {strength:g}" if strength else method: [
+                    f"{recall:.3f}", f"{task:.3f}", *(f"{value:.3f}" for value in leak.values()),
+                    f"{mean:.3f}",
+                    *("" if method != "gr+" or (there := at(rows, other, recall)) is None
+                      else f"{there:.3f}" for other in ("gr", "leace")),
+                ]
+                for method, strength, recall, task, leak, mean in rows
+            },
+        )  # fmt: skip
+        ours = [row for row in rows if row[0] == "gr+"]
+        others = [(row[5], at(rows, other, row[2])) for row in ours for other in ("gr", "leace")]
+        met = all(there is None or mean < there for mean, there in others)
+        wanted(f"{name}: gr+ leaks less than gr and leace at the same recall", met)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="+", choices=["stance", "ag_entities", "blog"])
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=Path("frontiers.jsonl"))
+    parser.add_argument("--vectors", type=Path, default=Path("frontiers"), help="a folder for them")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing new after these")
+    told = parser.parse_args()
+    began = time.monotonic()
+    for name in told.sets:
+        prepared(name, told.vectors)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # each process has one core
+    lines = told.out.read_text().splitlines() if told.out.is_file() else []
+    found = [json.loads(line) for line in lines]
+    done = {(item["set"], item["split"], item["method"], item["strength"]) for item in found}
+    jobs = [
+        (name, told.splits, place, method, strength, str(told.vectors))
+        for place in range(told.splits)
+        for name in told.sets
+        for method, strengths in POINTS.items()
+        for strength in strengths
+        if (name, place, method, strength) not in done
+    ]
+    with (
+        ProcessPoolExecutor(told.jobs, mp_context=get_context("spawn")) as pool,
+        told.out.open("a") as file,
+    ):
+        waiting, left = set(), list(jobs)
+        while left or waiting:
+            while left and len(waiting) < told.jobs + 1:
+                if time.monotonic() - began > 60 * told.minutes:
+                    left = []
+                else:
+                    waiting.add(pool.submit(measure, left.pop(0)))
+            if not waiting:
+                break
+            ready = next(as_completed(waiting))
+            waiting.remove(ready)
+            found.append(ready.result())
+            file.write(json.dumps(found[-1]) + "\n")
+            file.flush()
+    show(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,457 @@
+"""Sequence inversion: a whole sentence read back from its vector, in order.
+
+Threat model: black box. The attacker can send any text through the same release and holds the
+victims' released vectors; it knows neither weights nor tokens. A decoder proposes sentences from
+the vector; each is sent through the release, and from the vector it gets, the gap to the target and
+the sentence itself the same decoder writes better ones, round after round (as vec2text does: Morris
+et al. 2023, Text Embeddings Reveal (Almost) As Much As Text). Between rounds single words are
+exchanged, put in or left out, with `multi-label`'s words as candidates, and what comes nearer in
+cosine stays.
+
+Beyond that paper, and what makes some 100,000 texts of one's own enough: the release answers any
+text, so the decoder also learns from texts put together by the attacker, without end.
+
+How much the cosine counts against how likely the decoder finds a sentence, and `multi-label` its
+words, is tuned on held-back auxiliary texts: under heavy noise the nearest vector says little.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from capelet.attacks.inversion.blackbox import Inverter, _half, _standard, _tensor, held_back
+from capelet.attacks.inversion.decoder import MADE, PAD, REAL, Decoder, Pieces, cropped
+from capelet.attacks.inversion.rewriting import Maker
+from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, cosines
+from capelet.attacks.inversion.words import Floats, Ids, Vocabulary
+from capelet.errors import DataError
+from capelet.interfaces import Progress, silent
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Encode = Callable[[Sequence[str]], Floats]
+_LEAST_TEXTS = 100
+_CHUNK = 32_768  # auxiliary texts of one round of training
+
+
+def quiet(line: str) -> None:
+    """The notices of a caller who does not read them."""
+
+
+@dataclass(frozen=True)
+class SequenceInversion:
+    """How large the decoder is, how long it learns, and how widely it searches.
+
+    Training ends after `epochs` passes or `minutes`, whichever comes first. `made` is how many
+    texts put together by the attacker stand beside each of its own; in the last `correcting` share
+    of training the decoder also learns to correct. Per victim `samples` sentences are proposed; in
+    each of `rounds` the best `beam` get `variants` corrections each, and then `climbs` times the
+    best two get `edits` edits each. So many `victims` are read in one run. The defaults fit a CPU
+    and some thousand texts.
+    """
+
+    width: int = 256
+    layers: int = 3
+    prefix: int = 4
+    pieces: int = 8_000
+    longest: int = 48
+    dropout: float = 0.1
+    epochs: float = 15
+    minutes: float = 6
+    made: float = 1.0
+    correcting: float = 0.4
+    batch: int = 128
+    rate: float = 7e-4
+    samples: int = 16
+    beam: int = 3
+    rounds: int = 3
+    variants: int = 4
+    climbs: int = 2
+    edits: int = 40
+    tune: int = 100
+    victims: int = 100
+    seed: int = 0
+    device: str | None = None
+    name: str = "sequence"
+
+    @classmethod
+    def large(cls, **options: Any) -> SequenceInversion:
+        """For a GPU and some 100,000 texts."""
+        big: dict[str, Any] = {
+            "width": 512,
+            "layers": 6,
+            "prefix": 8,
+            "pieces": 12_000,
+            "epochs": 60,
+            "minutes": 12,
+            "batch": 512,
+            "samples": 48,
+            "beam": 4,
+            "rounds": 4,
+            "variants": 8,
+            "edits": 250,
+            "tune": 150,
+            "victims": 500,
+        }
+        return cls(**{**big, **options})
+
+    def fit(
+        self,
+        vectors: Floats,
+        texts: Sequence[str],
+        encode: Encode,
+        words: Inverter,
+        vocabulary: Vocabulary,
+        progress: Progress = silent,
+        notice: Callable[[str], None] = quiet,
+    ) -> SequenceInverter:
+        """Learn from released vectors of own texts; `encode` sends further ones.
+
+        `words` is a black-box attacker fitted on the same texts: it names candidates for single
+        words, and how likely each is.
+        """
+        draws = vectors if vectors.ndim == 3 else vectors[None]
+        if draws.shape[1] != len(texts):
+            raise DataError(f"{draws.shape[1]} vectors do not match {len(texts)} auxiliary texts")
+        if len(texts) < _LEAST_TEXTS:
+            raise DataError(
+                f"{len(texts)} auxiliary texts are too few; give at least {_LEAST_TEXTS}"
+            )
+        # What `words` has not learnt either: else its beliefs there would be too good to tune on.
+        spare, fit = held_back(words.attack.seed, len(texts))
+        held, fit = spare[: self.tune], np.concatenate([spare[self.tune :], fit])
+        device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        own = [" ".join(texts[row].split()) for row in fit.tolist()]
+        pieces = Pieces.of(
+            own, most=self.pieces, longest=self.longest, lower=not _cased(encode, own)
+        )
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(self.seed)
+            learner = _Learner(self, draws[:, fit], own, pieces, encode, device)
+            check = (draws[0][held], pieces.rows([texts[row] for row in held.tolist()]))
+            learner.run(progress, notice, check)
+        made = SequenceInverter(
+            self,
+            learner.decoder.eval(),
+            pieces,
+            learner.standard,
+            encode,
+            words,
+            vocabulary,
+            Neighbours(draws[0][fit], own),
+            Weights(),
+        )
+        return made.tuned(draws[0][held], [texts[row] for row in held.tolist()], notice)
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceInverter:
+    """A fitted attacker: vectors in, sentences out. `weights` are what a score adds up."""
+
+    attack: SequenceInversion
+    decoder: Decoder
+    pieces: Pieces
+    standard: tuple[Floats, Floats]
+    encode: Encode
+    words: Inverter
+    vocabulary: Vocabulary
+    neighbours: Neighbours
+    weights: Weights
+
+    def read(
+        self,
+        vectors: Floats,
+        progress: Progress = silent,
+        notice: Callable[[str], None] = quiet,
+    ) -> list[Read]:
+        """For each vector the sentence it is thought to come from, and how near it came."""
+        return self._searched(vectors, progress, notice).best(self.weights)
+
+    def proposed(self, vectors: Floats, progress: Progress = silent) -> list[Read]:
+        """The best proposals alone, before any correction: what correcting is compared with."""
+        search = self._search(vectors)
+        search.propose(self.attack.samples, (), progress)
+        return search.best(self.weights)
+
+    def tuned(
+        self, vectors: Floats, texts: Sequence[str], notice: Callable[[str], None] = quiet
+    ) -> SequenceInverter:
+        """The same attacker with the weights that read held-back auxiliary texts best.
+
+        Chosen first among proposals, so that the search runs with it, and again after the search.
+        """
+        from dataclasses import replace
+
+        first = self._search(vectors)
+        first.propose(self.attack.samples, self._drafts(vectors))
+        rough = replace(self, weights=first.best_weights(texts, notice))
+        return replace(rough, weights=rough._searched(vectors).best_weights(texts, notice))
+
+    def _drafts(self, vectors: Floats) -> list[list[str]]:
+        """More sentences to begin from: the nearest own texts, and the words that `words` reads."""
+        sets = self.words.predict(vectors)
+        near = self.neighbours(vectors)
+        for row, texts in enumerate(near):
+            said = sets.ids[sets.offsets[row] : sets.offsets[row + 1]]
+            texts.append(" ".join(self.vocabulary.words[word] for word in said))
+        return near
+
+    def _search(self, vectors: Floats) -> Search:
+        device = next(self.decoder.parameters()).device
+        ids, chances, sizes = self.words.ranked(vectors)
+        named = [[self.vocabulary.words[word] for word in row] for row in ids.tolist()]
+        return Search(
+            self.decoder,
+            self.pieces,
+            self.encode,
+            lambda some: _tensor(some, *self.standard, device),
+            vectors,
+            [dict(zip(a, b, strict=True)) for a, b in zip(named, chances.tolist(), strict=True)],
+            sizes,
+            self.attack.seed,
+        )
+
+    def _searched(
+        self,
+        vectors: Floats,
+        progress: Progress = silent,
+        notice: Callable[[str], None] = quiet,
+    ) -> Search:
+        attack, search = self.attack, self._search(vectors)
+        search.propose(attack.samples, self._drafts(vectors), progress)
+        notice(f"proposals: {search.said(self.weights)}")
+        whole = attack.rounds * (1 + attack.climbs)
+        for turn in range(attack.rounds):
+            search.correct(attack.beam, attack.variants, self.weights)
+            notice(f"round {turn + 1}, corrected: {search.said(self.weights)}")
+            progress("correcting sentences", turn * (1 + attack.climbs) + 1, whole)
+            for climb in range(attack.climbs):
+                search.climb(2, attack.edits, self.weights)
+                notice(f"round {turn + 1}, edited: {search.said(self.weights)}")
+                progress("correcting sentences", turn * (1 + attack.climbs) + 2 + climb, whole)
+        return search
+
+
+class _Learner:
+    """The training of one decoder, round by round."""
+
+    def __init__(
+        self,
+        attack: SequenceInversion,
+        draws: Floats,
+        texts: list[str],
+        pieces: Pieces,
+        encode: Encode,
+        device: torch.device,
+    ) -> None:
+        self.attack, self.pieces, self.encode, self.device = attack, pieces, encode, device
+        self.standard = _standard(draws.reshape(-1, draws.shape[2]))
+        self.inputs = torch.stack([_tensor(draw, *self.standard, device) for draw in draws])
+        self.rows = torch.from_numpy(pieces.rows(texts)).to(device)
+        self.maker = Maker(texts, attack.seed)
+        self.decoder = Decoder(
+            draws.shape[2],
+            len(pieces),
+            pieces.longest,
+            width=attack.width,
+            layers=attack.layers,
+            prefix=attack.prefix,
+            dropout=attack.dropout,
+        ).to(device)
+        self.optimiser = torch.optim.AdamW(
+            self.decoder.parameters(),
+            lr=attack.rate,
+            weight_decay=0.01,
+            betas=(0.9, 0.98),
+            fused=device.type == "cuda",
+        )
+        # Few texts in large batches would be too few steps: a weak attacker looks like privacy.
+        self.batch = min(attack.batch, max(16, len(texts) // 40))
+        self.began = time.monotonic()
+        self.spare: tuple[Tensor, Tensor] | None = None
+
+    def run(
+        self, progress: Progress, notice: Callable[[str], None], check: tuple[Floats, Ids]
+    ) -> None:
+        count = len(self.rows)
+        chunk = min(count, _CHUNK)
+        rounds = max(math.ceil(self.attack.epochs * count / chunk), 1)
+        order = torch.randperm(count, device=self.device)
+        at = 0
+        for number in range(rounds):
+            if at + chunk > count:
+                order, at = torch.randperm(count, device=self.device), 0
+            some = order[at : at + chunk]
+            at += chunk
+            correcting = self._share(number, rounds) >= 1 - self.attack.correcting
+            losses = self._round(some, correcting, (number / rounds, 1 / rounds), progress)
+            held = self._held(check)
+            spent = time.monotonic() - self.began
+            notice(f"round {number + 1}/{rounds} {losses} held back {held:.3f}, {spent:.0f} s")
+            if spent > 60 * self.attack.minutes:
+                break
+        progress("sequence", 1000, 1000)
+
+    def _share(self, number: float, rounds: float) -> float:
+        """How much of the training is over, by rounds or by time."""
+        spent = (time.monotonic() - self.began) / (60 * self.attack.minutes)
+        return min(max(number / rounds, spent), 1.0)
+
+    def _round(
+        self, some: Tensor, correcting: bool, span: tuple[float, float], progress: Progress
+    ) -> str:
+        own = self.inputs[torch.randint(len(self.inputs), (len(some),), device=self.device), some]
+        new, rows = self._made(round(self.attack.made * len(some)))
+        targets, pieces = torch.cat([own, new]), torch.cat([self.rows[some], rows])
+        openers = torch.full((len(pieces),), MADE, device=self.device)
+        openers[: len(some)] = REAL
+        start, width = span
+        losses = self._steps(
+            targets, pieces, openers, None, (start, width / (2 if correcting else 1)), progress
+        )
+        said = f"loss {losses:.3f}"
+        if correcting:
+            half = torch.randperm(len(pieces), device=self.device)[: len(pieces) // 2]
+            drafts = self._drafts(targets[half], half < len(some))
+            losses = self._steps(
+                targets[half],
+                pieces[half],
+                openers[half],
+                drafts,
+                (start + width / 2, width / 2),
+                progress,
+            )
+            # A draft and its vector are one more text to learn from, nearest to what is written.
+            self.spare = (drafts[0], drafts[1])
+            said += f", correcting {losses:.3f}"
+        return said
+
+    def _made(self, count: int) -> tuple[Tensor, Tensor]:
+        """Texts put together by the attacker (and the last drafts), sent through the release."""
+        kept = self.spare
+        if kept is not None:
+            count = max(count - len(kept[0]), count // 3)
+        texts = self.maker(count)
+        vectors = self._seen(texts)
+        rows = torch.from_numpy(self.pieces.rows(texts)).to(self.device)
+        if kept is not None:
+            return torch.cat([vectors, kept[0]]), torch.cat([rows, kept[1]])
+        return vectors, rows
+
+    def _seen(self, texts: Sequence[str]) -> Tensor:
+        if not len(texts):
+            return self.inputs[0, :0]
+        return _tensor(self.encode(texts), *self.standard, self.device)
+
+    def _drafts(self, targets: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """A hypothesis for each target, and the vector that the release gives it.
+
+        The decoder has learnt its own texts partly by heart and would write drafts better than a
+        victim's: there it is shown a blurred vector.
+        """
+        blurred = targets + 0.4 * torch.randn_like(targets) * own[:, None]
+        parts = []
+        self.decoder.eval()
+        with torch.no_grad(), _half(self.device):
+            for start in range(0, len(targets), 8192):
+                shown = self.decoder.shown(blurred[start : start + 8192])
+                heat = torch.rand(len(shown), device=self.device) * 0.9
+                parts.append(self.decoder.written(shown, heat))
+        self.decoder.train()
+        texts = self.pieces.texts(torch.cat(parts).cpu().numpy())
+        rows = torch.from_numpy(self.pieces.rows(texts)).to(self.device)
+        return self._seen([text or "." for text in texts]), rows
+
+    def _steps(
+        self,
+        targets: Tensor,
+        pieces: Tensor,
+        openers: Tensor,
+        drafts: tuple[Tensor, Tensor] | None,
+        span: tuple[float, float],
+        progress: Progress,
+    ) -> float:
+        total, count = torch.zeros((), device=self.device), 0
+        batches = list(_by_length(pieces, self.batch))
+        for number, rows in enumerate(batches):
+            share = self._share(span[0] + span[1] * number / len(batches), 1.0)
+            if share >= 1 and count:
+                break
+            for group in self.optimiser.param_groups:
+                group["lr"] = self.attack.rate * _pace(share)
+            with _half(self.device):
+                loss = self._loss(targets, pieces, openers, drafts, rows)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
+            self.optimiser.step()
+            total, count = total + loss.detach(), count + 1
+            progress("sequence", min(int(1000 * share), 999), 1000)
+        return float(total) / max(count, 1)
+
+    def _loss(
+        self,
+        targets: Tensor,
+        pieces: Tensor,
+        openers: Tensor,
+        drafts: tuple[Tensor, Tensor] | None,
+        rows: Tensor,
+    ) -> Tensor:
+        wanted = cropped(pieces[rows])
+        if drafts is None:
+            shown = self.decoder.shown(targets[rows])
+        else:
+            shown = self.decoder.shown(
+                targets[rows], targets[rows] - drafts[0][rows], cropped(drafts[1][rows])
+            )
+        fed = torch.cat([openers[rows, None], wanted[:, :-1]], dim=1)
+        scores = self.decoder(shown, fed)
+        return functional.cross_entropy(
+            scores.float().flatten(0, 1), wanted.flatten(), ignore_index=PAD
+        )
+
+    def _held(self, check: tuple[Floats, Ids]) -> float:
+        """The loss on held-back auxiliary texts."""
+        targets = _tensor(check[0], *self.standard, self.device)
+        rows = cropped(torch.from_numpy(check[1]).to(self.device))
+        self.decoder.eval()
+        with torch.no_grad(), _half(self.device):
+            value = -float(self.decoder.logs(self.decoder.shown(targets), rows).mean())
+        self.decoder.train()
+        return value
+
+
+def _by_length(pieces: Tensor, batch: int) -> Iterator[Tensor]:
+    """Batches of rows of like length, in random order; each row once."""
+    lengths = (pieces != PAD).sum(dim=1)
+    order = torch.randperm(len(pieces), device=pieces.device)
+    whole = []
+    for start in range(0, len(order), 16 * batch):
+        some = order[start : start + 16 * batch]
+        whole += list(torch.split(some[lengths[some].argsort()], batch))
+    for number in torch.randperm(len(whole)).tolist():
+        yield whole[number]
+
+
+def _pace(share: float) -> float:
+    """The share of the rate: up over the first twentieth, then down as a cosine."""
+    if share < 0.05:
+        return max(share / 0.05, 0.02)
+    return max(0.5 * (1 + math.cos(math.pi * (share - 0.05) / 0.95)), 0.01)
+
+
+def _cased(encode: Encode, texts: Sequence[str]) -> bool:
+    """Whether the release tells capitals from small letters, beyond what its noise does."""
+    some = list(texts[:64])
+    first, again, small = encode(some), encode(some), encode([text.lower() for text in some])
+    return bool(cosines(first, small).mean() < cosines(first, again).mean() - 1e-3)

@@ -1,0 +1,90 @@
+"""An auto-encoder of the defender's texts, trained by the one loop; it replaces the language model.
+
+The front is a table of word vectors, whose mean over a text goes through one layer; the one term
+asks for the text's words back. What was learnt leaves as an `encoders.autoencoder.AutoEncoder`.
+There is no secret and no task in it: what it tells of a writer is what the words tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax
+
+from capelet.defences.terms import Batch, Term
+from capelet.defences.training import Body, Network, Part, Schedule, train
+from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
+from capelet.encoders.own import OWN
+from capelet.interfaces import Progress, silent
+from capelet.networks import Front, dense
+
+WIDTH = 256
+"""Coordinates of the hidden vector."""
+
+
+class WordBag(Front):
+    """The mean of the vectors of a row's words, from the number of the row; 0 where it has none."""
+
+    def __init__(self, texts: Sequence[str], words: Sequence[str]) -> None:
+        super().__init__()
+        known = {word: place for place, word in enumerate(words)}
+        flat, offsets = word_rows(texts, known)
+        self.flat, self.offsets = torch.tensor(flat), torch.tensor(offsets)
+        self.table = nn.Parameter(torch.randn(len(words), WIDTH))
+
+    def words(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The words of these rows, and to which place in the batch each belongs."""
+        rows = rows.cpu()
+        starts, counts = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        place = torch.repeat_interleave(torch.arange(len(rows)), counts)
+        first = torch.repeat_interleave(starts - (counts.cumsum(0) - counts), counts)
+        device = self.table.device
+        return self.flat[first + torch.arange(len(place))].to(device), place.to(device)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        words, place = self.words(rows)
+        total = self.table.new_zeros(len(rows), WIDTH).index_add(0, place, self.table[words])
+        counts = torch.bincount(place, minlength=len(rows)).clamp(min=1)
+        return total / counts[:, None]
+
+
+class Reconstruction(Term):
+    """The words of the text, told from its features: their mean negative log-likelihood."""
+
+    def __init__(self, width: int, words: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(width, words)
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        assert isinstance(network.front, WordBag) and batch.rows is not None
+        words, place = network.front.words(batch.rows)
+        counts = torch.bincount(place, minlength=len(batch.features)).clamp(min=1)
+        said = log_softmax(self.head(batch.features), dim=1)[place, words]
+        return -(said / counts[place]).sum() / len(batch.features)
+
+
+def autoencode(
+    part: Part,
+    schedule: Schedule,
+    checkpoint: Path | None = None,
+    progress: Progress = silent,
+) -> AutoEncoder:
+    """An auto-encoder of the part's texts: words and weights come from the rows to fit on."""
+    assert part.texts is not None
+    words = checked_vocabulary([part.texts[row] for row in part.fit])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(schedule.seed)
+        front = WordBag(part.texts, words)
+        body = Body(dense([WIDTH, WIDTH]), "relu")
+        network = Network(body, [Reconstruction(WIDTH, len(words))], front=front)
+    with torch.no_grad():
+        start = front(torch.arange(len(part.texts))).numpy()
+    bare = replace(part, vectors=start, task=None, secrets=())
+    layer = train(network, bare, schedule, checkpoint, progress).map.layers[0]
+    table = front.table.detach().cpu().numpy() @ layer.weight.T
+    return AutoEncoder(OWN, words, np.asarray(table, np.float32), layer.bias)

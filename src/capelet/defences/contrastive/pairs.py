@@ -1,0 +1,142 @@
+"""Posts become pairs of sentences that follow each other: all that the training is told.
+
+Nobody labels anything: a sentence and the next one of the same post belong together, and sentences
+of other posts are what they are told apart from. The author of a post only serves the adversary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.encoders.dual import SPECIAL, Tokens, numbered, words_of
+from capelet.errors import DataError
+
+Codes = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+LEAST_PAIRS = 100
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Sentences in the order of their posts, with the post and the author's code of each.
+
+    A code of −1 means that the author is unknown or not to be hidden.
+    """
+
+    texts: tuple[str, ...]
+    posts: Codes
+    authors: Codes
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[str],
+        authors: Sequence[Any] | None = None,
+        least: int = 3,
+        most: int = 30,
+        fewest: int = 20,
+    ) -> Sentences:
+        """Cut posts into sentences of `least` to `most` words.
+
+        Authors with fewer than `fewest` posts get the code −1: an adversary could not learn them.
+
+        >>> made = Sentences.of(["It rained all day. We stayed in. Why?", "Sun at last!"])
+        >>> made.texts, made.posts.tolist()
+        (('It rained all day.', 'We stayed in.', 'Sun at last!'), [0, 0, 1])
+        """
+        if authors is not None and len(authors) != len(texts):
+            raise DataError(f"{len(authors)} authors do not match {len(texts)} texts")
+        cut: list[str] = []
+        posts: list[int] = []
+        for number, text in enumerate(texts):
+            for piece in _END.split(text):
+                if piece and least <= len(re.findall(r"[^\W_]+", piece)) <= most:
+                    cut.append(piece.strip())
+                    posts.append(number)
+        codes, names = _codes(authors, len(texts), fewest)
+        rows = np.array(posts, dtype=np.int64)
+        return cls(tuple(cut), rows, codes[rows], names)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Rows of word numbers, and the rows that begin a pair with the row after them."""
+
+    tokens: Tokens
+    first: Rows
+    posts: Codes
+    authors: Codes
+    writers: int
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sentences: Sentences, vocabulary: int, length: int) -> Pairs:
+        """Number the words (the `vocabulary` most frequent ones) and find the neighbours."""
+        if len(sentences.posts) != len(sentences) or len(sentences.authors) != len(sentences):
+            raise DataError("sentences, posts and authors differ in number")
+        first = np.flatnonzero(sentences.posts[:-1] == sentences.posts[1:])
+        if len(first) < LEAST_PAIRS:
+            raise DataError(
+                f"there are {len(first)} pairs of sentences that follow each other in one post; "
+                f"give at least {LEAST_PAIRS}, that is, longer texts or more of them"
+            )
+        words = most_frequent(sentences.texts, vocabulary)
+        number = {word: place for place, word in enumerate(words)}
+        return cls(
+            numbered(sentences.texts, number, length),
+            first,
+            sentences.posts,
+            sentences.authors,
+            int(sentences.authors.max(initial=-1)) + 1,
+            words,
+        )
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
+    """The special words, then the most frequent ones that stand in at least two texts."""
+    counts = Counter(word for text in texts for word in set(words_of(text)))
+    kept = sorted((word for word in counts if counts[word] > 1), key=lambda w: (-counts[w], w))
+    return (*SPECIAL, *kept[:size])
+
+
+def batches(
+    pairs: Pairs, size: int, together: int, random: np.random.Generator
+) -> list[npt.NDArray[np.intp]]:
+    """The pairs of one epoch in batches, `together` at a time from one author where that is > 1.
+
+    Pairs of one author must share a batch where they are each other's negatives.
+    """
+    order = random.permutation(len(pairs))
+    if together > 1:
+        authors = pairs.authors[pairs.first[order]]
+        order = order[np.argsort(authors, kind="stable")]
+        pieces = np.array_split(order, max(1, len(order) // together))
+        order = np.concatenate([pieces[place] for place in random.permutation(len(pieces))])
+    whole = max(1, len(order) // size)
+    return [order[at * size : (at + 1) * size] for at in range(whole)]
+
+
+def _codes(authors: Sequence[Any] | None, posts: int, fewest: int) -> tuple[Codes, tuple[str, ...]]:
+    if authors is None:
+        return np.full(posts, -1, dtype=np.int64), ()
+    names = [str(author) for author in authors]
+    counts = Counter(names)
+    kept = sorted(name for name, count in counts.items() if count >= fewest)
+    place = {name: code for code, name in enumerate(kept)}
+    return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(kept)

@@ -1,0 +1,131 @@
+"""Two small networks from rows of word numbers to one vector of length one each.
+
+An LSTM and a Transformer, as in Song and Raghunathan (2020, section 6.1): the states of the real
+words are averaged, mapped to the released width and normalised. Padding never counts, so a text's
+vector does not depend on the texts beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from capelet.encoders.dual import PAD
+from capelet.errors import CapeletError, did_you_mean
+
+
+class LstmSentence(nn.Module):
+    """An LSTM that reads from left to right; its states are averaged."""
+
+    kind = "lstm"
+
+    def __init__(self, words: int, width: int, layers: int, dimension: int) -> None:
+        super().__init__()
+        self.sizes = {"words": words, "width": width, "layers": layers, "dimension": dimension}
+        self.table = _table(words, width)
+        self.lstm = nn.LSTM(width, width, layers, batch_first=True)
+        self.out = nn.Linear(width, dimension)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        states = self.lstm(self.table(tokens))[0]
+        return _pooled(states, tokens, self.out)
+
+
+class Block(nn.Module):
+    """Attention among the real words, then two dense layers; each adds to what it reads."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention = nn.LayerNorm(width)
+        self.attend = nn.Linear(width, 3 * width)
+        self.join = nn.Linear(width, width)
+        self.before_dense = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, states: Tensor, seen: Tensor) -> Tensor:
+        rows, positions, width = states.shape
+        split = self.attend(self.before_attention(states))
+        query, key, value = split.view(rows, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        states = states + self.join(mixed.transpose(1, 2).reshape(rows, positions, width))
+        bent: Tensor = self.narrow(functional.gelu(self.widen(self.before_dense(states))))
+        return states + bent
+
+
+class TransformerSentence(nn.Module):
+    """Pre-norm blocks of attention over words with sinusoidal positions."""
+
+    kind = "transformer"
+
+    def __init__(self, words: int, width: int, layers: int, dimension: int) -> None:
+        super().__init__()
+        heads = max(1, width // 64)
+        if width % (2 * heads):
+            raise CapeletError(
+                f"the width {width} of a Transformer must divide by {2 * heads}; "
+                "give a multiple of 64"
+            )
+        self.sizes = {"words": words, "width": width, "layers": layers, "dimension": dimension}
+        self.table = _table(words, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.last = nn.LayerNorm(width)
+        self.out = nn.Linear(width, dimension)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        width = self.sizes["width"]
+        states = self.table(tokens) * math.sqrt(width) + _places(tokens.shape[1], width, tokens)
+        # A row without a word would have nothing to look at; it sees its padding and is zeroed.
+        seen = (tokens != PAD) | (tokens == PAD).all(dim=1, keepdim=True)
+        for block in self.blocks:
+            states = block(states, seen[:, None, None, :])
+        return _pooled(self.last(states), tokens, self.out)
+
+
+SentenceNetwork = LstmSentence | TransformerSentence
+NETWORKS: dict[str, Callable[..., SentenceNetwork]] = {
+    "lstm": LstmSentence,
+    "transformer": TransformerSentence,
+}
+
+
+def build(kind: str, words: int, width: int, layers: int, dimension: int) -> SentenceNetwork:
+    """A new network; its first weights come from torch's generator."""
+    if kind not in NETWORKS:
+        raise CapeletError(f"there is no network {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    sizes = {"words": words, "width": width, "layers": layers, "dimension": dimension}
+    for name, value in sizes.items():
+        if value < 1:
+            raise CapeletError(f"{name} is {value}; it must be at least 1")
+    return NETWORKS[kind](**sizes)
+
+
+def _table(words: int, width: int) -> nn.Embedding:
+    table = nn.Embedding(words, width, padding_idx=PAD)
+    nn.init.normal_(table.weight, std=1 / math.sqrt(width))
+    with torch.no_grad():
+        table.weight[PAD].zero_()
+    return table
+
+
+def _places(count: int, width: int, like: Tensor) -> Tensor:
+    """Sines and cosines of the position, so that any length can be read."""
+    steps = torch.arange(count, device=like.device, dtype=torch.float32)[:, None]
+    rates = torch.exp(
+        torch.arange(0, width, 2, device=like.device, dtype=torch.float32)
+        * (-math.log(10_000.0) / width)
+    )
+    return torch.stack([torch.sin(steps * rates), torch.cos(steps * rates)], dim=2).flatten(1)
+
+
+def _pooled(states: Tensor, tokens: Tensor, out: nn.Linear) -> Tensor:
+    """The mean over real words, mapped and of length one; 0 where there is no word."""
+    real = (tokens != PAD).float()[:, :, None]
+    count = real.sum(dim=1)
+    mean = (states.float() * real).sum(dim=1) / count.clamp(min=1)
+    return functional.normalize(out(mean).float(), dim=1) * (count > 0)

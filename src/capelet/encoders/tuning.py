@@ -1,0 +1,192 @@
+"""The last layers of a transformer encoder, ready to be trained over hidden states kept in memory.
+
+What lies below the trained layers does not change, so it is computed once: a text costs a step no
+more than its last layers. The states are kept as 16-bit numbers, some 0.8 kB a token for MiniLM.
+Only encoders whose layers take a hidden state and a mask and nothing else (BERT and its kin) can be
+tuned; whether one is such is tried on a few texts, not guessed from its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from capelet.encoders.export import cosines
+from capelet.encoders.folders import model_files
+from capelet.encoders.own import TunedEncoder, bare
+from capelet.encoders.transformer import TransformerEncoder, sentence_transformer
+from capelet.errors import EncoderError
+from capelet.files import cache_folder, private_folder
+from capelet.interfaces import Encoder, Progress, silent
+from capelet.networks import Front
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+LAYERS = 6
+"""The most layers that may be trained."""
+_ROWS = 32  # texts that go through the layers together
+_EXACT = 0.999  # least cosine of the layers' vectors with the encoder's own
+
+
+class TopLayers(Front):
+    """Vectors of rows by their number: kept hidden states through the last layers and the pooling.
+
+    There is no dropout in it, so that the same seed gives the same training.
+    """
+
+    pace = 0.05  # of the rate of a map that begins at random: 5e-5 is usual for such layers
+
+    def __init__(
+        self,
+        source: TransformerEncoder,
+        layers: Mapping[int, nn.Module],
+        after: Sequence[Any],
+        states: Sequence[Tensor],
+    ) -> None:
+        super().__init__()
+        self.source, self.states = source, states
+        self.layers = nn.ModuleDict({str(place): layer for place, layer in layers.items()})
+        self._after = list(after)  # pooling and normalisation have nothing to learn
+
+    def train(self, mode: bool = True) -> TopLayers:
+        super().train(False)
+        return self
+
+    def forward(self, rows: Tensor) -> Tensor:
+        numbers = rows.cpu()
+        lengths = torch.tensor([len(self.states[int(row)]) for row in numbers])
+        order = lengths.argsort()
+        made = [self._through(numbers[some]) for some in torch.split(order, _ROWS)]
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return torch.cat(made)[back.to(made[0].device)]
+
+    def _through(self, numbers: Tensor) -> Tensor:
+        held = [self.states[int(row)] for row in numbers]
+        device = next(self.parameters()).device
+        passed = nn.utils.rnn.pad_sequence(held, batch_first=True).to(device, torch.float32)
+        lengths = torch.tensor([len(item) for item in held], device=device)
+        mask = torch.arange(passed.shape[1], device=device)[None] < lengths[:, None]
+        away = torch.zeros(mask.shape, device=device).masked_fill(~mask, -1e9)[:, None, None]
+        for layer in self.layers.values():
+            given = layer(passed, away)
+            passed = given[0] if isinstance(given, tuple) else given
+        features: dict[str, Any] = {"token_embeddings": passed, "attention_mask": mask.long()}
+        for module in self._after:
+            features = module(features)
+        vectors: Tensor = features["sentence_embedding"]
+        return vectors
+
+    def encoder(self) -> TunedEncoder:
+        """The whole encoder with the layers as they are now, in a folder of the cache."""
+        learnt = {
+            f"encoder.layer.{name}": held.detach().cpu().contiguous()
+            for name, held in self.layers.state_dict().items()
+        }
+        folder = _written(self.source.place(), learnt)
+        return TunedEncoder(folder, self.source.backend)
+
+
+def top_layers(
+    encoder: Encoder, texts: Sequence[str], count: int, progress: Progress = silent
+) -> TopLayers:
+    """The last `count` layers of the encoder over these texts; an error where it has none."""
+    source = tunable(encoder, count)
+    # Attention by plain products, and on the processor: the loop moves the layers where it works.
+    model = sentence_transformer(source.place(), device="cpu", attention="eager")
+    blocks = _blocks(model, source.name, count)
+    below = len(blocks) - count
+    states = _states(model, texts, below, progress)
+    last = {place: blocks[place] for place in range(below, len(blocks))}
+    made = TopLayers(source, last, list(model)[1:], states).eval()
+    some = np.linspace(0, len(texts) - 1, min(len(texts), 16)).astype(int)
+    with torch.no_grad():
+        mine = made(torch.tensor(some)).numpy()
+    theirs = encoder.encode([texts[row] for row in some])
+    if not len(some) or float(cosines(mine, theirs).min()) < _EXACT:
+        raise EncoderError(
+            f"the encoder {source.name!r} cannot be tuned: its last layers need more than hidden "
+            "states and a mask; leave --tune-layers out"
+        )
+    return made
+
+
+def tunable(encoder: Encoder | None, count: int) -> TransformerEncoder:
+    """The transformer behind the encoder; an error where there are no weights to train."""
+    source = bare(encoder) if encoder is not None else None
+    if not isinstance(source, TransformerEncoder):
+        name = "ready vectors have" if source is None else f"the encoder {source.name!r} has"
+        raise EncoderError(
+            f"{name} no layers to train; --tune-layers needs a transformer such as minilm"
+        )
+    if not 1 <= count <= LAYERS:
+        raise EncoderError(f"--tune-layers is {count}; it must lie between 1 and {LAYERS}")
+    if source.backend == "int8":
+        raise EncoderError("an encoder with 8-bit weights cannot be tuned; take another --backend")
+    return source
+
+
+def _blocks(model: SentenceTransformer, name: str, count: int) -> nn.ModuleList:
+    inner = getattr(model[0], "auto_model", None)
+    blocks = getattr(getattr(inner, "encoder", None), "layer", None)
+    if not isinstance(blocks, nn.ModuleList):
+        raise EncoderError(f"the encoder {name!r} cannot be tuned: it has no stack of layers")
+    if count > len(blocks):
+        raise EncoderError(
+            f"--tune-layers is {count}, and the encoder {name!r} has {len(blocks)} layers"
+        )
+    return blocks
+
+
+def _states(
+    model: SentenceTransformer, texts: Sequence[str], below: int, progress: Progress
+) -> list[Tensor]:
+    """What goes into the first trained layer, for each text, without the padding."""
+    order = np.argsort([len(text) for text in texts], kind="stable")
+    found: list[Tensor] = [torch.empty(0)] * len(texts)
+    inner: Any = model[0].auto_model
+    for start in range(0, len(order), _ROWS):
+        rows = order[start : start + _ROWS]
+        batch = model.preprocess([texts[row] for row in rows])
+        given = {name: value for name, value in batch.items() if isinstance(value, Tensor)}
+        with torch.no_grad():
+            hidden = inner(**given, output_hidden_states=True).hidden_states[below]
+        for row, state, mask in zip(rows, hidden, given["attention_mask"], strict=True):
+            found[row] = state[mask.bool()].to(torch.float16)
+        progress("reading the encoder", start + len(rows), len(texts))
+    return found
+
+
+def _written(source: Path, learnt: Mapping[str, Tensor]) -> Path:
+    """A copy of the model folder with these tensors in it, named after what was learnt."""
+    from safetensors.torch import load_file, save_file
+
+    digest = hashlib.sha256()
+    for name, held in sorted(learnt.items()):
+        digest.update(name.encode() + held.numpy().tobytes())
+    private_folder(cache_folder())
+    folder = private_folder(cache_folder() / "tuned") / digest.hexdigest()[:32]
+    missing = set(learnt)
+    for path in model_files(source):
+        target = folder / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix != ".safetensors":
+            shutil.copyfile(path, target)
+            continue
+        tensors = load_file(path)
+        for name, held in learnt.items():
+            for key in [key for key in tensors if key == name or key.endswith(f".{name}")]:
+                tensors[key] = held.to(tensors[key].dtype)
+                missing.discard(name)
+        save_file(tensors, target, {"format": "pt"})
+    if missing:
+        raise EncoderError(f"the weights of {sorted(missing)[0]!r} are not in the model folder")
+    return folder

@@ -1,0 +1,243 @@
+"""What sentence vectors are good for: logistic regression on small tasks of sentence analysis.
+
+MPQA (opinion polarity), TREC (question types), SUBJ (subjectivity) and MRPC (paraphrases) are the
+four tasks of Song and Raghunathan (2020, section 7); SST-2, CR and STS-B stand beside them. Pairs
+are described by |u − v| and u·v, as in Kiros et al. (2015). STS-B needs no training: it is the
+rank correlation of cosines with the grades. Sets with an official test part are scored on it, the
+others by folds; the strength of the regression is chosen on a held-back part of the training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import DataError
+from capelet.findings import Finding
+from capelet.interfaces import Vectors
+
+MAIN = ("mpqa", "trec", "subj", "mrpc")
+"""The tasks whose mean is *the* utility of a sentence encoder."""
+TASKS = (*MAIN, "sst2", "cr", "stsb")
+
+_STRENGTHS = (0.01, 0.1, 1.0)
+_FOLDS = 5
+
+Rows = npt.NDArray[np.intp]
+Encode = Callable[[Sequence[str]], Vectors]
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceTask:
+    """One task: sentences, or pairs of them, their labels, and which rows are scored.
+
+    `test` is None where the set has no official test part. A graded task has numbers as labels.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    labels: npt.NDArray[Any]
+    others: tuple[str, ...] | None = None
+    test: npt.NDArray[np.bool_] | None = None
+    graded: bool = False
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.texts), len(self.labels)}
+        sizes |= {len(self.others)} if self.others is not None else set()
+        sizes |= {len(self.test)} if self.test is not None else set()
+        if len(sizes) != 1:
+            raise DataError(f"the parts of the task {self.name!r} differ in length: {sizes}")
+        if len(np.unique(self.labels)) < 2:
+            raise DataError(f"the task {self.name!r} needs at least two different labels")
+
+    @classmethod
+    def load(cls, name: str) -> SentenceTask:
+        """The named set as a task; a `DataError` says where to get it when it is not here."""
+        import pyarrow.parquet
+
+        from capelet.datasets import path
+
+        if name not in TASKS:
+            raise DataError(f"{name!r} is no sentence task; there is {', '.join(TASKS)}")
+        table = pyarrow.parquet.read_table(path(name)).to_pydict()
+        graded = name == "stsb"
+        split = table["split"]
+        rows = [i for i, part in enumerate(split) if not graded or part == "test"]
+        official = "test" in split and not graded
+        return cls(
+            name,
+            tuple(table["text"][i] for i in rows),
+            np.array([table["label"][i] for i in rows], dtype=float if graded else None),
+            tuple(table["text_b"][i] for i in rows) if "text_b" in table else None,
+            np.array([split[i] == "test" for i in rows]) if official else None,
+            graded,
+        )
+
+    def measure(self, encode: Encode, recipe_hash: str | None = None, seed: int = 0) -> Finding:
+        """One finding: accuracy, or the rank correlation of a graded task."""
+        vectors = _finite(np.asarray(encode(self.texts), dtype=np.float64), self.name)
+        other = None
+        if self.others is not None:
+            other = _finite(np.asarray(encode(self.others), dtype=np.float64), self.name)
+        if self.graded:
+            if other is None:
+                raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
+            return self._graded(_cosines(vectors, other), recipe_hash)
+        return self._classified(features(vectors, other), recipe_hash, seed)
+
+    def _graded(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
+        value = _rank_correlation(cosines, self.labels)
+        random = np.random.default_rng(0x5D)
+        drawn = random.integers(len(cosines), size=(200, len(cosines)))
+        made = [_rank_correlation(cosines[rows], self.labels[rows]) for rows in drawn]
+        low, high = np.quantile(made, [0.025, 0.975])
+        return self._finding("spearman", value, float(low), float(high), 0.0, recipe_hash, {})
+
+    def _classified(
+        self, inputs: npt.NDArray[np.float64], recipe_hash: str | None, seed: int
+    ) -> Finding:
+        codes = np.unique(self.labels, return_inverse=True)[1]
+        hits = np.full(len(codes), np.nan)
+        strength = None
+        constant = True
+        for train, test in self._parts(seed):
+            standard = _standardised(inputs, train)
+            strength = strength or _chosen(standard[train], codes[train], seed)
+            guess = _fitted(standard[train], codes[train], strength).predict(standard[test])
+            constant = constant and len(np.unique(guess)) == 1
+            hits[test] = guess == codes[test]
+        scored = np.flatnonzero(np.isfinite(hits))
+        value = float(hits[scored].mean())
+        half = 1.96 * float(hits[scored].std()) / len(scored) ** 0.5
+        majority = float(np.bincount(codes[scored]).max() / len(scored))
+        return self._finding(
+            "accuracy",
+            value,
+            max(0.0, value - half),
+            min(1.0, value + half),
+            majority,
+            recipe_hash,
+            {"strength": strength, "degenerate": constant},
+            n=len(scored),
+        )
+
+    def _parts(self, seed: int) -> list[tuple[Rows, Rows]]:
+        if self.test is not None:
+            return [(np.flatnonzero(~self.test), np.flatnonzero(self.test))]
+        fold = np.random.default_rng([seed, 0x5E]).permutation(len(self.labels)) % _FOLDS
+        return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(_FOLDS)]
+
+    def _finding(
+        self,
+        metric: str,
+        value: float,
+        low: float,
+        high: float,
+        majority: float,
+        recipe_hash: str | None,
+        parameters: dict[str, Any],
+        n: int | None = None,
+    ) -> Finding:
+        return Finding(
+            "utility",
+            self.name,
+            metric,
+            value,
+            low,
+            high,
+            majority=majority,
+            n=n or len(self.labels),
+            attacker="logistic regression" if metric == "accuracy" else "cosine",
+            degenerate=bool(parameters.pop("degenerate", False)),
+            parameters=parameters,
+            recipe_hash=recipe_hash,
+        )
+
+
+def measure_all(
+    encode: Encode, tasks: Sequence[SentenceTask], recipe_hash: str | None = None
+) -> list[Finding]:
+    """A finding for each task, and the mean accuracy of the four main ones where all are there."""
+    found = [task.measure(encode, recipe_hash) for task in tasks]
+    main = [item for item in found if item.target in MAIN]
+    if len(main) == len(MAIN):
+        halves = [((item.high or 0.0) - (item.low or 0.0)) / 2 for item in main]
+        value = float(np.mean([item.value for item in main]))
+        half = float(np.sqrt(np.sum(np.square(halves)))) / len(main)
+        majority = float(np.mean([item.majority or 0.0 for item in main]))
+        found.append(
+            Finding(
+                "utility",
+                "sentences",
+                "accuracy",
+                value,
+                value - half,
+                value + half,
+                majority=majority,
+                n=sum(item.n or 0 for item in main),
+                parameters={"mean_of": list(MAIN)},
+                recipe_hash=recipe_hash,
+            )
+        )
+    return found
+
+
+def features(
+    vectors: npt.NDArray[np.float64], other: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.float64]:
+    """What the regression reads: the vector, or what two vectors have in common and apart."""
+    if other is None:
+        return vectors
+    return np.hstack([np.abs(vectors - other), vectors * other])
+
+
+def _chosen(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> float:
+    order = np.random.default_rng([seed, 0x5F]).permutation(len(codes))
+    held, kept = order[: len(order) // 5], order[len(order) // 5 :]
+    if len(np.unique(codes[kept])) < 2:
+        return 0.1
+    reached = {
+        strength: _fitted(inputs[kept], codes[kept], strength).score(inputs[held], codes[held])
+        for strength in _STRENGTHS
+    }
+    return max(reached, key=reached.__getitem__)
+
+
+def _fitted(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=strength, max_iter=400, tol=1e-3).fit(inputs, codes)
+
+
+def _standardised(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
+    """Mean 0 and deviation 1 on the training rows; a dead column (MiniLM has three) becomes 0."""
+    mean, deviation = inputs[train].mean(axis=0), inputs[train].std(axis=0)
+    alive = deviation > 1e-6 * np.maximum(np.abs(inputs[train]).max(axis=0), 1e-30)
+    scale = np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
+    return np.asarray((inputs - mean) * scale)
+
+
+def _cosines(
+    vectors: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other, axis=1)
+    return np.asarray((vectors * other).sum(axis=1) / np.maximum(lengths, 1e-12))
+
+
+def _rank_correlation(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
+    from scipy.stats import rankdata
+
+    a, b = rankdata(left), rankdata(right)
+    a, b = a - a.mean(), b - b.mean()
+    length = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / length) if length > 0 else 0.0
+
+
+def _finite(vectors: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64]:
+    if not np.isfinite(vectors).all():
+        raise DataError(f"some vectors of the task {name!r} are not finite")
+    return vectors

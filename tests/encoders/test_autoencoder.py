@@ -1,0 +1,107 @@
+"""An auto-encoder is a table of words and a bias: numpy, safetensors and JSON, nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capelet.encoders import AutoEncoder, load
+from capelet.encoders.autoencoder import CARD, TABLE, checked_vocabulary, vocabulary
+from capelet.encoders.own import OWN
+from capelet.errors import CapeletError, DataError, EncoderError
+from capelet.interfaces import Encoder
+from capelet.maps import Map, affine
+from capelet.release import PrivateEncoder
+
+
+@pytest.fixture
+def small() -> AutoEncoder:
+    table = np.array([[1, 0], [0, 2], [-4, 1]], dtype=np.float32)
+    return AutoEncoder(OWN, ("cat", "dog", "rain"), table, np.array([0.5, -0.5], dtype=np.float32))
+
+
+def test_a_vector_is_the_mean_of_the_words_and_the_bias_above_zero(small: AutoEncoder) -> None:
+    assert isinstance(small, Encoder) and small.dimension == 2
+    made = small.encode(["Cat dog!", "rain", "unknown", ""])
+    np.testing.assert_allclose(made, [[1.0, 0.5], [0.0, 0.5], [0.5, 0.0], [0.5, 0.0]])
+    assert not small.truncated(["cat " * 10_000]).any()
+    assert small.encode([]).shape == (0, 2)
+
+
+def test_the_vocabulary_is_what_most_texts_use() -> None:
+    texts = ["the cat"] * 6 + ["the the dog"] * 5 + ["the secret"] * 4
+    assert vocabulary(texts) == ("the", "cat", "dog")  # four texts are too few for a word
+    assert vocabulary(texts, most=1) == ("the",)
+    with pytest.raises(DataError, match="give more texts"):
+        checked_vocabulary(["one text"] * 3)
+
+
+def test_a_folder_comes_back_and_is_an_encoder_by_name(small: AutoEncoder, tmp_path: Path) -> None:
+    small.save(tmp_path / "words")
+    back = load(str(tmp_path / "words"))
+    assert back.fingerprint == small.fingerprint and back.backend == "numpy"
+    np.testing.assert_array_equal(back.encode(["cat rain"]), small.encode(["cat rain"]))
+
+
+def test_a_broken_or_newer_folder_is_refused(small: AutoEncoder, tmp_path: Path) -> None:
+    small.save(tmp_path)
+    (tmp_path / CARD).write_text(json.dumps({"format": 9, "words": []}))
+    with pytest.raises(EncoderError, match="install a newer capelet"):
+        AutoEncoder.load(tmp_path, "x")
+    (tmp_path / CARD).write_text(json.dumps({"format": 1, "words": ["cat"]}))
+    with pytest.raises(EncoderError, match="which do not fit"):
+        AutoEncoder.load(tmp_path, "x")
+    (tmp_path / CARD).write_text("{}")
+    with pytest.raises(EncoderError, match="is not an auto-encoder"):
+        AutoEncoder.load(tmp_path, "x")
+
+
+def private(small: AutoEncoder, folder: Path) -> Path:
+    return PrivateEncoder(small, Map((affine([[1.0, 2.0]], [0.0]),))).save(folder)
+
+
+def test_it_travels_inside_a_private_encoder(small: AutoEncoder, tmp_path: Path) -> None:
+    folder = private(small, tmp_path / "private")
+    moved = folder.rename(tmp_path / "elsewhere")
+    back = PrivateEncoder(str(moved))
+    assert back.consumes == "texts" and back.recipe["steps"][0]["name"] == OWN
+    np.testing.assert_allclose(back.release(["cat dog"]).vectors, [[2.0]])
+    again = back.save(tmp_path / "again")
+    assert (again / "encoder" / TABLE).read_bytes() == (moved / "encoder" / TABLE).read_bytes()
+
+
+def test_a_tampered_or_missing_encoder_is_refused(small: AutoEncoder, tmp_path: Path) -> None:
+    folder = private(small, tmp_path / "private")
+    other = AutoEncoder(OWN, small.words, small.table + 1, small.bias)
+    other.save(folder / "encoder")
+    with pytest.raises(CapeletError, match="fingerprint differs"):
+        PrivateEncoder(str(folder))
+    for path in (folder / "encoder").iterdir():
+        path.unlink()
+    (folder / "encoder").rmdir()
+    with pytest.raises(EncoderError, match="needs its whole folder"):
+        PrivateEncoder(str(folder))
+
+
+def test_no_model_framework_is_needed(small: AutoEncoder, tmp_path: Path) -> None:
+    folder = private(small, tmp_path / "private")
+    code = (
+        "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('torch', 'transformers', 'sentence_transformers'):\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+        "from capelet.release import PrivateEncoder\n"
+        "print(PrivateEncoder.load(sys.argv[1]).release(['cat dog']).vectors.tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[2.0]]
