@@ -40,7 +40,7 @@ from tables import table, wanted
 POINTS: dict[str, tuple[float, ...]] = {
     "unprotected": (0.0,),
     "posteriors": (0.0,),
-    "gr+": (0.4, 1.0, 2.5, 6.0),
+    "gr+": (0.2, 0.4, 1.0, 2.5),
     "leace": (0.4, 0.7, 1.0),
     "gr": (0.1, 0.3, 1.0),
 }

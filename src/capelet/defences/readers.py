@@ -21,8 +21,8 @@ from capelet.interfaces import Progress, silent
 from capelet.labels import Attribute
 from capelet.networks import dense
 
-READERS = 3
-"""Each leaves another third of the rows out, and stops when it reads those no better."""
+READERS = 5
+"""Each leaves another fifth of the rows out, and stops when it reads those no better."""
 HIDDEN = 256
 
 
