@@ -1,6 +1,6 @@
 """General-purpose protection: what is left of neighbours and task at which leak, method by method.
 
-    python benchmarks/frontiers.py stance ag_entities blog --splits 5 --jobs 2 --out frontiers.jsonl
+    python studies/frontiers.py stance ag_entities blog --splits 5 --jobs 2 --out frontiers.jsonl
 
 For each split the defence learns on the defender's part, and fresh attackers of every family read
 the victims' released vectors. `leace` is also shown in part (that share of the way from the vector
@@ -35,7 +35,6 @@ from capelet.frontier import part_of
 from capelet.interfaces import Vectors
 from capelet.labels import Attribute, derived
 from capelet.metrics import balanced_accuracy
-from tables import table, wanted
 
 POINTS: dict[str, tuple[float, ...]] = {
     "unprotected": (0.0,),
@@ -171,26 +170,38 @@ def at(rows: list[Row], method: str, recall: float) -> float | None:
     return float(np.interp(recall, [point[0] for point in line], [point[1] for point in line]))
 
 
+def named(method: str, strength: float) -> str:
+    if method == "posteriors":
+        return "*the task's posteriors*"
+    if method == "leace" and strength < 1:
+        return f"`leace`, {100 * strength:.0f} % of the way"
+    return f"`{method}`, λ = {strength:g}" if method in ("gr", "gr+") else f"`{method}`"
+
+
 def show(found: list[dict[str, Any]]) -> None:
+    """Tables in Markdown, and whether the claim holds."""
     for name in sorted({item["set"] for item in found}):
         rows = summary(found, name)
-        print(f"\n{name}")
-        table(
-            ["method", "recall@10", "task", *rows[0][4], "mean", "gr there", "leace there"],
-            {
-                f"{method} {strength:g}" if strength else method: [
-                    f"{recall:.3f}", f"{task:.3f}", *(f"{value:.3f}" for value in leak.values()),
-                    f"{mean:.3f}",
-                    *("" if method != "gr+" or (there := at(rows, other, recall)) is None
-                      else f"{there:.3f}" for other in ("gr", "leace")),
-                ]
-                for method, strength, recall, task, leak, mean in rows
-            },
-        )  # fmt: skip
-        ours = [row for row in rows if row[0] == "gr+"]
-        others = [(row[5], at(rows, other, row[2])) for row in ours for other in ("gr", "leace")]
-        met = all(there is None or mean < there for mean, there in others)
-        wanted(f"{name}: gr+ leaks less than gr and leace at the same recall", met)
+        columns = [
+            "method",
+            "recall@10",
+            "task",
+            *rows[0][4],
+            "mean",
+            "`gr` there",
+            "`leace` there",
+        ]
+        print(f"\n`{name}`\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+        met = []
+        for method, strength, recall, task, leak, mean in rows:
+            others = (
+                [at(rows, other, recall) for other in ("gr", "leace")] if method == "gr+" else []
+            )
+            met += [mean < there for there in others if there is not None]
+            figures = [recall, task, *leak.values(), mean, *others]
+            cells = ["" if figure is None else f"{figure:.3f}" for figure in figures]
+            print(f"| {' | '.join([named(method, strength), *cells])} |")
+        print(f"\n`gr+` leaks less at the same recall: {sum(met)} of {len(met)} comparisons")
 
 
 def main() -> None:
