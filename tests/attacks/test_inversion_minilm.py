@@ -19,20 +19,17 @@ from capelet.attacks.inversion.words import Vocabulary, WordSets, compare, most_
 from capelet.corpus import Corpus
 from capelet.encoders import load
 
-AUXILIARY, VICTIMS = 500, 80
+AUXILIARY, LEARNT, VICTIMS = 2000, 500, 80
 LAYERS = (0, 2, 4, 6)
-Layers = dict[int, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def world(dataset: Callable[..., Corpus]) -> tuple[OpenModel, list[str], list[str], Layers, Layers]:
-    """Short sentences of blog writers, and what MiniLM makes of them at four layers."""
-    found, _ = sentences_of(dataset("blog_authors").texts[:4000:8].tolist(), most=12)
+def sentences(dataset: Callable[..., Corpus]) -> tuple[list[str], list[str]]:
+    """Short sentences of blog writers: the attacker's, and the victims'."""
+    found, _ = sentences_of(dataset("blog_authors").texts[:4000:4].tolist(), most=12)
     chosen = np.random.default_rng(0).permutation(len(found))[: AUXILIARY + VICTIMS]
     texts = list(dict.fromkeys(found[row] for row in chosen))
-    victims, own = texts[:VICTIMS], texts[VICTIMS:]
-    model = OpenModel.of(load("minilm"))
-    return model, own, victims, model.means(own, LAYERS), model.means(victims, LAYERS)
+    return texts[VICTIMS:], texts[:VICTIMS]
 
 
 def reached(guess: WordSets, victims: list[str], vocabulary: Vocabulary) -> float:
@@ -40,27 +37,24 @@ def reached(guess: WordSets, victims: list[str], vocabulary: Vocabulary) -> floa
     return float(compare(guess, truth, len(vocabulary)).f1.mean())
 
 
-def test_black_box_reads_more_than_the_blind_guess(
-    world: tuple[OpenModel, list[str], list[str], Layers, Layers],
-) -> None:
-    _, own, victims, learnt, seen = world
+def test_black_box_reads_more_than_the_blind_guess(sentences: tuple[list[str], list[str]]) -> None:
+    own, victims = sentences
     vocabulary = Vocabulary.of(own)
-    top = LAYERS[-1]
-    fitted = MultiLabel(width=96, epochs=15, device="cpu").fit(
-        learnt[top], vocabulary.sets(own), vocabulary
-    )
-    guess = fitted.predict(seen[top])
+    encoder = load("minilm")
+    attack = MultiLabel(width=96, epochs=15, device="cpu")
+    fitted = attack.fit(encoder.encode(own), vocabulary.sets(own), vocabulary)
+    guess = fitted.predict(encoder.encode(victims))
     blind = most_frequent(vocabulary.sets(own), len(vocabulary), len(victims))
     value, base = reached(guess, victims, vocabulary), reached(blind, victims, vocabulary)
     other = reached(guess.take(np.roll(np.arange(len(victims)), 1)), victims, vocabulary)
     assert 0.1 < base < 0.3
-    assert value > base + 0.02 and value > other + 0.05
+    assert value > base + 0.05 and value > other + 0.05, (value, base, other)
 
 
-def test_the_lower_the_layer_the_more_is_read(
-    world: tuple[OpenModel, list[str], list[str], Layers, Layers],
-) -> None:
-    model, own, victims, learnt, seen = world
+def test_the_lower_the_layer_the_more_is_read(sentences: tuple[list[str], list[str]]) -> None:
+    own, victims = sentences[0][:LEARNT], sentences[1]
+    model = OpenModel.of(load("minilm"))
+    learnt, seen = model.means(own, LAYERS), model.means(victims, LAYERS)
     vocabulary = Vocabulary.of(own)  # words that it never met count against every layer alike
     coder = SparseCoding(("back",), (0.03,), (0.0,), device="cpu", tune=100)
     found = []

@@ -44,7 +44,7 @@ def fitted(small_part: Any) -> Any:
     def find(name: str) -> Fitted:
         if name not in made:
             with pytest.MonkeyPatch.context() as patch:
-                # gr+ makes 600 steps however few epochs are asked for: here a few must do.
+                # gr+ makes 150 steps however few epochs are asked for: here a few must do.
                 patch.setattr(defences, "_paced", lambda schedule, *others: schedule)
                 made[name] = fit(name, small_part, settings_of(name))
         return made[name]

@@ -10,7 +10,8 @@ import torch
 
 from capelet.defences.readers import Mixing, Reader, read
 from capelet.defences.terms import Batch, Independence
-from capelet.defences.training import Part, Schedule
+from capelet.defences.training import Body, Network, Part, Schedule
+from capelet.networks import dense
 
 SCHEDULE = Schedule(device="cpu")
 
@@ -59,9 +60,11 @@ def test_a_reader_is_not_trained_along(world: Any) -> None:
 
 
 def test_independence_of_what_a_reader_says(world: Any) -> None:
-    """The term needs no label: it sees the leak in vectors whose codes are all missing."""
+    """The term sees the leak also in vectors whose labels are all missing."""
     part = world.part
     term = Independence(part.secrets, 1.0, read(part, SCHEDULE), warm=0.0)
+    network = Network(Body(dense([part.width, 4])), [term])
+    network.weights = {item.name: torch.ones(len(item.classes)) for item in part.secrets}
     x = torch.tensor(part.vectors[:1024])
     blank = {item.name: torch.full((len(x),), -1) for item in part.secrets}
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
@@ -70,7 +73,7 @@ def test_independence_of_what_a_reader_says(world: Any) -> None:
         random = torch.Generator().manual_seed(0)
         batch = Batch(x, features, blank, 1.0, random)
         with torch.no_grad():
-            return float(np.mean([float(term(batch, None)) for _ in range(20)]))  # type: ignore[arg-type]
+            return float(np.mean([float(term(batch, network)) for _ in range(20)]))
 
     assert explained(x) > 0.4
     assert explained(noise) < 0.05

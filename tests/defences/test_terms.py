@@ -215,7 +215,7 @@ def test_independence_keeps_a_fresh_kernel_attacker_from_the_radius(world: Any) 
     def trained(lam: float) -> Any:
         torch.manual_seed(0)
         body = Body(Residual(part.width, 64))
-        terms = [Task(part.width, part.task), Independence(part.secrets, lam, waves=128)]
+        terms = [Task(part.width, part.task), Independence(part.secrets, lam)]
         schedule = Schedule(
             epochs=50, batch=400, rate=3e-3, patience=None, cooling=True, device="cpu"
         )

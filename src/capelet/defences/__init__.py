@@ -28,8 +28,8 @@ LABEL_FREE = ("gr", "gr+", "leace")
 """Methods that can keep neighbours instead of a task."""
 TUNED = ("fx", "gr", "gr+", "ldp", "cape")
 """Methods that can train the last layers of the encoder along with their map."""
-STEPS = 200
-"""How many a kernel adversary takes at least."""
+STEPS = 150
+"""How many a training against a kernel adversary takes, however many rows there are."""
 TUNED_BATCH = 256
 TUNED_EPOCHS = 5
 """How often the last layers see each text, after the map was trained on vectors as they are."""
@@ -186,7 +186,7 @@ def _paced(schedule: Schedule, part: Part, adversary: str, keep: str) -> Schedul
     """A kernel adversary needs large batches, and as many steps as small ones would make."""
     if adversary == "kernel":
         batch = max(256, min(2048, len(part.fit) // 2))
-        epochs = max(schedule.epochs, round(STEPS * batch / max(len(part.fit), 1)))
+        epochs = max(1, round(STEPS * batch / max(len(part.fit), 1)))
         faster = replace(schedule, batch=batch, epochs=epochs, rate=3 * schedule.rate)
         return replace(faster, patience=None, cooling=True)
     return replace(schedule, patience=None) if keep == "neighbours" else schedule

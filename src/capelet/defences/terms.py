@@ -203,63 +203,56 @@ class CrossGradient(Term):
 class Independence(Term):
     """What a fresh kernel attacker would explain of the secrets: a new one in every step.
 
-    The adversary is ridge regression on random Fourier features (drawn anew each time, at one of
-    three widths) or on the features themselves, solved in closed form on one half of the batch and
-    scored on the other: the squared correlation of its guess with the secret. So there is no
-    adversary to outrun, to fool or to leave behind, and its gradient says how to make the *best*
-    such attacker worse. Gradient reversal has one adversary, always late.
+    The adversary is kernel ridge regression (linear, or Gaussian at one of several widths), solved
+    in closed form on one half of the batch and scored on the other: the squared correlation of its
+    guess with the secret. So there is no adversary to outrun, to fool or to leave behind, and its
+    gradient says how to make the *best* such attacker worse. Gradient reversal has one adversary,
+    always late.
 
-    The secret is the label, classes weighed alike, or, with a reader, the chances it gives.
+    The secret is the label, classes weighed alike; or, with a reader, the chances that it gives.
     """
 
-    WIDTHS = (0.0, 0.5, 1.0, 2.0)  # 0: the features themselves
+    WIDTHS = (0.0, 0.5, 1.0, 2.0)  # 0: linear
 
     def __init__(
         self,
         secrets: Sequence[Attribute],
         lam: float,
         reader: nn.Module | None = None,
-        waves: int = 512,
         ridge: float = 1e-3,
         warm: float = 0.2,
     ) -> None:
         super().__init__()
-        self.secrets, self.lam, self.waves = list(secrets), lam, waves
+        self.secrets, self.lam = list(secrets), lam
         self.reader, self.ridge, self.warm = reader, ridge, warm
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         half = len(batch.x) // 2
         if half < 32:
             return batch.features.sum() * 0
+        if self.reader is None:
+            wanted = self._labels(batch, network)
+        else:
+            wanted = self._chances(batch, self.reader)
         columns = [
-            self._columns(target[: 2 * half], weight[: 2 * half])
-            for target, weight in self._targets(batch, network)
+            self._columns(target[: 2 * half], weight[: 2 * half]) for target, weight in wanted
         ]
         targets = torch.cat([target for target, _ in columns], dim=2)
         weights = torch.cat([weight for _, weight in columns], dim=2)
-        halves = self._inputs(batch)[: 2 * half].reshape(2, half, -1)
         strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
-        return strength * self._explained(halves, targets, weights)
+        return strength * self._explained(self._kernel(batch, 2 * half), targets, weights)
 
-    def _inputs(self, batch: Batch) -> Tensor:
-        """Centred features of length one, or waves along random directions of them."""
-        unit = normalize(batch.features - batch.features.mean(dim=0), dim=1)
+    def _kernel(self, batch: Batch, count: int) -> Tensor:
+        """How alike the rows are, of centred features of length one, at a width drawn anew."""
+        features = batch.features[:count]
+        unit = normalize(features - features.mean(dim=0), dim=1)
         pick = torch.randint(len(self.WIDTHS), (1,), generator=batch.random, device=unit.device)
         width = self.WIDTHS[int(pick)]
-        if not width:
-            return unit
-        size = (unit.shape[1], self.waves)
-        along = torch.randn(size, generator=batch.random, device=unit.device)
-        phase = torch.rand(self.waves, generator=batch.random, device=unit.device) * 2 * math.pi
-        waves = torch.cos(unit @ along * math.sqrt(2 * width) + phase)
-        return waves * math.sqrt(2 / self.waves)
+        cosines = unit @ unit.T
+        return torch.exp(2 * width * (cosines - 1)) if width else cosines
 
-    def _targets(self, batch: Batch, network: Network) -> list[tuple[Tensor, Tensor]]:
+    def _labels(self, batch: Batch, network: Network) -> list[tuple[Tensor, Tensor]]:
         """For each secret a column for every class, and the weight of each row; 0 where missing."""
-        if self.reader is not None:
-            sizes = [len(item.classes) for item in self.secrets]
-            alike = torch.ones(len(batch.x), device=batch.x.device)
-            return [(said, alike) for said in torch.split(self.reader(batch.x), sizes, dim=1)]
         found = []
         for item in self.secrets:
             codes = batch.codes[item.name]
@@ -267,6 +260,11 @@ class Independence(Term):
             weight = network.weights[item.name][held] * (codes >= 0)
             found.append((one_hot(held, len(item.classes)).float(), weight))
         return found
+
+    def _chances(self, batch: Batch, reader: nn.Module) -> list[tuple[Tensor, Tensor]]:
+        sizes = [len(item.classes) for item in self.secrets]
+        alike = torch.ones(len(batch.x), device=batch.x.device)
+        return [(said, alike) for said in torch.split(reader(batch.x), sizes, dim=1)]
 
     @staticmethod
     def _columns(target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -276,22 +274,30 @@ class Independence(Term):
         weights = weight[:, None].expand_as(target).reshape(2, half, -1)
         return target.reshape(2, half, -1), weights / weights.sum(dim=1, keepdim=True).clamp(1e-9)
 
-    def _explained(self, halves: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    def _explained(self, kernel: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The squared correlation of guess and secret on the half that was not learnt from.
 
         One system for all secrets: the classes' weights stand on the right-hand side alone.
         """
-        count = halves.shape[1]
-        inside = halves - halves.mean(dim=1, keepdim=True)
+        half = len(kernel) // 2
+        across = _centred(kernel[:half, half:])
+        own = torch.stack([_centred(kernel[:half, :half]), _centred(kernel[half:, half:])])
         truth = target - (weight * target).sum(dim=1, keepdim=True)
-        ridge = self.ridge * torch.eye(halves.shape[2], device=halves.device)
-        root = torch.linalg.cholesky_ex(inside.mT @ inside / count + ridge)[0]
-        slope = torch.cholesky_solve(inside.mT @ (weight * truth), root)
-        guess = inside @ slope.flip(0)
+        ridge = self.ridge * half * torch.eye(half, device=kernel.device)
+        root = torch.linalg.cholesky_ex(own + ridge)[0]
+        shares = torch.cholesky_solve(half * weight * truth, root)
+        guess = torch.stack([across @ shares[1], across.T @ shares[0]])
         guess = guess - (weight * guess).sum(dim=1, keepdim=True)
         shared = (weight * truth * guess).sum(dim=1).clamp(min=0) ** 2
         spread = (weight * truth**2).sum(dim=1) * (weight * guess**2).sum(dim=1)
         return (shared / (spread + 1e-8)).mean(dim=0).sum()
+
+
+def _centred(kernel: Tensor) -> Tensor:
+    """The kernel of features from which the mean of each side was taken."""
+    return (
+        kernel - kernel.mean(dim=0, keepdim=True) - kernel.mean(dim=1, keepdim=True) + kernel.mean()
+    )
 
 
 class SymbolTask(Term):
