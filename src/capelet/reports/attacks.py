@@ -194,6 +194,8 @@ def _clause(findings: Findings, verdict: Verdict) -> str:
         recall = row_of(findings, kind, "recall", row.attacker)
         if verdict.level == "none" or recall is None:
             return "no words could be read back beyond the most frequent ones"
+        if verdict.level == "slight":
+            return "little more than the most frequent words can be read back from a vector"
         return f"{percent(recall.value)} of a text’s words can be read back from its vector"
     if kind == "authorship":
         if verdict.level == "none":
