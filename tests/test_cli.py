@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -162,12 +163,14 @@ def test_a_recipe_is_audited_with_its_ceiling(data: Path, tmp_path: Path) -> Non
     )
     columns = ("--text", "text", "--label", "stars", "--private", "open", "--recipe", recipe)
     code, said, _ = call("audit", data, *columns, "--seeds", "2", "--out", tmp_path / "p")
-    assert code == 0 and "[none] open" in said
+    # The noise is fresh: one time in forty a 95 % interval lies above chance.
+    assert code == 0 and re.search(r"\[(none|slight)\] open", said)
     findings = Findings.load(tmp_path / "p")
     (row,) = findings.select(
         kind="attribute-inference", attacker="strongest", metric="balanced_accuracy"
     )
     assert row.ceiling == pytest.approx(1 / (1 + np.exp(-0.5)))
+    assert row.low is not None and row.low < row.ceiling
     assert {item.metric for item in findings.select(kind="deviation")} == {
         "euclidean",
         "cosine_distance",
