@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -163,8 +162,8 @@ def test_a_recipe_is_audited_with_its_ceiling(data: Path, tmp_path: Path) -> Non
     )
     columns = ("--text", "text", "--label", "stars", "--private", "open", "--recipe", recipe)
     code, said, _ = call("audit", data, *columns, "--seeds", "2", "--out", tmp_path / "p")
-    # The noise is fresh: one time in forty a 95 % interval lies above chance.
-    assert code == 0 and re.search(r"\[(none|slight)\] open", said)
+    # The noise is fresh and the victims are few: the verdict is a draw, what it permits is not.
+    assert code == 0 and "permits nobody more than 62 %" in said
     findings = Findings.load(tmp_path / "p")
     (row,) = findings.select(
         kind="attribute-inference", attacker="strongest", metric="balanced_accuracy"
