@@ -6,16 +6,21 @@ in two, auxiliary texts and victims, and say the same of everything else.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from capelet.corpus import Corpus
-from capelet.evaluation.provenance import Clock, at_home, versions
+from capelet.evaluation.provenance import (
+    Clock,
+    at_home,
+    described_encoder,
+    described_guarantee,
+    versions,
+)
+from capelet.files import sha256_of_file
 from capelet.findings import Findings
 from capelet.guarantees import NONE
 from capelet.release import PrivateEncoder
@@ -39,7 +44,9 @@ def origin_of_inversion(
         "victims": max((row.n or 0 for row in rows), default=0),
     }
     split = {"kind": "own_texts" if auxiliary is not None else kind, "sizes": sizes}
-    said = _origin(corpus, _of_encoder(private), private, {**split, "seeds": [seed]}, clock)
+    said = _origin(
+        corpus, described_encoder(private.encoder), private, {**split, "seeds": [seed]}, clock
+    )
     said["data"]["pieces"] = texts
     if auxiliary is not None:
         said["auxiliary"] = {"name": auxiliary.name, "digest": auxiliary.digest()}
@@ -65,7 +72,7 @@ def origin_of_membership(
     alone = corpus.author is None or not isinstance(model, PrivateEncoder)
     split = {"kind": "by_text" if alone else "by_author", "sizes": sizes, "seeds": [seed]}
     if isinstance(model, PrivateEncoder):
-        encoder, private = _of_encoder(model), model
+        encoder, private = described_encoder(model.encoder), model
     else:
         encoder, private = _of_words(model), None
     said = _origin(corpus, encoder, private, split, clock)
@@ -98,33 +105,13 @@ def _origin(
         "encoder": dict(encoder),
         "cache": at_home(folder) if folder is not None else None,
         "split": dict(split),
-        "guarantee": {
-            **asdict(guarantee),
-            "sentence": guarantee.sentence(),
-            "words": words.sentence() if words is not None else None,
-        },
+        "guarantee": described_guarantee(guarantee, words),
         "versions": versions(),
         "warnings": [],
         "seconds": {**clock.seconds, "total": clock.total()},
     }
 
 
-def _of_encoder(private: PrivateEncoder) -> dict[str, Any]:
-    model = private.encoder
-    if model is None:
-        return {"name": "ready vectors"}
-    return {
-        "name": model.name,
-        "backend": model.backend,
-        "fingerprint": model.fingerprint,
-        "dimension": model.dimension,
-    }
-
-
 def _of_words(path: Path) -> dict[str, Any]:
     """A table of word vectors is known by its file's hash."""
-    total = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return {"name": f"word vectors {path.name}", "fingerprint": total.hexdigest()}
+    return {"name": f"word vectors {path.name}", "fingerprint": sha256_of_file(path)}

@@ -16,6 +16,7 @@ import numpy as np
 
 from capelet.corpus import PARTS
 from capelet.evaluation.plan import Plan
+from capelet.guarantees import Guarantee
 from capelet.interfaces import Encoder
 from capelet.labels import Attribute
 from capelet.release import PrivateEncoder, Release
@@ -66,7 +67,7 @@ def provenance(
         "label": None
         if plan.label is None
         else {"name": plan.label.name, **_described(plan.label)},
-        "encoder": _encoder(model, release),
+        "encoder": {"dimension": release.vectors.shape[1], **described_encoder(model)},
         "cache": at_home(folder) if (folder := getattr(model, "folder", None)) else None,
         "split": {
             "kind": plan.splits[0].kind,
@@ -74,11 +75,7 @@ def provenance(
             "sizes": {part: len(getattr(plan.splits[0], part)) for part in PARTS},
             "seeds": [parts.seed for parts in plan.splits],
         },
-        "guarantee": {
-            **asdict(release.guarantee),
-            "sentence": release.guarantee.sentence(),
-            "words": release.word_guarantee.sentence() if release.word_guarantee else None,
-        },
+        "guarantee": described_guarantee(release.guarantee, release.word_guarantee),
         "versions": versions(),
         "warnings": [*plan.warnings, *plan.advance(release.guarantee)],
         "seconds": {**clock.seconds, "total": clock.total()},
@@ -95,9 +92,19 @@ def _described(item: Attribute) -> dict[str, Any]:
     return {"classes": item.counts(), "missing": item.missing, "notes": list(item.notes)}
 
 
-def _encoder(model: Encoder | None, release: Release) -> dict[str, Any]:
+def described_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[str, Any]:
+    """What is promised of the text and, where word dropout adds something, of each word."""
+    return {
+        **asdict(guarantee),
+        "sentence": guarantee.sentence(),
+        "words": words.sentence() if words is not None else None,
+    }
+
+
+def described_encoder(model: Encoder | None) -> dict[str, Any]:
+    """Which encoder made the vectors, if one did."""
     if model is None:
-        return {"name": "ready vectors", "dimension": release.vectors.shape[1]}
+        return {"name": "ready vectors"}
     return {
         "name": model.name,
         "backend": model.backend,

@@ -144,7 +144,8 @@ class Decoder(nn.Module):
         """
         rows = len(target)
         made = [target] if gap is None else [target, target - gap, gap]
-        parts = [eye(one).view(rows, self.prefix, -1) for eye, one in zip(self.seen, made)]  # noqa: B905
+        eyes = list(self.seen)[: len(made)]  # those of a hypothesis stay shut where there is none
+        parts = [eye(one).view(rows, self.prefix, -1) for eye, one in zip(eyes, made, strict=True)]
         state = torch.cat(parts, dim=1)
         state = state + self.place[: state.shape[1]]
         if draft is not None:
