@@ -39,7 +39,7 @@ from capelet.metrics import balanced_accuracy
 POINTS: dict[str, tuple[float, ...]] = {
     "unprotected": (0.0,),
     "posteriors": (0.0,),
-    "gr+": (0.2, 0.4, 1.0, 2.5),
+    "gr+": (0.2, 0.4, 1.0, 2.5, 5.0),
     "leace": (0.4, 0.7, 1.0),
     "gr": (0.1, 0.3, 1.0),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from capelet.interfaces import Encoder, Progress, silent
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_POSITIONS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +54,23 @@ class OpenModel:
         model: Any = getattr(first, "auto_model", None) or first.model
         return cls(model.eval(), whole.tokenizer, whole.max_seq_length or 512)
 
-    @property
+    @cached_property
     def table(self) -> Floats:
-        """The input token vectors."""
-        return np.asarray(self.model.get_input_embeddings().weight.detach().cpu().numpy())
+        """Each token as the embedding layer gives it, on average over the first positions.
+
+        So layer 0 is, but for special tokens, a mean of rows. A model without an embedding layer to
+        call (`model.embeddings`) gives its input token vectors.
+        """
+        import torch
+
+        weight = self.model.get_input_embeddings().weight.detach()
+        embed = getattr(self.model, "embeddings", None)
+        if embed is None:
+            return np.asarray(weight.cpu().numpy())
+        with torch.inference_mode():
+            ids = torch.arange(len(weight), device=weight.device)[:, None].expand(-1, _POSITIONS)
+            rows = [embed(some).mean(dim=1) for some in torch.split(ids, 1024)]
+            return np.asarray(torch.cat(rows).float().cpu().numpy())
 
     @property
     def layers(self) -> int:

@@ -69,7 +69,7 @@ class Inversion:
 
     `options` are constructor arguments of an attacker, by its name: `{"multi-label": {"epochs":
     30}}`. `draws` is how often each auxiliary text passes through a noised release; `most` bounds
-    the vocabulary; `redact` keeps texts and words out of the examples.
+    the black-box attackers' vocabulary; `redact` keeps texts and words out of the examples.
     """
 
     attacks: Sequence[str] = BLACK_BOX
@@ -313,10 +313,13 @@ class _World:
 
     @cached_property
     def wide(self) -> Vocabulary:
-        """What a white-box attacker can name: also the words of the token table."""
+        """What a white-box attacker can name: every auxiliary word, and those of the token table.
+
+        It asks for no output of its own per word, so nothing bounds them as `most` does.
+        """
         if self.opened is None:
             return self.vocabulary
-        return self.vocabulary.with_words(self.opened.words())
+        return Vocabulary.of(self.parts.auxiliary).with_words(self.opened.words())
 
 
 def _sender(

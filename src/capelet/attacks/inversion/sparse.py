@@ -50,8 +50,10 @@ Tokens = Callable[[Sequence[str]], list[tuple[list[int], list[tuple[int, int]]]]
 class Dictionary:
     """One row per way to write a word (the sum of its tokens' vectors), and one per other token.
 
-    `word` is the vocabulary's number of each row, −1 for punctuation and the like, which a mean
-    holds but nobody asks for. `counts` says how often auxiliary texts hold each row.
+    `word` is the vocabulary's number of each row, −1 for what a mean holds but nobody asks for:
+    punctuation, and the pieces that words outside the vocabulary are made of (without them, a new
+    word would be explained by known ones that share a piece). `counts` says how often auxiliary
+    texts hold each row; of a piece, how often words seen only once hold it.
     """
 
     rows: Floats
@@ -65,6 +67,7 @@ class Dictionary:
         """Read off auxiliary texts how each word of the vocabulary is cut into tokens."""
         place = {word: number for number, word in enumerate(vocabulary.words)}
         seen: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        every: Counter[tuple[int, ...]] = Counter()
         for start in range(0, len(texts), 1024):
             block = list(texts[start : start + 1024])
             for text, (ids, spans) in zip(block, tokens(block), strict=True):
@@ -72,6 +75,8 @@ class Dictionary:
                     number = place.get(word, -2) if word else -1
                     if number > -2:
                         seen[number, pieces] += 1
+                    if len(pieces) > 1:
+                        every[pieces] += 1
         if not seen:
             raise DataError("no word of the auxiliary texts has a token; give other texts")
         met = {number for number, _ in seen}
@@ -79,6 +84,9 @@ class Dictionary:
         for word, (ids, _) in zip(unmet, tokens(unmet), strict=True):
             if ids:
                 seen[place[word], tuple(ids)] += 0
+        for pieces, times in every.items():
+            for piece in pieces if times == 1 else ():
+                seen[-1, (piece,)] += 1
         numbers = np.array([number for number, _ in seen], dtype=np.int64)
         rows = np.stack([table[list(pieces)].sum(axis=0) for _, pieces in seen])
         return cls(rows.astype(np.float32), numbers, np.array(list(seen.values())))
@@ -253,8 +261,8 @@ class SparseCoding:
     """
 
     directions: Sequence[str] = ("back", "forward")
-    penalties: Sequence[float] = (0.003, 0.01, 0.03, 0.1)
-    rarity: Sequence[float] = (0.0, 0.3)
+    penalties: Sequence[float] = (0.01, 0.03, 0.1, 0.2)
+    rarity: Sequence[float] = (0.15, 0.4)
     steps: int = 100
     whiten: bool = True
     tune: int = 1500

