@@ -222,7 +222,7 @@ def test_a_word_of_several_tokens_is_one_row_and_punctuation_is_no_word() -> Non
     made = Dictionary.of(["walking far!"], tokens, table, vocabulary)
     rows = [
         (int(word), np.flatnonzero(row).tolist())
-        for word, row in zip(made.word, made.rows, strict=False)
+        for word, row in zip(made.word, made.rows, strict=True)
     ]
     assert (vocabulary.words.index("walking"), [1, 2]) in rows
     # "walking" stands there once: its pieces may stand in words that nobody has seen.
