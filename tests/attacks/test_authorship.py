@@ -50,6 +50,18 @@ def test_a_style_is_found_and_the_null_is_chance() -> None:
         assert null.low is not None and null.low <= chance
 
 
+def test_a_faint_style_among_many_writers_is_found() -> None:
+    # With many writers the loss is nearly flat at the start: a solver must not stop there.
+    random = np.random.default_rng(2)
+    codes = np.arange(100 * 15) % 100
+    made = 0.2 * random.normal(size=(100, 512))[codes] + random.normal(size=(len(codes), 512))
+    shots = Shots.of([f"w{code}" for code in codes], 10, 100, 5)
+    scores = LinearProbe(strengths=(3.0,)).scores(made, shots, shots.codes)
+    truth = shots.codes[shots.scored]
+    first = np.argsort(-scores, axis=1)[:, :5]
+    assert (first == truth[:, None]).any(axis=1).mean() > 0.3  # chance 0.05
+
+
 def test_nothing_is_found_without_a_style() -> None:
     found = Findings(tuple(SMALL.measure(vectors(0.0), AUTHORS)))
     assert found.value(kind="authorship", metric="top5") == pytest.approx(0.25, abs=0.06)

@@ -87,7 +87,7 @@ class LinearProbe:
         fold = np.random.default_rng([self.seed, 0x3B]).permutation(len(truth)) % 3
 
         def fitted(strength: float, rows: npt.NDArray[np.bool_]) -> Any:
-            model = LogisticRegression(C=strength, max_iter=300, tol=1e-3)
+            model = LogisticRegression(C=strength, max_iter=1000, tol=1e-6)
             return model.fit(known[rows], truth[rows])
 
         def reached(strength: float) -> float:

@@ -60,7 +60,7 @@ class TextAttacker:
         best = -1.0
         kept: Floats = np.zeros((len(secret.codes.scored), secret.classes))
         for strength in self.strengths:
-            model = LogisticRegression(C=strength, max_iter=2000, tol=1e-3)
+            model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
             model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
             reached = secret.quality(_spread(model, self.features.tune, secret.classes))
             if reached > best:
