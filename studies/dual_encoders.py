@@ -31,6 +31,7 @@ from capelet.defences.contrastive import Contrastive, Pairs, Sentences
 from capelet.encoders import WordVectorEncoder
 from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all
 from capelet.networks import dense
+from pictures import Panel, drawn
 
 ATTACKERS = {"width": 1024, "depth": 2, "batch": 1024}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -163,10 +164,33 @@ def show(made: list[dict[str, Any]]) -> None:
         rows.sort(key=lambda item: (item["negatives"], item["words"], item["authors"]))
         plain = [item for item in rows if not item["words"] and not item["authors"]]
         if plain:
-            print(f"\n{network}\n\n| λ_w | λ_s | negatives | words F1 | | top-5, 50 sentences | ")
-            print("| top-5, 10 posts | | utility | points |\n|" + "---|" * 11)
+            columns = "λ_w | λ_s | negatives | words F1 | | top-5, 50 sentences | | top-5, 10 posts"
+            print(f"\n{network}\n\n| {columns} | | utility | points |\n|" + "---|" * 11)
             for item in rows:
                 print(f"| {row_of(item, plain[0])} |")
+
+
+def panels(made: list[dict[str, Any]]) -> list[Panel]:
+    """What is read and what it costs, over λ, of the encoders with the first one's negatives."""
+    line = sorted((item["words"], item["authors"], place) for place, item in enumerate(made))
+    some = [(words, made[place]) for words, _, place in line]
+    across = f"λ_w (with λ_s {', '.join(f'{authors:g}' for _, authors, _ in line)})"
+
+    def of(*names: str) -> list[tuple[float, float]]:
+        return [(words, max(item[name] for name in names)) for words, item in some]
+
+    useful = of("utility sentences")
+    writers = {
+        "50 sentences": of("sentences linear", "sentences mlp"),
+        "10 posts": of("posts linear", "posts mlp"),
+    }
+    blind = {"the most frequent words": made[0]["blind"]}
+    limit = {"3 points below λ = 0": useful[0][1] - 0.03}
+    return [
+        Panel("words read", across, "F1", {"words": of("multi-label", "multi-set")}, blind),
+        Panel("writers named", across, "top-5 of 100 writers", writers, {"chance": 0.05}),
+        Panel("utility", across, "mean accuracy", {"utility": useful}, limit),
+    ]
 
 
 def main() -> None:
@@ -176,6 +200,7 @@ def main() -> None:
     parser.add_argument("--negatives", default="author", choices=["any", "author"])
     parser.add_argument("--share", type=float, default=1.0, help="of the posts")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", type=Path, help="an SVG file to write, of one row of points")
     parser.add_argument("--out", type=Path, default=Path("dual.jsonl"))
     told = parser.parse_args()
     lines = told.out.read_text().splitlines() if told.out.is_file() else []
@@ -210,6 +235,8 @@ def main() -> None:
             file.write(json.dumps(made[-1]) + "\n")
         print(job, f"{made[-1]['seconds']} s", flush=True)
     show(made)
+    if told.picture:
+        told.picture.write_text(drawn(panels(made)))
 
 
 if __name__ == "__main__":

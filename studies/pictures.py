@@ -70,7 +70,7 @@ def _panel(panel: Panel, left: float, colours: dict[str, str]) -> list[str]:
         y = up(level)
         parts.append(
             f'<path d="M{left} {y:.1f}H{right}" stroke="#374151" stroke-dasharray="4 3"/>'
-            f'<text x="{right}" y="{y - 4:.1f}" text-anchor="end">{escape(name)}</text>'
+            f'<text x="{middle:.0f}" y="{y - 4:.1f}" text-anchor="middle">{escape(name)}</text>'
         )
     for name, line in panel.lines.items():
         where = [(across(x), up(y)) for x, y in sorted(line)]
@@ -88,5 +88,7 @@ def _scale(low: float, high: float, first: float, last: float):  # type: ignore[
     raw = (high - low) / 4
     unit = 10 ** np.floor(np.log10(raw))
     step = unit * min((1, 2, 2.5, 5, 10), key=lambda factor: abs(factor * unit - raw))
-    ticks = [round(float(tick), 6) for tick in np.arange(np.ceil(low / step), high / step) * step]
+    ticks = [
+        round(float(tick), 6) + 0.0 for tick in np.arange(np.ceil(low / step), high / step) * step
+    ]
     return (lambda value: first + (value - low) / (high - low) * (last - first)), ticks

@@ -28,7 +28,7 @@ app.add_typer(dual_app, name="dual")
 
 @dual_app.command(
     epilog="Example: `capelet dual train posts.parquet --text body --author user "
-    "--lambda-words 10 --lambda-authors 10 --out encoders/posts`"
+    "--lambda-words 1.5 --lambda-authors 3 --start glove --out encoders/posts`"
 )
 @sentences
 def train(
