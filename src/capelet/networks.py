@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 def dense(widths: Sequence[int]) -> nn.Sequential:
@@ -25,22 +26,50 @@ def dense(widths: Sequence[int]) -> nn.Sequential:
 
 
 class Residual(nn.Module):
-    """x ↦ Ax + f(x), which begins as the identity, or as another given A; f begins as 0."""
+    """x ↦ Ax + f(x), which begins as the identity; f begins as 0."""
 
-    def __init__(self, width: int, hidden: int, start: Tensor | None = None) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.skip = nn.Linear(width, width)
         self.bend = dense([width, hidden, width])
         last = self.bend[-1]
         assert isinstance(last, nn.Linear)
         with torch.no_grad():
-            self.skip.weight.copy_(torch.eye(width) if start is None else start)
+            self.skip.weight.copy_(torch.eye(width))
             for parameter in (self.skip.bias, last.weight, last.bias):
                 parameter.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         moved: Tensor = self.skip(x) + self.bend(x)
         return moved
+
+
+class Block(nn.Module):
+    """Attention, then two dense layers, each on a normalised copy that is added.
+
+    Each position sees those before it, or what a mask `seen` allows.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention = nn.LayerNorm(width)
+        self.attend = nn.Linear(width, 3 * width)
+        self.join = nn.Linear(width, width)
+        self.before_dense = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, states: Tensor, seen: Tensor | None = None) -> Tensor:
+        rows, positions, width = states.shape
+        split = self.attend(self.before_attention(states))
+        query, key, value = split.view(rows, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, is_causal=seen is None
+        )
+        states = states + self.join(mixed.transpose(1, 2).reshape(rows, positions, width))
+        bent: Tensor = self.narrow(functional.gelu(self.widen(self.before_dense(states))))
+        return states + bent
 
 
 class Front(nn.Module):

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from capelet.encoders.dual import PAD
 from capelet.errors import CapeletError, did_you_mean
+from capelet.networks import Block
 
 
 class LstmSentence(nn.Module):
@@ -33,29 +34,6 @@ class LstmSentence(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         states = self.lstm(self.table(tokens))[0]
         return _pooled(states, tokens, self.out)
-
-
-class Block(nn.Module):
-    """Attention among the real words, then two dense layers; each adds to what it reads."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before_attention = nn.LayerNorm(width)
-        self.attend = nn.Linear(width, 3 * width)
-        self.join = nn.Linear(width, width)
-        self.before_dense = nn.LayerNorm(width)
-        self.widen = nn.Linear(width, 4 * width)
-        self.narrow = nn.Linear(4 * width, width)
-
-    def forward(self, states: Tensor, seen: Tensor) -> Tensor:
-        rows, positions, width = states.shape
-        split = self.attend(self.before_attention(states))
-        query, key, value = split.view(rows, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-        states = states + self.join(mixed.transpose(1, 2).reshape(rows, positions, width))
-        bent: Tensor = self.narrow(functional.gelu(self.widen(self.before_dense(states))))
-        return states + bent
 
 
 class TransformerSentence(nn.Module):

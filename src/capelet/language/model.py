@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.language.vocabulary import PAD, SPECIAL, START, Tokens
+from capelet.networks import Block
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,28 +44,6 @@ class Lstm(nn.Module):
     def scores(self, hidden: Tensor) -> Tensor:
         """The unnormalised log-probabilities of the next word."""
         return functional.linear(hidden, self.embedding.weight, self.bias)
-
-
-class Block(nn.Module):
-    """Causal self-attention, then two dense layers, each on a normalised copy that is added."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before_attention = nn.LayerNorm(width)
-        self.attend = nn.Linear(width, 3 * width)
-        self.join = nn.Linear(width, width)
-        self.before_dense = nn.LayerNorm(width)
-        self.widen = nn.Linear(width, 4 * width)
-        self.narrow = nn.Linear(4 * width, width)
-
-    def forward(self, states: Tensor) -> Tensor:
-        rows, positions, width = states.shape
-        split = self.attend(self.before_attention(states))
-        query, key, value = split.view(rows, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        states = states + self.join(seen.transpose(1, 2).reshape(rows, positions, width))
-        return states + self.narrow(functional.gelu(self.widen(self.before_dense(states))))
 
 
 class Transformer(nn.Module):
