@@ -137,6 +137,16 @@ def test_the_score_of_membership_that_is_judged_was_fixed_beforehand() -> None:
     assert "dot product" in drawn and "level-strong" not in drawn
 
 
+def test_scores_of_one_target_stand_together() -> None:
+    rows = [
+        Finding("membership", target, "advantage", 0.1, 0.0, 0.2, chance=0.0, attacker=name, n=40)
+        for name in ("dot", "cosine")
+        for target in ("pairs", "aggregates")
+    ]
+    drawn = str(sections(Findings(tuple(rows)))[0].pictures[0].drawn["picture"])
+    assert drawn.count(">pairs<") == drawn.count(">aggregates<") == 1
+
+
 def test_an_attacker_that_always_says_the_same_is_not_judged() -> None:
     still = Finding("inversion", "words", "f1", 0.4, 0.4, 0.4, majority=0.2, attacker="multi-set")
     chosen = strongest(Findings((*word_rows(0.3), still)), "inversion")

@@ -183,10 +183,10 @@ def _bars(findings: Findings, kind: str) -> Picture | None:
         drawn = [_bar(findings, row, GUESSES[row.metric]) for row in rows]
     else:
         rows = measured(findings, kind)
-        several = len({row.target for row in rows}) > 1
+        targets = list(dict.fromkeys(row.target for row in rows))
         drawn = [
-            _bar(findings, row, attacker_name(row.attacker), row.target if several else "")
-            for row in rows
+            _bar(findings, row, attacker_name(row.attacker), row.target if len(targets) > 1 else "")
+            for row in sorted(rows, key=lambda row: targets.index(row.target))
         ]
     return _picture(drawn, HEADINGS[kind], *CAPTIONS[kind])
 
