@@ -5,7 +5,7 @@
 Encoders learn from six tenths of the posts of `blog_authors` and all of `blog`. Victims and
 auxiliary sentences come from the rest, writers are told apart by other posts of theirs, utility is
 that of `capelet dual utility`. Each line of the file is one encoder; a second run makes only what
-is missing. At full size this is work for a GPU (a minute or two for each point); `--share 0.02`
+is missing. At full size this is work for a GPU (a minute or two for each point); `--share 0.05`
 tries it on a CPU. Claim: at some λ words fall by a quarter, writers by a half, utility by 3 points.
 """
 
