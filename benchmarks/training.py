@@ -35,7 +35,9 @@ def planted(rows: int) -> Part:
     order = random.permutation(rows)
     secrets = (Attribute("linear", linear, ("a", "b")), Attribute("round", round_, ("a", "b")))
     label = Attribute("task", task, ("a", "b", "c", "d"))
-    return Part(x, order[rows // 10 :], order[: rows // 10], label, secrets)
+    words = random.zipf(1.3, size=(rows, 20)).clip(max=8000) + 20_000 * (task[:, None] + 1)
+    texts = [" ".join(f"w{word}" for word in text) for text in words]  # `ae` learns from texts
+    return Part(x, order[rows // 10 :], order[: rows // 10], label, secrets, texts)
 
 
 def ours(part: Part, schedule: Schedule) -> None:
