@@ -198,11 +198,11 @@ def said(differences: list[float]) -> str:
 
 
 def named(method: str, strength: float) -> str:
-    if method == "posteriors":
-        return "*the task's posteriors*"
-    if method == "leace" and strength < 1:
+    if method in ("unprotected", "posteriors"):
+        return {"unprotected": "unprotected", "posteriors": "*the task's posteriors*"}[method]
+    if method == "leace":
         return f"`leace`, {100 * strength:.0f} % of the way"
-    return f"`{method}`, λ = {strength:g}" if method in ("gr", "gr+") else f"`{method}`"
+    return f"`{method}`, λ = {strength:g}"
 
 
 def show(found: list[dict[str, Any]]) -> None:
