@@ -174,7 +174,7 @@ def show(made: list[dict[str, Any]]) -> None:
 
 
 def panels(made: list[dict[str, Any]]) -> list[Panel]:
-    """What is read and what it costs, over λ, of the encoders with the first one's negatives."""
+    """What is read and what it costs, over λ; the encoders should lie on one line of λ."""
     line = sorted((item["words"], item["authors"], place) for place, item in enumerate(made))
     some = [(words, made[place]) for words, _, place in line]
     across = f"λ_w (with λ_s {', '.join(f'{authors:g}' for _, authors, _ in line)})"

@@ -198,8 +198,10 @@ def said(differences: list[float]) -> str:
 
 
 def named(method: str, strength: float) -> str:
-    if method in ("unprotected", "posteriors"):
-        return {"unprotected": "unprotected", "posteriors": "*the task's posteriors*"}[method]
+    if method == "unprotected":
+        return method
+    if method == "posteriors":
+        return "*the task's posteriors*"
     if method == "leace":
         return f"`leace`, {100 * strength:.0f} % of the way"
     return f"`{method}`, λ = {strength:g}"
@@ -270,7 +272,7 @@ def main() -> None:
 def panel(found: list[dict[str, Any]], name: str) -> Panel:
     rows = summary(found, name)
     lines = {
-        f"`{method}`": [(row[2], row[5]) for row in rows if row[0] in (method, "unprotected")]
+        method: [(row[2], row[5]) for row in rows if row[0] in (method, "unprotected")]
         for method in ("gr", "leace", "gr+")
     }
     return Panel(name, "recall@10 of neighbours", "strongest attacker", lines)

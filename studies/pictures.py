@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 
@@ -39,7 +40,7 @@ def drawn(panels: list[Panel]) -> str:
     at = LEFT
     for name in names:
         parts.append(f'<circle cx="{at + 5}" cy="{tall - 14}" r="4" fill="{colours[name]}"/>')
-        parts.append(f'<text x="{at + 14}" y="{tall - 10}">{escape(name.strip("`"))}</text>')
+        parts.append(f'<text x="{at + 14}" y="{tall - 10}">{escape(name)}</text>')
         at += 34 + 7 * len(name)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -81,7 +82,9 @@ def _panel(panel: Panel, left: float, colours: dict[str, str]) -> list[str]:
     return parts
 
 
-def _scale(low: float, high: float, first: float, last: float):  # type: ignore[no-untyped-def]
+def _scale(
+    low: float, high: float, first: float, last: float
+) -> tuple[Callable[[float], float], list[float]]:
     """Where a value lies, and some four round values to write beside the axis."""
     room = 0.06 * (high - low or 1.0)
     low, high = low - room, high + room

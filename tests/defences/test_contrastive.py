@@ -269,6 +269,29 @@ def test_known_word_vectors_are_begun_from() -> None:
         training.fit(Sentences.of(texts, names), (["elsewhere"], vectors[:1]))
 
 
+@pytest.mark.parametrize(("every", "ends"), [(1, False), (5, True)])
+def test_steps_without_a_finite_slope_are_left_out_and_many_are_refused(
+    every: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def flat(self: Words, vectors: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        slope = torch.sqrt(0 * vectors.sum())  # the value is 0, the gradient is not a number
+        return slope if len(calls) % every == 0 else 0 * vectors.sum()
+
+    monkeypatch.setattr(Words, "read", flat)
+    texts, authors, _ = planted(300, 5)
+    settings = Contrastive(**{**SMALL, "epochs": 2}, lambda_words=1.0, device="cpu")
+    if not ends:
+        with pytest.raises(CapeletError, match="diverged"):
+            settings.fit(Sentences.of(texts, authors))
+        return
+    dual = settings.fit(Sentences.of(texts, authors))
+    assert np.isfinite(dual.encode(texts[:5])).all()
+    assert any(epoch["left_out"] > 0 for epoch in dual.training["history"])
+
+
 def test_training_repeats_itself_with_its_seed() -> None:
     texts, names, _ = planted(150, 0)
     small = {**SMALL, "epochs": 2}

@@ -216,10 +216,12 @@ class _Run:
             self._add("authors_read", known)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        # A flat batch has no finite slope: the step is left out, and counted.
+        slope = torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        self._add("left_out", (~torch.isfinite(slope)).float())
         for part in self.network.parameters():
-            if part.grad is not None:  # a flat batch has no finite slope: it moves nothing
+            if part.grad is not None:
                 part.grad.nan_to_num_(0.0, 0.0, 0.0)
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         optimiser.step()
         if self.words is not None:
             self.words.learn(vectors[order], held, step)
@@ -306,7 +308,8 @@ def _pace(steps: int) -> Callable[[int], float]:
 
 def _refuse_explosion(history: list[dict[str, float]]) -> None:
     first, last = history[0]["contrast"], history[-1]["contrast"]
-    if not math.isfinite(last) or last > _EXPLODED * max(first, 1.0):
+    lost = history[-1]["left_out"]
+    if not math.isfinite(last) or last > _EXPLODED * max(first, 1.0) or lost > 0.5:
         raise CapeletError(
             f"the training diverged (loss {first:.3g} at first, {last:.3g} now) and nothing was "
             "saved; give smaller λ or a smaller rate"
