@@ -18,14 +18,14 @@ from dataclasses import replace
 import numpy as np
 
 from capelet.attacks.attribute import Secret, View, attack, families, one_thread
-from capelet.corpus import Split
-from capelet.datasets import load
+from capelet.data.corpus import Split
+from capelet.data.datasets import load
 from capelet.encoders import cached
 from capelet.encoders import load as load_encoder
 from capelet.encoders.folders import model_folder
 from capelet.evaluation.leakage import in_threads
 from capelet.evaluation.plan import Plan
-from capelet.metrics import balanced_accuracy
+from capelet.findings.metrics import balanced_accuracy
 from tables import result, table, wanted
 
 MOST = 0.5  # of the peer's encoding time

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.datasets import load
+from capelet.data.datasets import load
 from capelet.encoders import load as load_encoder
 from capelet.mechanisms import Gaussian, Laplace, PrivUnit, RandomisedResponse, WordReplacement
 from tables import Contestant, best_of, result, table, wanted

@@ -14,11 +14,11 @@ import time
 import numpy as np
 import torch
 
+from capelet.data.labels import Attribute
 from capelet.defences import METHODS, Part, Schedule, Settings, fit
 from capelet.defences.terms import Task
 from capelet.defences.training import Body, Network, train
-from capelet.labels import Attribute
-from capelet.networks import dense
+from capelet.training.networks import dense
 from tables import best_of, result, table, wanted
 
 ROWS, WIDTH, EPOCHS = 10_000, 384, 20

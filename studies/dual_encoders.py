@@ -27,11 +27,11 @@ from torch import nn
 from capelet.attacks.authorship import Authorship, LinearProbe, Shots
 from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
 from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent, words_of
-from capelet.datasets import load
+from capelet.data.datasets import load
 from capelet.defences.contrastive import Contrastive, Pairs, Sentences
 from capelet.encoders import WordVectorEncoder
 from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all
-from capelet.networks import dense
+from capelet.training.networks import dense
 from pictures import Panel, drawn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

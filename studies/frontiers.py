@@ -26,15 +26,15 @@ from typing import Any
 import numpy as np
 
 from capelet.attacks.attribute import Secret, View, attack, families, one_thread
-from capelet.corpus import Corpus, Split
-from capelet.datasets import load
+from capelet.data.corpus import Corpus, Split
+from capelet.data.datasets import load
+from capelet.data.labels import Attribute, derived
 from capelet.defences import Settings, fit
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
-from capelet.frontier import part_of
+from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
-from capelet.labels import Attribute, derived
-from capelet.metrics import balanced_accuracy
+from capelet.workflows.search import part_of
 from pictures import Panel, drawn
 
 POINTS: dict[str, tuple[float, ...]] = {
@@ -77,7 +77,7 @@ def _kept(file: Path, make: Callable[[], Any]) -> Any:
 
 
 def encoded(corpus: Corpus) -> Vectors:
-    from capelet.audit import private_encoder
+    from capelet.workflows.audit import private_encoder
 
     return private_encoder(corpus, "minilm", True).release(corpus.texts).vectors
 

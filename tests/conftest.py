@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from capelet.attacks.attribute import one_thread
-from capelet.corpus import Corpus
-from capelet.datasets import load
+from capelet.data.corpus import Corpus
+from capelet.data.datasets import load
 from capelet.errors import DataError
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,12 @@ def test_unknown_names_are_unknown() -> None:
         _ = capelet.nothing
 
 
-def test_a_room_does_not_hide_the_function_of_its_name() -> None:
-    code = "import capelet.audit; from capelet.audit import audit; print(capelet.audit is audit)"
+def test_no_room_has_the_name_of_a_public_function() -> None:
+    rooms = {path.stem for path in Path(capelet.__file__).parent.iterdir()}
+    assert not rooms & set(capelet.__all__)
+
+
+def test_importing_a_workflow_does_not_hide_its_function() -> None:
+    code = "import capelet.workflows.audit as room, capelet; print(capelet.audit is room.audit)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"

@@ -20,11 +20,11 @@ import typer
 import capelet
 from capelet.attacks.attribute import COMMITTEE, FAMILIES
 from capelet.cli import app
-from capelet.datasets import DATASETS
+from capelet.data.datasets import DATASETS
+from capelet.data.splits import SPLITS
 from capelet.encoders import ENCODERS
 from capelet.findings import SCHEMA, Finding, Findings
-from capelet.metrics import METRICS
-from capelet.splits import SPLITS
+from capelet.findings.metrics import METRICS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

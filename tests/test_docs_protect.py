@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import capelet
 from capelet.cli import app
-from capelet.datasets import found
+from capelet.data.datasets import found
 from capelet.defences import METHODS
 from capelet.findings import Findings
 

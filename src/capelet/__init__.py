@@ -12,38 +12,36 @@ Names are imported at first use, so that `import capelet` costs nothing.
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from capelet.audit import audit
-    from capelet.corpus import Corpus, Split, read
-    from capelet.datasets import load
+    from capelet.data.corpus import Corpus, Split, read
+    from capelet.data.datasets import load
     from capelet.defences import Settings
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
-    from capelet.guarantees import Guarantee
     from capelet.integrations import Cape, Protector
+    from capelet.judge import verify
     from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
-    from capelet.protect import protect
+    from capelet.privacy.guarantees import Guarantee
     from capelet.release import PrivateEncoder, Release
     from capelet.reports import verdicts, write_report
-    from capelet.verify import verify
+    from capelet.workflows.audit import audit
+    from capelet.workflows.protect import protect
 
 _HOME = {
-    "audit": "capelet.audit",
-    "Corpus": "capelet.corpus",
-    "Split": "capelet.corpus",
-    "read": "capelet.corpus",
-    "load": "capelet.datasets",
+    "audit": "capelet.workflows.audit",
+    "Corpus": "capelet.data.corpus",
+    "Split": "capelet.data.corpus",
+    "read": "capelet.data.corpus",
+    "load": "capelet.data.datasets",
     "Settings": "capelet.defences",
     "CapeletError": "capelet.errors",
     "Finding": "capelet.findings",
     "Findings": "capelet.findings",
-    "Guarantee": "capelet.guarantees",
+    "Guarantee": "capelet.privacy.guarantees",
     "Cape": "capelet.integrations",
     "Protector": "capelet.integrations",
     "Gaussian": "capelet.mechanisms",
@@ -51,11 +49,11 @@ _HOME = {
     "PrivUnit": "capelet.mechanisms",
     "Projection": "capelet.mechanisms",
     "RandomisedResponse": "capelet.mechanisms",
-    "protect": "capelet.protect",
+    "protect": "capelet.workflows.protect",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
     "verdicts": "capelet.reports",
-    "verify": "capelet.verify",
+    "verify": "capelet.judge",
     "write_report": "capelet.reports",
 }
 
@@ -96,14 +94,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """`capelet.audit` is the function, also after something has imported the room of that name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

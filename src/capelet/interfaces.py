@@ -19,12 +19,13 @@ nothing needs to inherit from them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.guarantees import Guarantee
+if TYPE_CHECKING:  # this page names the types of other rooms, and imports none of them
+    from capelet.privacy.guarantees import Guarantee
 
 Vectors = npt.NDArray[np.floating[Any]]
 Kind = Literal["texts", "vectors"]

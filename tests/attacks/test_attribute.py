@@ -19,7 +19,7 @@ from capelet.attacks.attribute import (
     few_labels,
 )
 from capelet.errors import CapeletError
-from capelet.metrics import balanced_accuracy
+from capelet.findings.metrics import balanced_accuracy
 
 ROWS = 1500
 FIT, TUNE, SCORED = np.arange(700), np.arange(700, 800), np.arange(800, ROWS)

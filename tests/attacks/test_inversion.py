@@ -26,7 +26,7 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.findings import Findings
-from capelet.metrics import Bootstrap
+from capelet.findings.metrics import Bootstrap
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]  # 150 invented words
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capelet.data.labels import Attribute
 from capelet.defences.training import Part, Schedule
-from capelet.labels import Attribute
 
 Steps = Callable[[np.ndarray], np.ndarray]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capelet.data.labels import Attribute
 from capelet.defences import Settings, fit
 from capelet.defences.autoencoder import WIDTH, WordBag, autoencode
 from capelet.defences.training import Part, Schedule
 from capelet.errors import DataError
-from capelet.labels import Attribute
 
 SCHEDULE = Schedule(epochs=12, device="cpu")
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capelet.data.labels import Attribute
 from capelet.defences.bottleneck import _candidates, squeeze
 from capelet.defences.training import Schedule
-from capelet.guarantees import Guarantee, ceiling
-from capelet.labels import Attribute
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
+from capelet.privacy.guarantees import Guarantee, ceiling
 
 QUICK = Schedule(epochs=10, device="cpu")
 

@@ -15,7 +15,7 @@ from capelet.defences.noise import twin
 from capelet.defences.terms import Neighbourhood, Reversal, Task
 from capelet.defences.training import Body, Network, Part, Schedule, TrainingError, train
 from capelet.mechanisms import Laplace
-from capelet.networks import Residual, dense
+from capelet.training.networks import Residual, dense
 
 
 def network_for(part: Part, lam: float = 1.0, seed: int = 0, epsilon: float | None = None) -> Any:

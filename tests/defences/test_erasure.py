@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capelet.data.labels import Attribute
 from capelet.defences.erasure import erase
-from capelet.labels import Attribute
 
 
 def test_leace_stops_the_linear_attacker_and_not_the_radius_one(world: Any) -> None:

@@ -16,8 +16,8 @@ from capelet import defences
 from capelet.defences import KEEPS, LABEL_FREE, METHODS, Fitted, Settings, checked_for, fit, method
 from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
-from capelet.guarantees import NONE, Guarantee
 from capelet.mechanisms import Laplace
+from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder
 
 EPSILON = 8.0

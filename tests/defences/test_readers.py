@@ -11,7 +11,7 @@ import torch
 from capelet.defences.readers import Mixing, Reader, read
 from capelet.defences.terms import Batch, Independence
 from capelet.defences.training import Body, Network, Part, Schedule
-from capelet.networks import dense
+from capelet.training.networks import dense
 
 SCHEDULE = Schedule(device="cpu")
 

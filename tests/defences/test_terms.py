@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from capelet.data.labels import Attribute
 from capelet.defences.terms import (
     Batch,
     CrossGradient,
@@ -24,8 +25,7 @@ from capelet.defences.terms import (
     known_loss,
 )
 from capelet.defences.training import Body, Network, Schedule, train
-from capelet.labels import Attribute
-from capelet.networks import Residual, dense
+from capelet.training.networks import Residual, dense
 
 
 def attribute(name: str, codes: Any, classes: int = 2) -> Attribute:

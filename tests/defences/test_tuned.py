@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.datasets import load as load_set
+from capelet.data.datasets import load as load_set
+from capelet.data.labels import Attribute, attribute
 from capelet.defences import Settings, checked_for, fit
 from capelet.defences.training import Part, Schedule
 from capelet.encoders import load
 from capelet.encoders.tuning import top_layers
 from capelet.errors import CapeletError
-from capelet.labels import Attribute, attribute
 
 QUICK = Settings(layers=1, schedule=Schedule(epochs=3, device="cpu"))
 

@@ -15,8 +15,8 @@ from capelet.encoders.autoencoder import CARD, TABLE, checked_vocabulary, vocabu
 from capelet.encoders.own import OWN
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.interfaces import Encoder
-from capelet.maps import Map, affine
 from capelet.release import PrivateEncoder
+from capelet.release.maps import Map, affine
 
 
 @pytest.fixture

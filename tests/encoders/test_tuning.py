@@ -12,8 +12,8 @@ from capelet.encoders import cached, load
 from capelet.encoders.own import TunedEncoder
 from capelet.encoders.tuning import TopLayers, top_layers, tunable
 from capelet.errors import EncoderError
-from capelet.maps import Map, affine
 from capelet.release import PrivateEncoder
+from capelet.release.maps import Map, affine
 
 TEXTS = [
     "A short one.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
+from capelet.data.labels import Attribute
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
-from capelet.labels import Attribute
 
 RANDOM = np.random.default_rng(1)
 CLOUD = RANDOM.normal(size=(600, 12)).astype(np.float32)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from capelet.attacks.inversion.run import Inversion
-from capelet.audit import audit
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.kinds import (
     KINDS,
@@ -25,6 +24,7 @@ from capelet.evaluation.kinds import (
 from capelet.evaluation.provenance import Clock
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
+from capelet.workflows.audit import audit
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 SMALL = {"multi-label": {"epochs": 25, "width": 128}, "multi-set": {"epochs": 4, "width": 64}}
@@ -53,7 +53,7 @@ def corpus() -> Corpus:
 
 
 def attacks(corpus: Corpus, private: PrivateEncoder, *kinds: str) -> Any:
-    from capelet.audit import plan_of
+    from capelet.workflows.audit import plan_of
 
     asked = Asked.of(kinds, corpus)
     fast = Inversion(attacks=["multi-label"], options=SMALL)
@@ -88,7 +88,7 @@ def test_nothing_is_found_behind_enough_noise(corpus: Corpus) -> None:
 
 def test_no_victim_is_among_the_attackers_texts(corpus: Corpus) -> None:
     """Parts are the audit's own, and a text that both sides said is taken from the attacker."""
-    from capelet.audit import plan_of
+    from capelet.workflows.audit import plan_of
 
     asked = Asked.of(["inversion"], corpus)
     plan = plan_of(corpus, asked, 1)

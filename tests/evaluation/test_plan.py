@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
 from capelet.errors import DataError
 from capelet.evaluation.plan import Plan
-from capelet.guarantees import NONE, Guarantee
+from capelet.privacy.guarantees import NONE, Guarantee
 
 
 def test_nothing_to_measure(planted: Corpus) -> None:

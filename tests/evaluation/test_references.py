@@ -7,7 +7,7 @@ import pytest
 
 from capelet.attacks.attribute import Parts, Secret, View
 from capelet.evaluation.references import TextAttacker, from_predicted_label, permuted
-from capelet.metrics import balanced_accuracy
+from capelet.findings.metrics import balanced_accuracy
 
 FIT, TUNE, SCORED = np.arange(400), np.arange(400, 500), np.arange(500, 1000)
 

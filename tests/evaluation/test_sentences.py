@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
 from capelet.errors import DataError
 from capelet.evaluation.sentences import MAIN, SentenceTask, features, measure_all
 

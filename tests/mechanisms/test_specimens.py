@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pytest
 
 from capelet.errors import CapeletError, DataError
-from capelet.guarantees import ceiling
 from capelet.mechanisms import MECHANISMS
 from capelet.mechanisms.specimens import (
     SPECIMENS,
@@ -27,6 +26,7 @@ from capelet.mechanisms.specimens import (
     Specimen,
 )
 from capelet.mechanisms.vectors import Laplace
+from capelet.privacy.guarantees import ceiling
 from capelet.release import PrivateEncoder
 
 Mechanism = Callable[[Any], npt.NDArray[Any]]

@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from capelet.errors import CapeletError, DataError
-from capelet.guarantees import Guarantee, ceiling, gaussian_delta
 from capelet.mechanisms import MECHANISMS, sampling, vectors
 from capelet.mechanisms.vectors import (
     Gaussian,
@@ -29,6 +28,7 @@ from capelet.mechanisms.vectors import (
     signs,
     spherical_cap,
 )
+from capelet.privacy.guarantees import Guarantee, ceiling, gaussian_delta
 from capelet.release import PrivateEncoder
 
 WIDTH = 4

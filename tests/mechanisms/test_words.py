@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from capelet.errors import CapeletError, DataError
-from capelet.guarantees import Guarantee, compose, whole_text
 from capelet.mechanisms import MECHANISMS, sampling
 from capelet.mechanisms.sampling import Stream
 from capelet.mechanisms.vocabulary import (
@@ -38,6 +37,7 @@ from capelet.mechanisms.words import (
     amplified,
     gamma_for,
 )
+from capelet.privacy.guarantees import Guarantee, compose, whole_text
 from capelet.release import PrivateEncoder
 
 RNG = np.random.default_rng(3)

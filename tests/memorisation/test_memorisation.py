@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from capelet.attacks.extraction import CHANCE_BITS, exact_exposures, exposures
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
 from capelet.errors import DataError
 from capelet.language.model import Scorer
 from capelet.language.vocabulary import START

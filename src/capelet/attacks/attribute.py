@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capelet.corpus import Rows
+from capelet.data.corpus import Rows
 from capelet.errors import CapeletError, did_you_mean
-from capelet.metrics import Codes, Floats, balanced_accuracy
+from capelet.findings.metrics import Codes, Floats, balanced_accuracy
 
 Matrix = npt.NDArray[np.float32]
 Settings = Mapping[str, Any]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.metrics import Bootstrap
+from capelet.findings.metrics import Bootstrap
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.metrics import Bootstrap, Guesses, tpr_at
+from capelet.findings.metrics import Bootstrap, Guesses, tpr_at
 
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]

@@ -29,7 +29,7 @@ from capelet.cli.shared import (
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
-    from capelet.corpus import Corpus
+    from capelet.data.corpus import Corpus
     from capelet.findings import Findings
 
 

@@ -39,7 +39,7 @@ from capelet.cli.shared import (
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
-    from capelet.corpus import Corpus
+    from capelet.data.corpus import Corpus
     from capelet.findings import Findings
     from capelet.release import PrivateEncoder
 
@@ -146,8 +146,8 @@ def _check_gate(
     limit: float | None, private: str | None, derive: str | None, data: str, attacks: list[str]
 ) -> None:
     """A gate that nothing can trip is a mistake, not a pass."""
-    from capelet.datasets import DATASETS
-    from capelet.labels import makes_task
+    from capelet.data.datasets import DATASETS
+    from capelet.data.labels import makes_task
 
     if limit is None:
         return
@@ -167,9 +167,9 @@ def _audit(
 ) -> Findings:
     from dataclasses import replace
 
-    from capelet.audit import audit as run
-    from capelet.audit import plan_of
     from capelet.evaluation.kinds import Asked
+    from capelet.workflows.audit import audit as run
+    from capelet.workflows.audit import plan_of
 
     # Everything that can be wrong with the data is said before a model is read.
     asked = Asked.of(options["attacks"], corpus, options["members"], options["derived"])

@@ -119,7 +119,7 @@ def utility(
     json: JsonFlag = False,
 ) -> None:
     """Score any encoder on small tasks of sentence analysis by logistic regression."""
-    from capelet.datasets import found
+    from capelet.data.datasets import found
     from capelet.encoders import load
     from capelet.errors import DataError
     from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all

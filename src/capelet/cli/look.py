@@ -55,12 +55,12 @@ def list_(json: JsonFlag = False) -> None:
     """What there is, one line each: encoders, mechanisms, defences, sets, attackers, splits."""
     from capelet.attacks.attribute import FAMILIES
     from capelet.attacks.inversion.run import ATTACKS
-    from capelet.datasets import DATASETS, found
+    from capelet.data.datasets import DATASETS, found
+    from capelet.data.splits import SPLITS
     from capelet.defences import METHODS
     from capelet.encoders import ENCODERS
     from capelet.evaluation.kinds import KINDS
     from capelet.mechanisms import MECHANISMS
-    from capelet.splits import SPLITS
 
     def first_line(thing: object) -> str:
         return (thing.__doc__ or "").strip().splitlines()[0]

@@ -38,7 +38,7 @@ from capelet.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from capelet.protect import Protected
+    from capelet.workflows.protect import Protected
 
 WIDTH = 64
 
@@ -95,11 +95,11 @@ def protect(
     json: JsonFlag = False,
 ) -> None:
     """Train a private encoder; measure before and after with fresh attackers; write a report."""
+    from capelet.data.labels import makes_task
     from capelet.defences import LABEL_FREE, Settings
     from capelet.files import check_writable
-    from capelet.frontier import NoPoint
-    from capelet.labels import makes_task
-    from capelet.protect import protect as run
+    from capelet.workflows.protect import protect as run
+    from capelet.workflows.search import NoPoint
 
     check_writable(out)
     corpus = corpus_of(data, text, label, private, author, vectors, where)

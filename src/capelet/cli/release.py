@@ -40,8 +40,8 @@ def encode(
     json: JsonFlag = False,
 ) -> None:
     """Release a file's vectors; all rows and budgets are checked before any noise is drawn."""
-    from capelet.batch import encode as run
     from capelet.release import PrivateEncoder
+    from capelet.release.batch import encode as run
 
     private = PrivateEncoder.from_recipe(recipe)
     with progress_bars(json) as progress:
@@ -74,8 +74,8 @@ def verify(
     json: JsonFlag = False,
 ) -> None:
     """Try to refute the guarantee of each noise step; exit with 1 when one is refuted."""
+    from capelet.judge import verify_recipe
     from capelet.release import PrivateEncoder
-    from capelet.verify import verify_recipe
 
     private = PrivateEncoder.from_recipe(recipe, specimens=specimens)
     with progress_bars(json) as progress:

@@ -14,7 +14,7 @@ import typer
 from capelet.errors import CapeletError, DataError, did_you_mean
 
 if TYPE_CHECKING:
-    from capelet.corpus import Corpus
+    from capelet.data.corpus import Corpus
     from capelet.interfaces import Progress
     from capelet.release import PrivateEncoder
 
@@ -98,8 +98,8 @@ def corpus_of(
     vectors: str | None,
     where: str | None,
 ) -> Corpus:
-    from capelet.corpus import read
-    from capelet.datasets import DATASETS, load
+    from capelet.data.corpus import read
+    from capelet.data.datasets import DATASETS, load
 
     named = any(item is not None for item in (text, label, private, author, vectors))
     if data in DATASETS and not Path(data).exists():

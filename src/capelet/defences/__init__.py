@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from capelet.data.labels import Attribute
 from capelet.defences.training import Part, Schedule, Trained
 from capelet.errors import CapeletError, DataError, did_you_mean
-from capelet.guarantees import checked, checked_count
 from capelet.interfaces import Encoder, Progress, Vectors, silent
-from capelet.labels import Attribute
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout, WordReplacement
+from capelet.privacy.guarantees import checked, checked_count
 
 KEEPS = ("task", "neighbours", "both")
 LABEL_FREE = ("gr", "gr+", "leace")
@@ -120,7 +120,7 @@ def _dense(
         Term,
     )
     from capelet.defences.training import Body, Network, train
-    from capelet.networks import Residual, dense
+    from capelet.training.networks import Residual, dense
 
     before = Laplace(_epsilon(settings)) if noise else None
     schedule, width = settings.schedule, settings.width

@@ -21,7 +21,7 @@ from capelet.defences.training import Body, Network, Part, Schedule, train
 from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
 from capelet.encoders.own import OWN
 from capelet.interfaces import Progress, silent
-from capelet.networks import Front, dense
+from capelet.training.networks import Front, dense
 
 WIDTH = 256
 """Coordinates of the hidden vector."""

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from capelet.data.labels import Attribute
 from capelet.defences.noise import drawn, twin
 from capelet.defences.terms import Reversal, SymbolIndependence, SymbolTask, Task, Term
 from capelet.defences.training import Body, Network, Part, Schedule, Trained, train
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.labels import Attribute
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
-from capelet.networks import dense
+from capelet.training.networks import dense
 
 HIDDEN = 64
 MOST_SYMBOLS = 8

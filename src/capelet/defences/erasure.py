@@ -13,11 +13,11 @@ import warnings
 import numpy as np
 import torch
 
-from capelet.corpus import Rows
+from capelet.data.corpus import Rows
 from capelet.defences.training import Part, Trained
 from capelet.errors import MissingExtra
-from capelet.maps import Map, affine
-from capelet.metrics import Floats
+from capelet.findings.metrics import Floats
+from capelet.release.maps import Map, affine
 
 
 def erase(part: Part) -> Trained:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from capelet.errors import CapeletError
-from capelet.guarantees import laplace_scale
 from capelet.mechanisms import Gaussian, Laplace, PrivUnit, RandomisedResponse
 from capelet.mechanisms.vectors import spherical_cap
+from capelet.privacy.guarantees import laplace_scale
 
 
 class Twin(Protocol):

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from capelet.data.labels import Attribute
 from capelet.defences.terms import Batch, Term, known_loss
 from capelet.defences.training import Body, Network, Part, Schedule, train
 from capelet.interfaces import Progress, silent
-from capelet.labels import Attribute
-from capelet.networks import dense
+from capelet.training.networks import dense
 
 READERS = 5
 """Each leaves another fifth of the rows out, and stops when it reads those no better."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, normalize, one_hot
 
-from capelet.labels import Attribute
-from capelet.networks import dense, reversed_gradient
+from capelet.data.labels import Attribute
+from capelet.training.networks import dense, reversed_gradient
 
 if TYPE_CHECKING:
     from capelet.defences.training import Network

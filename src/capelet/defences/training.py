@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from capelet.corpus import Rows
+from capelet.data.corpus import Rows
+from capelet.data.labels import Attribute
 from capelet.defences.noise import Twin
 from capelet.defences.terms import Batch, Term, balanced
 from capelet.errors import CapeletError
 from capelet.files import write_whole
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.labels import Attribute
-from capelet.maps import Layer, Map, affine
-from capelet.networks import Front, Residual
+from capelet.release.maps import Layer, Map, affine
+from capelet.training.networks import Front, Residual
 
 if TYPE_CHECKING:
     from capelet.encoders.tuning import TopLayers

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from capelet.encoders.dual import PAD
 from capelet.errors import CapeletError, did_you_mean
-from capelet.networks import Block
+from capelet.training.networks import Block
 
 
 class LstmSentence(nn.Module):

@@ -25,7 +25,7 @@ from capelet.encoders.transformer import TransformerEncoder, sentence_transforme
 from capelet.errors import EncoderError
 from capelet.files import cache_folder, private_folder
 from capelet.interfaces import Encoder, Progress, silent
-from capelet.networks import Front
+from capelet.training.networks import Front
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from capelet.data.labels import Attribute
 from capelet.findings import Finding
-from capelet.labels import Attribute
-from capelet.metrics import Bootstrap, Guesses
+from capelet.findings.metrics import Bootstrap, Guesses
 
 LEAST = 20
 """A subgroup with fewer victims than this, over all seeds, is not scored."""

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.attribute import Secret, View, attack, families
-from capelet.corpus import Rows, Split
+from capelet.data.corpus import Rows, Split
+from capelet.data.labels import Attribute
 from capelet.evaluation.leakage import NULLS
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
+from capelet.findings.metrics import Bootstrap, Codes, Guesses
 from capelet.interfaces import Vectors
-from capelet.labels import Attribute
-from capelet.metrics import Bootstrap, Codes, Guesses
 
 POINTS = 1000
 TELLERS = ("logistic", "knn")

@@ -21,13 +21,13 @@ from capelet.attacks.authorship import Authorship, TextCnn
 from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.inversion.words import words_of
 from capelet.attacks.membership.run import Membership
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
-from capelet.guarantees import Guarantee, ceiling_top
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.privacy.guarantees import Guarantee, ceiling_top
 from capelet.release import PrivateEncoder, Release
 
 KINDS = {

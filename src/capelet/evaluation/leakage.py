@@ -25,16 +25,24 @@ from capelet.attacks.attribute import (
     few_labels,
     one_thread,
 )
-from capelet.corpus import Rows, Split
+from capelet.data.corpus import Rows, Split
+from capelet.data.labels import Attribute
 from capelet.errors import DataError
 from capelet.evaluation.fairness import subgroups
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.references import TextAttacker, from_predicted_label, permuted
 from capelet.findings import Finding
-from capelet.guarantees import Guarantee, ceiling, ceiling_auc
+from capelet.findings.metrics import (
+    Bootstrap,
+    Codes,
+    Floats,
+    Guesses,
+    chance,
+    majority,
+    metrics_for,
+)
 from capelet.interfaces import Progress, Vectors
-from capelet.labels import Attribute
-from capelet.metrics import Bootstrap, Codes, Floats, Guesses, chance, majority, metrics_for
+from capelet.privacy.guarantees import Guarantee, ceiling, ceiling_auc
 from capelet.release import Release
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from capelet.corpus import Corpus
+from capelet.data.corpus import Corpus
 from capelet.evaluation.provenance import (
     Clock,
     at_home,
@@ -22,7 +22,7 @@ from capelet.evaluation.provenance import (
 )
 from capelet.files import sha256_of_file
 from capelet.findings import Findings
-from capelet.guarantees import NONE
+from capelet.privacy.guarantees import NONE
 from capelet.release import PrivateEncoder
 
 

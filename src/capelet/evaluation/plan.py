@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from capelet.corpus import Corpus, Split
+from capelet.data.corpus import Corpus, Split
+from capelet.data.labels import Attribute, attribute, attributes
+from capelet.data.labels import derived as read_off
+from capelet.data.splits import group_rows, split
 from capelet.errors import DataError
-from capelet.guarantees import Guarantee, ceiling, least_epsilon
-from capelet.labels import Attribute, attribute, attributes
-from capelet.labels import derived as read_off
-from capelet.metrics import Codes
-from capelet.splits import group_rows, split
+from capelet.findings.metrics import Codes
+from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from capelet.corpus import PARTS
+from capelet.data.corpus import PARTS
+from capelet.data.labels import Attribute
+from capelet.data.splits import SHARES, identical, linked, near_duplicates
 from capelet.evaluation.plan import Plan
-from capelet.guarantees import Guarantee
 from capelet.interfaces import Encoder
-from capelet.labels import Attribute
+from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
-from capelet.splits import SHARES, identical, linked, near_duplicates
 
 
 class Clock:

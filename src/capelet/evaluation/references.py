@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from capelet.attacks.attribute import Parts, Secret, View
-from capelet.corpus import Values
-from capelet.metrics import Codes, Floats
+from capelet.data.corpus import Values
+from capelet.findings.metrics import Codes, Floats
 
 
 def from_predicted_label(said: Parts, secret: Secret, labels: int) -> Floats:

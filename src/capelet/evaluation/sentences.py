@@ -59,7 +59,7 @@ class SentenceTask:
         """The named set as a task; a `DataError` says where to get it when it is not here."""
         import pyarrow.parquet
 
-        from capelet.datasets import path
+        from capelet.data.datasets import path
 
         if name not in TASKS:
             raise DataError(f"{name!r} is no sentence task; there is {', '.join(TASKS)}")

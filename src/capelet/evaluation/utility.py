@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from capelet.corpus import Split
+from capelet.data.corpus import Split
 from capelet.findings import Finding
 from capelet.interfaces import Vectors
 

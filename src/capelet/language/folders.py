@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from capelet.canaries import Canary
+from capelet.data.canaries import Canary
 from capelet.errors import OutputError
 from capelet.files import writable_folder, write_whole
-from capelet.guarantees import NONE, Guarantee
 from capelet.language.model import NETWORKS, Network, state_of
 from capelet.language.vocabulary import Vocabulary
+from capelet.privacy.guarantees import NONE, Guarantee
 
 SCHEMA = 1
 WEIGHTS, ABOUT, CANARIES = "model.safetensors", "model.json", "canaries.json"

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.language.vocabulary import PAD, SPECIAL, START, Tokens
-from capelet.networks import Block
+from capelet.training.networks import Block
 
 Floats = npt.NDArray[np.float64]
 

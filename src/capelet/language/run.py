@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from capelet import __version__
-from capelet.canaries import WORDS, Canary, insert_canaries, make_canaries
+from capelet.data.canaries import WORDS, Canary, insert_canaries, make_canaries
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.files import check_writable, writable_folder
-from capelet.guarantees import NONE, Guarantee
 from capelet.interfaces import Progress, silent
-from capelet.language.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.language.folders import CHECKPOINT, LanguageModel, digest_of
 from capelet.language.model import Scorer, build, device_of
 from capelet.language.regularisers import POSITIONS
@@ -30,6 +28,8 @@ from capelet.language.training import (
     check_authors,
 )
 from capelet.language.vocabulary import Samples, Tokens, Vocabulary, divide, words_of
+from capelet.privacy.accounting import central, check_delta, epsilon_of, noise_for
+from capelet.privacy.guarantees import NONE, Guarantee
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from capelet.guarantees import checked
+from capelet.privacy.guarantees import checked
 
 Integers = npt.NDArray[np.int64]
 Shape = int | tuple[int, ...]

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from capelet.guarantees import Guarantee, checked
 from capelet.interfaces import Vectors
 from capelet.mechanisms.vectors import OnVectors, checked_rows
+from capelet.privacy.guarantees import Guarantee, checked
 
 Reals = npt.NDArray[np.float64]
 

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import DataError
-from capelet.guarantees import Guarantee, checked, checked_count, gaussian_sigma, laplace_scale
 from capelet.interfaces import Kind, Vectors
 from capelet.mechanisms.sampling import (
     LARGEST,
@@ -33,6 +32,13 @@ from capelet.mechanisms.sampling import (
     discrete_laplace,
     keep_or_change,
     rounded_gaussian,
+)
+from capelet.privacy.guarantees import (
+    Guarantee,
+    checked,
+    checked_count,
+    gaussian_sigma,
+    laplace_scale,
 )
 
 Reals = npt.NDArray[np.float64]

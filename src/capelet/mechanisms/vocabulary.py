@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from capelet.encoders import load
 from capelet.errors import CapeletError, DataError, EncoderError
-from capelet.guarantees import checked_count
 from capelet.interfaces import Vectors
 from capelet.mechanisms.sampling import Integers
+from capelet.privacy.guarantees import checked_count
 
 Reals = npt.NDArray[np.float64]
 Table = Any  # a name, a file, a (words, matrix) pair or a Vocabulary

@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import CapeletError, DataError, did_you_mean
-from capelet.guarantees import Guarantee, checked, checked_count
 from capelet.interfaces import Kind
 from capelet.mechanisms.sampling import Integers, Stream
 from capelet.mechanisms.vectors import LEAST, MOST, entry
@@ -39,6 +38,7 @@ from capelet.mechanisms.vocabulary import (
     spelling,
     vocabulary,
 )
+from capelet.privacy.guarantees import Guarantee, checked, checked_count
 
 Reals = npt.NDArray[np.float64]
 Metric = Literal["euclidean", "mahalanobis"]

@@ -27,15 +27,15 @@ from capelet.attacks.extraction import (
     membership,
     tab_attack,
 )
-from capelet.canaries import Canary
+from capelet.data.canaries import Canary
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Finding, Findings
+from capelet.findings.metrics import Bootstrap
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import LanguageModel, digest_of, sentence_of
 from capelet.language.model import Scorer
 from capelet.language.run import Rows, rows_of
 from capelet.language.vocabulary import PAD, START, Codes, Samples, Tokens, Vocabulary, divide
-from capelet.metrics import Bootstrap
 
 EACH = 5
 """How many of the largest and of the smallest authors are looked at (as in the paper)."""

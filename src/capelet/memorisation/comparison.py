@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.extraction import CHANCE_BITS, mean_by_author
-from capelet.canaries import REPETITIONS, Canary, insert_canaries, make_canaries
+from capelet.data.canaries import REPETITIONS, Canary, insert_canaries, make_canaries
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.language.model import Network, Scorer, build, state_of, wait_for

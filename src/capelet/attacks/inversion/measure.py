@@ -24,7 +24,7 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.metrics import Bootstrap
+from capelet.findings.metrics import Bootstrap
 
 METRICS = ("f1", "precision", "recall")
 TARGET = "words"

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.metrics import Bootstrap, Guesses, tpr_at
+from capelet.findings.metrics import Bootstrap, Guesses, tpr_at
 
 if TYPE_CHECKING:
     import torch

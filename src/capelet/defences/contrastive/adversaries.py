@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from capelet.networks import dense
+from capelet.training.networks import dense
 
 _RIDGE = 1e-3
 

@@ -1,0 +1,1 @@
+"""Data: corpora, their readers, labels and splits."""

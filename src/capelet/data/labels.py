@@ -1,0 +1,384 @@
+"""What is derived from a corpus: classes, bins, presence attributes and topics of the texts.
+
+Nothing is dropped silently. Missing values stay missing and are counted; classes too rare to be
+measured are merged into `(other)`, numbers with many values are cut into thirds, and each of these
+is written down in the attribute's notes, which the report prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.data.corpus import Corpus, Values
+from capelet.errors import DataError, did_you_mean
+
+MANY_VALUES = 12
+"""A numeric attribute with more values than this is cut into thirds."""
+RARE = 20
+"""A class with fewer rows than this cannot be measured on a fifth of the data."""
+OTHER = "(other)"
+NAMES = 5
+"""How many of the most frequent person names `--derive names` asks about."""
+TOPICS = 10
+"""How many topics `--derive topics` looks for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A secret or a task as classes: `codes[row]` indexes `classes`, −1 where missing."""
+
+    name: str
+    codes: npt.NDArray[np.intp]
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        return int((self.codes < 0).sum())
+
+    def counts(self) -> dict[str, int]:
+        return {name: int((self.codes == code).sum()) for code, name in enumerate(self.classes)}
+
+    def prior(self) -> list[float]:
+        counts = np.array(list(self.counts().values()), dtype=float)
+        return [float(share) for share in counts / counts.sum()]
+
+
+def attributes(
+    columns: Mapping[str, Values],
+    bins: Mapping[str, Sequence[float]] | None = None,
+    rare: int = RARE,
+) -> list[Attribute]:
+    """Every column as classes; a column of lists becomes one presence attribute per value."""
+    made: list[Attribute] = []
+    for name, values in columns.items():
+        if any(isinstance(value, list | tuple) for value in values):
+            made.extend(multi_label(name, values, rare))
+        else:
+            made.append(attribute(name, values, (bins or {}).get(name), rare))
+    return made
+
+
+def attribute(
+    name: str, values: Values, edges: Sequence[float] | None = None, rare: int = RARE
+) -> Attribute:
+    """One column as classes, with bins for numbers and `(other)` for what is rare.
+
+    >>> ages = np.array([23, 31, 64, None] * 20, dtype=object)
+    >>> attribute("age", ages, edges=[30, 60]).counts()
+    {'below 30': 20, '30 to below 60': 20, '60 or more': 20}
+    """
+    notes: list[str] = []
+    present = [value for value in values if value is not None]
+    numeric = bool(present) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in present
+    )
+    if edges is not None and not numeric:
+        raise DataError(f"{name!r} is not numeric, so it cannot be cut at {list(edges)}")
+    if numeric and (edges is not None or len(set(present)) > MANY_VALUES):
+        names, ordered = _cut(values, edges, notes)
+    else:
+        names = np.array(
+            [None if value is None else _name(value) for value in values], dtype=object
+        )
+        ordered = _in_order(set(present))
+    names, ordered = _merge_rare(names, ordered, rare, notes)
+    _check(name, names, ordered, rare)
+    index = {found: code for code, found in enumerate(ordered)}
+    codes = np.array([-1 if found is None else index[found] for found in names], dtype=np.intp)
+    missing = int((codes < 0).sum())
+    if missing:
+        notes.append(f"{missing} rows have no value; they are left out of this attribute only")
+    return Attribute(name, codes, tuple(ordered), tuple(notes))
+
+
+def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
+    """A column of lists as presence attributes `name=value`, one for each frequent value."""
+    found: Counter[str] = Counter()
+    for value in values:
+        found.update({_name(item) for item in value or ()})
+    present = sum(value is not None for value in values)
+    kept = [item for item, count in found.most_common() if rare <= count <= present - rare]
+    if not kept:
+        raise DataError(
+            f"{name!r} holds lists, and none of its {len(found)} values is on at least {rare} rows "
+            f"and missing from at least {rare}; such an attribute cannot be measured"
+        )
+    note = f"one of {len(found)} values of the list column {name!r}"
+    if len(kept) < len(found):
+        note += f"; {len(found) - len(kept)} values too rare or too common are not measured"
+    made = []
+    for item in kept:
+        flags = np.array(
+            [
+                None if value is None else ("yes" if item in map(_name, value) else "no")
+                for value in values
+            ],
+            dtype=object,
+        )
+        one = attribute(f"{name}={item}", flags, rare=rare)
+        made.append(Attribute(one.name, one.codes, one.classes, (note, *one.notes)))
+    return made
+
+
+def _name(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _in_order(present: set[object]) -> list[str]:
+    """Class names, numbers by size and everything else by spelling."""
+    try:
+        ordered = sorted(present)  # type: ignore[type-var]
+    except TypeError:
+        ordered = sorted(present, key=str)
+    return list(dict.fromkeys(_name(value) for value in ordered))
+
+
+def _cut(
+    values: Values, edges: Sequence[float] | None, notes: list[str]
+) -> tuple[Values, list[str]]:
+    numbers = np.array([np.nan if value is None else float(value) for value in values])
+    if edges is None:
+        cuts = np.unique(np.nanquantile(numbers, [1 / 3, 2 / 3], method="nearest"))
+        notes.append(
+            f"{len(np.unique(numbers[~np.isnan(numbers)]))} numeric values, cut into thirds at "
+            + " and ".join(f"{cut:g}" for cut in cuts)
+        )
+    else:
+        cuts = np.unique(np.asarray(edges, dtype=float))
+        notes.append("cut at " + " and ".join(f"{cut:g}" for cut in cuts) + ", as asked")
+    ordered = [f"below {cuts[0]:g}"]
+    ordered += [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
+    ordered.append(f"{cuts[-1]:g} or more")
+    places = np.searchsorted(cuts, numbers, side="right")
+    names = np.array(
+        [None if np.isnan(x) else ordered[place] for x, place in zip(numbers, places, strict=True)],
+        dtype=object,
+    )
+    return names, [name for name in ordered if name in set(names)]
+
+
+def _merge_rare(
+    names: Values, ordered: list[str], rare: int, notes: list[str]
+) -> tuple[Values, list[str]]:
+    counts = Counter(name for name in names if name is not None)
+    few = {name for name, count in counts.items() if count < rare}
+    # Nothing is gained by renaming a single rare class; merging needs two, and a class to be left.
+    if len(few) < 2 or len(few) == len(counts) or sum(counts[name] for name in few) < rare:
+        return names, ordered
+    notes.append(
+        f"{len(few)} classes with fewer than {rare} rows "
+        f"({sum(counts[name] for name in few)} rows) were merged into {OTHER}"
+    )
+    merged = np.array([OTHER if name in few else name for name in names], dtype=object)
+    return merged, [name for name in ordered if name not in few] + [OTHER]
+
+
+def _check(name: str, names: Values, ordered: list[str], rare: int) -> None:
+    counts = Counter(found for found in names if found is not None)
+    if len(ordered) < 2:
+        found = f"only {ordered[0]!r}" if ordered else "no value at all"
+        raise DataError(f"{name!r} has {found}; at least two classes are needed to guess between")
+    few = [(found, counts[found]) for found in ordered if counts[found] < rare]
+    if few:
+        shown = ", ".join(f"{found!r} on {count}" for found, count in few[:4])
+        raise DataError(
+            f"{name!r} has {len(few)} of {len(ordered)} classes on fewer than {rare} rows "
+            f"({shown}); such classes cannot be measured: join them with others, or leave them "
+            "out with --where"
+        )
+
+
+# ---------------------------------------------------------------------------------------------
+# Presence attributes: secrets that the texts themselves carry (DPNR's names, patterns, word lists)
+
+_PATTERNS = {
+    "email": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
+    "phone": re.compile(r"(?<!\w)\+?\(?\d[\d\s().-]{6,}\d(?!\w)"),
+    "number": re.compile(r"\d"),
+}
+_NAME = re.compile(r"\b(\w+),?\s([A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?[A-Z][a-z]+)+)\b")
+_BEFORE_PLACES = frozenset(
+    ["the", "a", "an", "in", "at", "from", "to", "near", "of", "into", "across", "for", "this"]
+)
+
+
+def makes_task(kind: str) -> bool:
+    """Whether this kind of `--derive` gives the task, not a secret."""
+    return kind.partition(":")[0] == "topics"
+
+
+def derived(corpus: Corpus, kinds: Sequence[str]) -> Corpus:
+    """The corpus with what its texts tell: presence attributes as secrets, topics as the task.
+
+    `topics`, or `topics:20` for twenty of them, takes the place of a label that is there already.
+    """
+    asked = [kind for kind in kinds if makes_task(kind)]
+    made = corpus.with_private(derive(corpus, [kind for kind in kinds if kind not in asked]))
+    if not asked or corpus.texts is None:
+        return made
+    argument = asked[-1].partition(":")[2] or str(TOPICS)
+    if not argument.isdigit() or int(argument) < 2:
+        raise DataError(f"--derive {asked[-1]!r}: write topics, or topics:20 for twenty of them")
+    return replace(made, label_name="topic", label=topics(corpus.texts, int(argument)))
+
+
+def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, Values]:
+    """Presence attributes from the texts: does this text hold a name, a pattern, a word of a list?
+
+    Kinds: `names` (the most frequent person names; `names:10` for ten of them), `email`, `phone`,
+    `number`, `words:FILE` (one word or phrase a line) and `words:a|b|c` (any of them is present).
+    """
+    if corpus.texts is None:
+        raise DataError("--derive reads the texts, and this corpus holds only vectors")
+    found: dict[str, Values] = {}
+    for kind in kinds:
+        word, _, argument = kind.partition(":")
+        if word == "names":
+            if argument and not argument.isdigit():
+                raise DataError(f"--derive {kind!r}: write names, or names:10 for ten of them")
+            found |= _names(corpus.texts, int(argument or NAMES), rare)
+        elif word == "words" and argument:
+            found |= _word_list(corpus.texts, argument)
+        elif word in _PATTERNS:
+            found[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
+        else:
+            raise DataError(
+                f"--derive does not know {kind!r}; "
+                + did_you_mean(word, ["names", "topics", "words:FILE", "words:a|b|c", *_PATTERNS])
+            )
+    return found
+
+
+def _presence(texts: Values, holds: Callable[[str], object]) -> Values:
+    return np.array(["yes" if holds(text) else "no" for text in texts], dtype=object)
+
+
+def _word_list(texts: Values, argument: str) -> dict[str, Values]:
+    path = Path(argument)
+    if "|" not in argument and path.suffix and not path.exists():
+        raise DataError(f"--derive words: there is no file {argument!r}")
+    listed = (
+        path.read_text(encoding="utf-8").splitlines() if path.is_file() else argument.split("|")
+    )
+    words = [word.strip() for word in listed if word.strip()]
+    if not words:
+        raise DataError(f"--derive words:{argument} names no words")
+    pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, words)) + r")\b", re.IGNORECASE)
+    title = path.stem if path.is_file() else "/".join(words[:3])
+    return {f"mentions {title}": _presence(texts, pattern.search)}
+
+
+def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
+    """The most frequent names as presence attributes; a name counts once per text."""
+    people = _people_by_spacy(texts) or _people_by_rule(texts)
+    found = Counter(name for names in people for name in names)
+    enough = [name for name, count in found.most_common(most) if count >= rare]
+    if not enough:
+        best = f"; the most frequent is on {found.most_common(1)[0][1]}" if found else ""
+        raise DataError(
+            f"--derive names found no person name on at least {rare} of {len(texts)} texts{best}; "
+            "give a list of your own with words:FILE"
+        )
+    return {
+        f"names {name}": np.array(
+            ["yes" if name in names else "no" for names in people], dtype=object
+        )
+        for name in enough
+    }
+
+
+def _people_by_spacy(texts: Values) -> list[set[str]] | None:
+    """Last names of the persons that an installed spaCy model finds, or None without a model."""
+    try:
+        import spacy
+        from spacy.util import get_installed_models
+    except ImportError:
+        return None
+    models = [name for name in get_installed_models() if name.startswith("en_")]
+    if not models:
+        return None
+    keep = spacy.load(models[0], exclude=["lemmatizer", "parser"])
+    return [
+        {entity.text.split()[-1] for entity in document.ents if entity.label_ == "PERSON"}
+        for document in keep.pipe(map(str, texts), batch_size=256)
+    ]
+
+
+def _people_by_rule(texts: Values) -> list[set[str]]:
+    """Capitalised sequences away from sentence starts ('George W. Bush'); the last word counts.
+
+    A rule without a model cannot know people from places. It leaves out last words that are also
+    common nouns (often in lower case), and those whose sequences mostly stand after an article or a
+    preposition of place ('the United States', 'in New York'), as names of persons seldom do.
+    """
+    lower = Counter(word for text in texts for word in re.findall(r"\b[a-z]{2,}\b", text))
+    upper = Counter(word for text in texts for word in re.findall(r"\b[A-Z][a-z]+\b", text))
+    seen: Counter[str] = Counter()
+    placed: Counter[str] = Counter()
+    for text in texts:
+        for before, sequence in _NAME.findall(text):
+            last = sequence.split()[-1]
+            seen[last] += 1
+            placed[last] += before.lower() in _BEFORE_PLACES
+    people = {
+        name
+        for name, count in seen.items()
+        if lower[name.lower()] < 0.1 * upper[name]
+        and placed[name] < 0.25 * count
+        and count > 0.2 * upper[name]
+    }
+    # Having found who is a name, a bare mention of it is a mention too.
+    return [people & set(re.findall(r"\b[A-Z][a-z]+\b", text)) for text in texts]
+
+
+def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0) -> Values:
+    """The topic of each text by latent Dirichlet allocation; None where no topic has `share` of it.
+
+    A task label for texts that have none, as DPNR makes it. The rule: words of three letters or
+    more that at least 20 texts and at most a twentieth of them use, without English stop words, the
+    5,000 commonest; online variational Bayes; a text belongs to its strongest topic if that has at
+    least `share` of it. A topic is named by its three strongest words. The twentieth matters: with
+    words that a fifth of the texts use, one topic of small talk takes more than half of a corpus of
+    diaries. Nothing but the texts is looked at, and the same seed gives the same topics.
+    """
+    from sklearn.decomposition import LatentDirichletAllocation
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    words = CountVectorizer(
+        min_df=min(20, max(2, len(texts) // 100)),
+        max_df=0.05,
+        stop_words="english",
+        max_features=5000,
+        token_pattern=r"[^\W\d_]{3,}",
+    )
+    try:
+        counts = words.fit_transform(texts)
+    except ValueError:
+        raise DataError(
+            f"{len(texts)} texts share too few words for topics; give more texts, or a label"
+        ) from None
+    model = LatentDirichletAllocation(
+        count, learning_method="online", batch_size=512, random_state=seed
+    )
+    shares = model.fit_transform(counts)
+    names = words.get_feature_names_out()
+    titles = [" ".join(names[row.argsort()[::-1][:3]]) for row in model.components_]
+    best = shares.argmax(axis=1)
+    sure = shares[np.arange(len(best)), best] >= share
+    found = [titles[topic] if known else None for topic, known in zip(best, sure, strict=True)]
+    made = np.empty(len(found), dtype=object)
+    made[:] = found
+    return made

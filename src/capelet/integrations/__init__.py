@@ -1,0 +1,5 @@
+"""Capelet inside other libraries."""
+
+from capelet.integrations.scikit_learn import Cape, Protector
+
+__all__ = ["Cape", "Protector"]

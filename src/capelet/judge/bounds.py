@@ -1,0 +1,198 @@
+"""How much privacy loss a count of outcomes proves, and with which confidence.
+
+An event that came k of n times from one input and l of n times from another shows a loss of at
+least ln((p − δ)/q), with p the lower and q the upper end of exact (Clopper and Pearson) intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.privacy.guarantees import gaussian_delta
+
+Tradeoff = Literal["any", "gaussian"]
+Reals = npt.NDArray[np.float64]
+
+
+TAIL = 10  # outputs beyond a threshold; with fewer the tail is extrapolated
+DOUBT = 2.5  # so many times the extrapolated tail is reckoned with
+UNSEEN = 0.4  # outputs reckoned with beyond a far end that is one single value
+COMMON = 0.05  # the least share of hits that justifies extrapolating the misses
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many outputs of each input the search has at hand, and how many will be counted."""
+
+    search: int
+    final: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is being judged: (ε, δ) per unit of distance, and what the bound may assume.
+
+    Under the trade-off `any` nothing is assumed. Under `gaussian` the mechanism is taken to be
+    dominated by two normals μ apart, as additive normal noise is: every event then bounds μ, and
+    μ gives ε at δ (Dong, Roth and Su 2022). That needs far fewer draws than events of chance δ.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    tradeoff: Tradeoff = "any"
+
+    def proven(self, hits: int, misses: int, count: int, distance: float = 1.0) -> float:
+        """The ε per unit of distance that the counts prove; 0 where they prove nothing.
+
+        >>> round(Claim(1.0, 0.0, 0.95).proven(500, 0, 1000), 2)
+        4.85
+        """
+        low, high = interval_ends(hits, misses, count, 1.0 - self.confidence)
+        if self.tradeoff == "gaussian":
+            return epsilon_of(_normal_gap(low, high), self.delta)
+        return max(0.0, math.log((low - self.delta) / high)) / distance if low > self.delta else 0.0
+
+    def reach(self, count: int, distance: float = 1.0) -> float:
+        """The most that `count` outcomes of each input could prove, however bad the mechanism."""
+        return self.proven(count, 0, count, distance)
+
+    def score(self, hits: Reals, misses: Reals, of: Sizes, distance: float) -> Reals:
+        """A stand-in for `proven` on whole arrays: to rank events, not to judge.
+
+        `hits` are counts of the search, and so are `misses` down to TAIL of them. Fewer are an
+        extrapolation, taken DOUBT times and then believed at the size of the final count; else no
+        search could tell a loss that only the final count has the outputs to show.
+        """
+        low = _wilson(hits, of.search)[0]
+        seen = (misses >= TAIL) | (hits < COMMON * of.search)
+        high = np.where(
+            seen,
+            _wilson(np.maximum(misses, TAIL), of.search)[1],
+            _wilson(np.minimum(DOUBT * misses * of.final / of.search, of.final), of.final)[1],
+        )
+        if self.tradeoff == "gaussian":
+            return np.asarray(_normal_gap(low, high))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.log(np.maximum(low - self.delta, 0.0) / high) / distance
+        return np.asarray(ratio, dtype=np.float64)
+
+
+def interval_ends(hits: int, misses: int, count: int, risk: float) -> tuple[float, float]:
+    """The least p of `hits` and the largest q of `misses`, wrong together at most `risk` often."""
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(hits, count - hits + 1, risk / 2)) if hits else 0.0
+    high = float(betaincinv(misses + 1, count - misses, 1 - risk / 2)) if misses < count else 1.0
+    return low, high
+
+
+def epsilon_of(gap: float, delta: float) -> float:
+    """The ε at δ of two unit normals that lie `gap` apart; 0 where δ covers the whole of it.
+
+    >>> round(epsilon_of(1 / 3.7306, 1e-5), 2)
+    1.0
+    """
+    if gap <= 0.0 or gaussian_delta(1.0 / gap, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while gaussian_delta(1.0 / gap, high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(1 / gap, middle) > delta else (low, middle)
+    return low
+
+
+def _normal_gap(low: Any, high: Any) -> Any:
+    from scipy.special import ndtri
+
+    return ndtri(low) - ndtri(high)
+
+
+def _wilson(hits: Any, count: int, z: float = 4.0) -> tuple[Reals, Reals]:
+    share = np.asarray(hits, dtype=np.float64) / count
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    spread *= z / (1 + z * z / count)
+    return np.maximum(centre - spread, 0.0), np.minimum(centre + spread, 1.0)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A threshold on a statistic that makes it an event, and from which input it comes more."""
+
+    score: float
+    threshold: float
+    above: bool
+    swapped: bool
+
+    def hits(self, values: Reals) -> int:
+        """How many of the values fall into the event."""
+        inside = values >= self.threshold if self.above else values < self.threshold
+        return int(np.count_nonzero(inside))
+
+
+def best_cuts(
+    first: Reals, second: Reals, score: Callable[[Reals, Reals, Sizes], Reals], final: int
+) -> list[Cut]:
+    """For each row, a statistic: the threshold, side and order of the inputs that score best."""
+    of = Sizes(first.shape[1], final)
+    ordered = np.sort(first, axis=1), np.sort(second, axis=1)
+    marks = np.hstack([values[:, _places(of.search)] for values in ordered])
+    over = [of.search - _ranks(values, marks) for values in ordered]
+    under = [of.search - counts for counts in over]
+    tails = [
+        [_tail(values, marks, counts) for values, counts in zip(ordered, over, strict=True)],
+        [_tail(-v[:, ::-1], -marks, counts) for v, counts in zip(ordered, under, strict=True)],
+    ]
+    rows = np.arange(len(marks))
+    cases = []
+    for above, counts, beyond in ((True, over, tails[0]), (False, under, tails[1])):
+        for one, other in ((0, 1), (1, 0)):
+            scores = score(counts[one], beyond[other], of)
+            best = scores.argmax(axis=1)
+            found = zip(scores[rows, best].tolist(), marks[rows, best].tolist(), strict=True)
+            cases.append([Cut(value, mark, above, one == 1) for value, mark in found])
+    return [max(cuts, key=lambda cut: cut.score) for cuts in zip(*cases, strict=True)]
+
+
+def _ranks(ordered: Reals, marks: Reals) -> Reals:
+    """How many values of each row lie below each of its marks."""
+    found = [np.searchsorted(row, at, side="left") for row, at in zip(ordered, marks, strict=True)]
+    return np.array(found, dtype=np.float64)
+
+
+def _tail(ordered: Reals, marks: Reals, counts: Reals) -> Reals:
+    """The number of values beyond each mark, carried on exponentially where few values are.
+
+    An exponential tail is right for Laplace noise and too heavy, so cautious, for normal noise.
+    Where the far end is one single value, hardly anything is taken to lie beyond it.
+    """
+    size = ordered.shape[1]
+    outer = max(size // 50, 2 * TAIL)
+    if size < 2 * outer:
+        return np.maximum(counts, TAIL)
+    start, edge, end = (ordered[:, [-place]] for place in (outer, TAIL, 1))
+    with np.errstate(all="ignore"):
+        fall = np.log(outer / TAIL) * (marks - edge) / (edge - start)
+        beyond = TAIL * np.exp(-np.maximum(np.nan_to_num(fall, nan=0.0), 0.0))
+    atom = np.where((end == start) & (counts == 0), UNSEEN, float(TAIL))
+    beyond = np.maximum(beyond, counts)  # a few stragglers far out are no smooth tail
+    return np.where(counts >= TAIL, counts, np.where(edge > start, beyond, atom))
+
+
+@lru_cache(maxsize=64)
+def _places(count: int) -> npt.NDArray[np.int64]:
+    """Ranks to try as thresholds: evenly, and ever closer together towards both ends."""
+    even = np.linspace(0, count - 1, 49)
+    near = np.geomspace(1, count / 48, 16) if count > 48 else np.arange(count)
+    ranks = np.concatenate([even, near, count - 1 - near]).astype(np.int64)
+    return np.unique(np.clip(ranks, 0, count - 1))

@@ -1,0 +1,1 @@
+"""Privacy as data: guarantees, their accounting, and the store of charges."""

@@ -1,0 +1,365 @@
+"""A file of any size in, a file of released vectors out: whole, in order, and paid for once.
+
+Two passes. The first checks every row and adds up what each subject would be charged; a bad row or
+a small budget ends it there, with nothing drawn and nothing spent. The second draws block by block.
+A block's vectors go to a private folder beside the target, onto the disk; *then* the ledger is
+charged; and only when every block is there and paid for does the target appear, by one rename.
+So a run that was killed is taken up by running it again:
+
+- killed before a block's part is on the disk: nothing was charged; the block is drawn again, and
+  what was drawn before existed in memory only;
+- killed after that, before the charge: the part is taken as it is, and charged;
+- killed after the charge: the part is taken as it is, and is not charged again.
+
+No block is drawn twice under one charge, and none leaves without one. The folder is readable by its
+owner only and holds no texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence, Set
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from capelet.errors import CapeletError, DataError, OutputError
+from capelet.files import check_writable
+from capelet.interfaces import Progress, Vectors, silent
+from capelet.privacy.guarantees import Guarantee, checked_count
+from capelet.privacy.store import Budget, BudgetError, Ledger
+from capelet.release.parts import Parts, opened
+from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
+from capelet.release.rows import Block, Source, joined
+
+BLOCK = 2048
+"""Rows that are drawn, stored and charged together: what a kill can cost in time, and memory."""
+
+ROW, VECTOR = "row", "vector"
+"""The columns of the target, beside the subject's."""
+
+_DRAWN = "drawn"  # a column of parts only: whether the vector is new, and so to be charged
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of a file: how many vectors were drawn, and how many were kept ones."""
+
+    target: Path
+    rows: int
+    dimension: int
+    drawn: int
+    kept: int
+    resumed: bool
+    guarantee: Guarantee
+    word_guarantee: Guarantee | None = None
+
+    def sentence(self) -> str:
+        again = f", {self.kept:,} of them kept from before" if self.kept else ""
+        words = f"; also {self.word_guarantee.sentence()}" if self.word_guarantee else ""
+        return (
+            f"{self.rows:,} vectors of {self.dimension} dimensions{again}: "
+            f"{self.guarantee.sentence()}{words}"
+        )
+
+
+def encode(
+    source: Path | str,
+    target: Path | str,
+    private: PrivateEncoder,
+    *,
+    text: str | None = None,
+    vectors: str | None = None,
+    subject: str | None = None,
+    ledger: Path | str | None = None,
+    budget: float | Budget | None = None,
+    fresh: bool = False,
+    overwrite: bool = False,
+    progress: Progress = silent,
+    block: int = BLOCK,
+) -> Summary:
+    """Release a Parquet, CSV or JSONL file of texts, or of ready vectors, as a Parquet file.
+
+    The target has the row number, the vector and, where `subject` names a column, the subject;
+    never the text. Guarantee and recipe stand in its metadata, and `Release.load` reads it. With a
+    `ledger` each vector drawn is charged to its row's subject, who may not pass the `budget`; a
+    text that was released before, by the same recipe for the same subject, comes back as it was
+    and costs nothing, unless `fresh` asks, and pays, for new noise. Run the same call again after
+    a crash and it goes on where it was.
+    """
+    job = _Job(private, Path(source), Path(target), text, vectors, subject, fresh, block)
+    limit = budget if budget is None or isinstance(budget, Budget) else Budget(budget)
+    _check_charging(job, ledger, limit)
+    check_writable(job.target.parent)
+    with ExitStack() as stack:
+        book = stack.enter_context(Ledger(ledger)) if ledger is not None else None
+        parts = stack.enter_context(opened(job.target))
+        if not overwrite and (done := _finished(job, parts)) is not None:
+            return done
+        _check_target(job.target, overwrite)
+        plan = _first_pass(job, parts, book, limit, overwrite, progress)
+        _second_pass(job, plan, parts, book, limit, progress)
+        return _assemble(job, plan, parts)
+
+
+class _Job:
+    """What was asked for, checked as far as that can be without reading the file."""
+
+    def __init__(
+        self,
+        private: PrivateEncoder,
+        source: Path,
+        target: Path,
+        text: str | None,
+        vectors: str | None,
+        subject: str | None,
+        fresh: bool,
+        block: int,
+    ) -> None:
+        self.private, self.target, self.subject = private, target, subject
+        kind = private.consumes
+        wanted, other = (text, vectors) if kind == "texts" else (vectors, text)
+        if wanted is None or other is not None:
+            raise CapeletError(
+                f"the recipe begins with {kind}; name their column, and only that, with "
+                f"{'text' if kind == 'texts' else 'vectors'}="
+            )
+        if subject in (ROW, VECTOR, _DRAWN):
+            raise CapeletError(
+                f"the subject's column may not be called {subject!r}, which the output uses itself"
+            )
+        self.fresh = bool(fresh)
+        self.source = Source(source, kind, wanted, subject, checked_count("block", block))
+        self.guarantee, self.recipe = private.guarantee, private.recipe
+        self.word_guarantee = private.word_guarantee
+        self.recipe_name = recipe_hash(self.recipe)
+
+    def promises(self) -> dict[str, Any]:
+        """What a summary says is guaranteed."""
+        return {"guarantee": self.guarantee, "word_guarantee": self.word_guarantee}
+
+    def facts(self) -> str:
+        """What must be the same for a run to be taken up, beside the rows and the ledger."""
+        source = self.source
+        read = [source.kind, source.column, source.subject, source.size]
+        return json.dumps([self.recipe, read, self.fresh], sort_keys=True)
+
+    def schema(self, width: int) -> pa.Schema:
+        """The columns of the target, with guarantee and recipe in the metadata."""
+        fields = [(ROW, pa.int64()), (VECTOR, pa.list_(pa.float32(), width))]
+        if self.subject is not None:
+            fields.insert(1, (self.subject, pa.string()))
+        said = describe(self.guarantee, self.recipe, self.word_guarantee)
+        return pa.schema(fields, metadata={METADATA: said})
+
+
+def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None) -> None:
+    """Refuse what cannot be charged as it was asked."""
+    if ledger is None:
+        if budget is not None or job.fresh:
+            raise CapeletError("a budget, or fresh noise for known texts, needs a ledger")
+        return
+    if job.subject is None:
+        raise CapeletError("a ledger needs the column of the subjects who are charged: subject=")
+    promised = job.guarantee
+    if promised.notion != "local" or promised.unit != "text":
+        raise CapeletError(
+            "a ledger charges people for whole texts, and this recipe promises "
+            f"{promised.sentence()}; add a noise step on the vectors, or leave the ledger out"
+        )
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    if target.is_dir():
+        raise OutputError(f"{str(target)!r} is a folder; name a file to write")
+    if target.exists() and not overwrite:
+        raise OutputError(f"{str(target)!r} is there already; choose another name or --overwrite")
+
+
+# ---- the two passes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the first pass found: a digest of each block, and what is done already."""
+
+    rows: int
+    digests: Sequence[bytes]
+    done: frozenset[int]
+    resumed: bool
+
+
+def _first_pass(
+    job: _Job,
+    parts: Parts,
+    book: Ledger | None,
+    budget: Budget | None,
+    overwrite: bool,
+    progress: Progress,
+) -> _Plan:
+    """Check every row and every budget; nothing is drawn, and the ledger is only read."""
+    resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
+    done = book.charged(parts.run) if book else parts.written
+    if not done <= parts.written:  # a part that was paid for is gone: begin, and pay, anew
+        parts.renew()
+        resumed, done = False, frozenset()
+    with parts.counting():
+        digests, rows = _counted(job, parts, book, done, progress)
+        same = parts.same_rows(joined(digests), overwrite)
+        if same and book is not None:
+            book.check(parts.needs(), job.guarantee, budget)
+    if not same:
+        parts.renew()
+        return _first_pass(job, parts, book, budget, overwrite, progress)
+    if book is not None:
+        book.open()
+        if budget is not None:
+            book.limit(budget)
+        parts.remember("ledger", book.identity)
+    return _Plan(rows, digests, frozenset(done), resumed)
+
+
+def _counted(
+    job: _Job, parts: Parts, book: Ledger | None, done: Set[int], progress: Progress
+) -> tuple[list[bytes], int]:
+    """Check all rows; the digest of each block, and the rows of all; needs are added up."""
+    digests, rows = [], 0
+    for block in job.source.blocks(progress):
+        digests.append(block.digest)
+        rows += len(block)
+        if book is not None and block.number not in done:
+            parts.count(_needs(job, block, parts, book))
+    if not rows:
+        raise DataError(f"{job.source.path.name!r} has no rows")
+    return digests, rows
+
+
+def _needs(job: _Job, block: Block, parts: Parts, book: Ledger) -> Counter[str]:
+    """How many new vectors each subject of a block will be charged for."""
+    if job.fresh:
+        return Counter(block.subjects)
+    names = block.names(book, job.recipe_name)
+    new = parts.unseen(names)
+    if block.number in parts.written:
+        return _drawn(parts.read(block.number), job)
+    kept = book.find(names)
+    rows = zip(block.subjects, names, new, strict=True)
+    return Counter(who for who, name, first in rows if first and name not in kept)
+
+
+def _second_pass(
+    job: _Job,
+    plan: _Plan,
+    parts: Parts,
+    book: Ledger | None,
+    budget: Budget | None,
+    progress: Progress,
+) -> None:
+    """Draw what is not drawn, store it, charge what is not charged; block by block, in order."""
+    seen, rows = 0, 0
+    for block in job.source.blocks():
+        if plan.digests[seen : seen + 1] != [block.digest]:
+            raise _changed(job)
+        seen, rows = seen + 1, rows + len(block)
+        if block.number not in plan.done:
+            if block.number not in parts.written:
+                parts.write(block.number, _draw(job, block, book))
+            if book is not None:
+                _charge(job, block, parts, book, budget)
+        progress("releasing", rows, plan.rows)
+    if seen != len(plan.digests):
+        raise _changed(job)
+
+
+def _draw(job: _Job, block: Block, book: Ledger | None) -> pa.Table:
+    """The vectors of a block: kept ones as they are, all others with new noise."""
+    names = [] if book is None or job.fresh else block.names(book, job.recipe_name)
+    kept = book.find(names) if book is not None else {}
+    if names:
+        first = {name: row for row, name in reversed(list(enumerate(names)))}
+        rows = sorted(row for name, row in first.items() if name not in kept)
+    else:
+        rows = list(range(len(block)))
+    drawn = np.zeros(len(block), dtype=bool)
+    drawn[rows] = True
+    new = job.private.release(block.take(rows)).vectors if rows else np.zeros((0, 0))
+    if names:
+        kept.update(
+            zip((names[row] for row in rows), np.asarray(new, dtype=np.float32), strict=True)
+        )
+        new = np.stack([kept[name] for name in names])
+    return _table(job, block, new, drawn)
+
+
+def _table(job: _Job, block: Block, vectors: Vectors, drawn: npt.NDArray[np.bool_]) -> pa.Table:
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    columns: list[Any] = [pa.array(np.arange(block.start, block.start + len(block)))]
+    if job.subject is not None:
+        columns.append(pa.array(block.subjects, pa.string()))
+    columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
+    table = pa.table(columns, schema=job.schema(vectors.shape[1]))
+    return table.append_column(_DRAWN, pa.array(drawn))
+
+
+def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget | None) -> None:
+    """Charge a block for what its stored part holds, once."""
+    part = parts.read(block.number)
+    names, vectors = block.names(book, job.recipe_name), _matrix_of(part[VECTOR])
+    drawn = np.flatnonzero(part[_DRAWN].to_numpy(zero_copy_only=False))
+    kept = ((names[row], vectors[row]) for row in drawn)
+    try:
+        needs = _drawn(part, job)
+        book.charge(parts.run, block.number, needs, job.guarantee, budget=budget, kept=kept)
+    except BudgetError as error:
+        raise CapeletError(
+            f"the ledger was changed by another process meanwhile: {error}. Nothing is written; "
+            f"what was charged so far is kept, and the same command goes on from row {block.start}"
+        ) from None
+
+
+def _drawn(part: pa.Table, job: _Job) -> Counter[str]:
+    """How many vectors of a part are new, by subject."""
+    return Counter(part.filter(part[_DRAWN])[job.subject].to_pylist())
+
+
+def _changed(job: _Job) -> DataError:
+    return DataError(
+        f"{job.source.path.name!r} was changed while it was read; run the command again"
+    )
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
+    """Join the parts to one file, and let it out."""
+    width = parts.read(0).schema.field(VECTOR).type.list_size
+    drawn = 0
+    with parts.whole(job.schema(width)) as writer:
+        for number in range(len(plan.digests)):
+            part = parts.read(number)
+            drawn += int(np.count_nonzero(part[_DRAWN]))
+            writer.write_table(part.drop_columns([_DRAWN]))
+    said = {"rows": plan.rows, "dimension": width, "drawn": drawn, "kept": plan.rows - drawn}
+    parts.let_out(json.dumps(said))
+    return Summary(job.target, **said, resumed=plan.resumed, **job.promises())
+
+
+def _finished(job: _Job, parts: Parts) -> Summary | None:
+    """The summary of this run where it was killed just after its target appeared."""
+    said = parts.summary(job.facts())
+    if not said or parts.rows() != joined(block.digest for block in job.source.blocks()):
+        return None
+    parts.over = True
+    return Summary(job.target, **json.loads(said), resumed=True, **job.promises())
+
+
+def _matrix_of(column: pa.ChunkedArray) -> Vectors:
+    whole = column.combine_chunks()
+    return whole.flatten().to_numpy().reshape(len(whole), -1)

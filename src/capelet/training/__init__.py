@@ -1,0 +1,1 @@
+"""What every training shares: the loop, checkpoints, the device, networks, DP-SGD."""

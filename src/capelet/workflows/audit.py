@@ -1,0 +1,163 @@
+"""The audit: what does a release give away, and what is it good for?
+
+The corpus is split into defender, attacker and victims, once for each seed; `evaluation` measures
+leakage, utility, fairness and geometry; what comes out are findings and artefacts for a report.
+Attributes are one kind of attack. Words, writers and training texts are others (`attacks`), and an
+audit of those needs no private column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from capelet.attacks.attribute import Family, families, one_thread
+from capelet.data.corpus import Corpus
+from capelet.data.splits import group_rows, split
+from capelet.encoders import cached
+from capelet.errors import DataError
+from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
+from capelet.evaluation.kinds import Asked, OtherAttacks
+from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.provenance import Clock, provenance
+from capelet.evaluation.utility import neighbours
+from capelet.findings import Finding, Findings
+from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.release import PrivateEncoder, Release
+
+DEFAULT_ENCODER = "minilm"
+
+
+def audit(
+    corpus: Corpus,
+    private: PrivateEncoder | Encoder | str | None = None,
+    *,
+    attacks: Sequence[str] = ("attributes",),
+    members: Sequence[bool] | None = None,
+    show_texts: bool = False,
+    seeds: int = 5,
+    split_kind: str = "auto",
+    attackers: Sequence[str] = (),
+    derived: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+    cache: bool = True,
+    progress: Progress = silent,
+) -> Findings:
+    """Measure what a release of this corpus leaks and what it is worth.
+
+    Example: `audit(capelet.load("reviews"), "minilm")`. Without `private`, ready vectors are
+    audited as they are, and texts through the default encoder. `attacks` are kinds of attack
+    (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
+    says of each text whether the model was trained on it. The examples of inversion hold no text
+    unless `show_texts`.
+    """
+    clock = Clock()
+    tried = families(attackers)
+    asked = Asked.of(attacks, corpus, members, derived)
+    plan = plan_of(corpus, asked, seeds, split_kind, derived, bins)
+    encoder = private_encoder(corpus, private, cache)
+    inputs = inputs_of(corpus, encoder)
+    with clock("encoding"):
+        release = encoder.release(inputs, progress)
+    rows: list[Finding] = []
+    artefacts: dict[str, Any] = {}
+    if "attributes" in asked.kinds:
+        plain = encoder.unprotected().release(inputs, progress) if encoder.protects else None
+        original = None if plain is None else plain.vectors
+        rows, artefacts = measured(
+            plan, [release] * len(plan.splits), original, tried, clock, progress
+        )
+    others = OtherAttacks(asked, redact=not show_texts, seeds=seeds)
+    more, shown = others.measure(plan, encoder, release, members, clock, progress)
+    origin = {**provenance(plan, encoder, release, clock), **_asked(plan, asked)}
+    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **shown})
+
+
+def plan_of(
+    corpus: Corpus,
+    asked: Asked,
+    seeds: int = 5,
+    split_kind: str = "auto",
+    derived: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+) -> Plan:
+    """The plan of the kinds that were asked for; without attributes and task it is the splits."""
+    if "attributes" in asked.kinds or corpus.private or corpus.label is not None or derived:
+        # Columns that are not asked about still decide who is a victim: so runs stay comparable.
+        return Plan.of(corpus, seeds, split_kind, derived, bins)
+    if seeds < 1:
+        raise DataError(f"seeds must be at least 1, and is {seeds}")
+    # Only authorship averages over seeds, and it draws its own; the others keep to one split.
+    return Plan(corpus, (), None, (split(corpus, split_kind, 0),), group_rows(corpus), ())
+
+
+def _asked(plan: Plan, asked: Asked) -> dict[str, Any]:
+    """What the provenance says of the kinds of attack; attributes only where they were tried."""
+    said: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
+    if "attributes" not in asked.kinds:
+        said |= {"attributes": {}, "label": None}
+    return said
+
+
+def measured(
+    plan: Plan,
+    releases: Sequence[Release],
+    original: Vectors | None,
+    tried: Sequence[Family],
+    clock: Clock,
+    progress: Progress = silent,
+) -> tuple[list[Finding], dict[str, Any]]:
+    """All findings and artefacts of a release, given once for each split of the plan.
+
+    `original` are the unprotected vectors of a protected release. What needs one release (pictures,
+    deviation) is shown of the first.
+    """
+    first, vectors = releases[0], [release.vectors for release in releases]
+    with clock("attacks"):
+        tally = attack_all(plan, vectors, tried, progress)
+    with clock("scores"), one_thread():
+        rows = findings_of(plan, first, tally)
+        victims = plan.splits[0].victims
+        shown = [*plan.secrets, *([plan.label] if plan.label else [])]
+        artefacts = {
+            "learning_curve": learning_curve(plan, tally),
+            "tsne": tsne(first.vectors, victims, shown, seed=0),
+        }
+        if original is not None:
+            rows.append(neighbours(original, vectors, plan.splits, first.recipe_hash))
+            if original.shape == first.vectors.shape:
+                rows += deviation(original, first.vectors, first.recipe_hash)
+                rows += separability(plan, original, first.vectors, first.recipe_hash)
+            if (moved := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
+                artefacts["tsne_shift"] = moved
+    return rows, artefacts
+
+
+def private_encoder(
+    corpus: Corpus, private: PrivateEncoder | Encoder | str | None, cache: bool
+) -> PrivateEncoder:
+    """What is to be audited, with a cache around its encoder if there may be one."""
+    if isinstance(private, PrivateEncoder):
+        chosen = private
+    elif private is not None:
+        chosen = PrivateEncoder(private)
+    else:
+        chosen = PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
+    if not cache:
+        return chosen
+    return PrivateEncoder(
+        *[cached(step) if isinstance(step, Encoder) else step for step in chosen.steps]
+    )
+
+
+def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
+    """The texts or the ready vectors of the corpus, whichever the encoder consumes."""
+    texts = corpus.texts.tolist() if corpus.texts is not None else None
+    inputs = texts if encoder.consumes == "texts" else corpus.vectors
+    if inputs is None:
+        raise DataError(
+            f"the encoder consumes {encoder.consumes}, and {corpus.name!r} holds none; "
+            "name the column with --text or --vectors"
+        )
+    return inputs

@@ -1,0 +1,280 @@
+"""Protect: train a private encoder, and measure before and after with fresh attackers.
+
+For each seed the defence learns on the defender's part; its map is frozen, all rows are released
+through it, and fresh attackers (of every family, trained on released vectors of the attacker's
+part) try what they can. The defence's own adversary is shown beside them: the difference is the
+false comfort of adversarial training. What is saved is the encoder of the first seed.
+
+A trained map is *not* private towards the texts it was trained on. The guarantee of a noise step is
+for the texts that pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.attribute import Family, families
+from capelet.data.corpus import Corpus, Split
+from capelet.data.labels import Attribute
+from capelet.defences import Fitted, Settings, checked_for, fit, method
+from capelet.encoders.own import TunedEncoder
+from capelet.errors import DataError, did_you_mean
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.provenance import Clock, provenance
+from capelet.files import cache_folder
+from capelet.findings import Finding, Findings
+from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.privacy.guarantees import Guarantee
+from capelet.release import PrivateEncoder, Release
+from capelet.workflows.audit import inputs_of, measured, private_encoder
+from capelet.workflows.search import part_of, search
+
+JOINT = "joint-adversary"
+
+
+@dataclass(frozen=True, eq=False)
+class Protected:
+    """A private encoder, and what leaked before and leaks now."""
+
+    encoder: PrivateEncoder
+    before: Findings
+    after: Findings
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the private encoder, `before/` and the findings after; the folder."""
+        target = self.encoder.save(folder, self.after.provenance["protect"])
+        self.before.save(target / "before")
+        self.after.save(target)
+        return target
+
+
+def protect(
+    corpus: Corpus,
+    encoder: PrivateEncoder | Encoder | str | None = None,
+    method_name: str = "gr+",
+    settings: Settings | None = None,
+    *,
+    held_out: Sequence[str] = (),
+    max_leakage: float | None = None,
+    min_utility: float | None = None,
+    fixed: Sequence[str] = (),
+    trials: int = 20,
+    anyway: bool = False,
+    seeds: int = 3,
+    split_kind: str = "auto",
+    attackers: Sequence[str] = (),
+    derived: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+    cache: bool = True,
+    progress: Progress = silent,
+) -> Protected:
+    """Train a private encoder for this corpus and measure what it leaks and costs.
+
+    Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
+    `held_out` are private attributes that the training may not see: they are measured all the same.
+    With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
+    `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do.
+    An ε at which nothing can beat the commonest class is refused, unless `anyway`.
+    """
+    clock = Clock()
+    chosen = method(method_name).settled(settings or Settings())
+    tried = families(attackers)
+    plan = Plan.of(corpus, seeds, split_kind, derived, bins)
+    against = _against(plan, held_out)
+    wish = {"max_leakage": max_leakage, "min_utility": min_utility}
+    searched = any(value is not None for value in wish.values())
+    # An ε that will be searched need not be given.
+    open_epsilon = chosen.epsilon is None and "epsilon" in method(method_name).needs
+    given = replace(chosen, epsilon=1.0) if searched and open_epsilon else chosen
+    checked_for(method_name, given, plan.label, against)
+    texts = method(method_name).texts(chosen)
+    plain = private_encoder(corpus, encoder, cache)
+    _check_epsilon(plan, chosen, method_name, anyway)
+    inputs = inputs_of(corpus, plain)
+    if plain.consumes != "texts" and (texts or "texts" in method(method_name).needs):
+        raise DataError(
+            f"the method {method_name!r} changes or reads texts, and there are only vectors"
+        )
+    _check_layers(plain, chosen, searched)
+    with clock("encoding"):
+        original = plain.release(inputs, progress)
+        base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
+    frontier = None
+    if searched:
+        with clock("search"):
+            frontier = search(
+                plan, base.vectors, original.vectors, against, method_name, chosen,
+                fixed=fixed, trials=trials, progress=progress, **wish,
+            )  # fmt: skip
+        chosen = replace(chosen, **frontier.picked())
+    with clock("training"):
+        fitted = [
+            _fitted(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
+            for parts in plan.splits
+        ]
+    encoders = [
+        PrivateEncoder(*texts, *([item.encoder] if item.encoder else plain.steps), *item.steps)
+        for item in fitted
+    ]
+    with clock("release"):
+        releases = [
+            _release(base.vectors, inputs, item, made)
+            for item, made in zip(fitted, encoders, strict=True)
+        ]
+    for item in fitted[1:]:
+        if isinstance(item.encoder, TunedEncoder):
+            item.encoder.forget()  # only the encoder of the first seed is kept
+    before = _findings(plan, plain, [original] * len(plan.splits), None, tried, clock, progress)
+    after = _findings(plan, encoders[0], releases, original.vectors, tried, clock, progress)
+    rows = (*after.rows, *_joint(fitted, against, releases[0].recipe_hash))
+    about = _about(plan, method_name, chosen, against, fitted)
+    artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
+    origin = {
+        **after.provenance,
+        "protect": {**about, "held_out": list(held_out), "versions": after.provenance["versions"]},
+    }
+    after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
+    return Protected(encoders[0], before, after)
+
+
+def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
+    names = [item.name for item in plan.secrets]
+    for name in held_out:
+        if name not in names:
+            raise DataError(
+                f"--hold-out names {name!r}, which is no private attribute; "
+                f"{did_you_mean(name, names)}"
+            )
+    return tuple(item for item in plan.secrets if item.name not in held_out)
+
+
+def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
+    """An ε that cannot serve the task is said before anything is trained."""
+    noisy = "epsilon" in method(name).needs and name != "mdp"
+    if settings.epsilon is None or not noisy or anyway:
+        return
+    said = plan.advance(Guarantee(settings.epsilon))
+    if said:
+        raise DataError(f"{said[0]}; give a larger --epsilon, or --anyway to see it for yourself")
+
+
+def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> None:
+    """Whether there are layers to train, said before anything is encoded."""
+    if not settings.layers:
+        return
+    from capelet.encoders.tuning import tunable
+
+    tunable(plain.encoder, settings.layers)
+    if len(plain.steps) != 1:
+        raise DataError("--tune-layers trains an encoder, and here are steps before or behind it")
+    if searched:
+        raise DataError(
+            "--tune-layers takes too long for a search; search without it, then give what was found"
+        )
+
+
+def _fitted(
+    plan: Plan,
+    parts: Split,
+    vectors: Vectors,
+    against: Sequence[Attribute],
+    name: str,
+    settings: Settings,
+    progress: Progress,
+    plain: PrivateEncoder,
+) -> Fitted:
+    part = part_of(plan, parts, vectors, against)
+    if settings.layers:
+        from capelet.encoders.tuning import top_layers
+
+        assert plain.encoder is not None and part.texts is not None
+        top = top_layers(plain.encoder, part.texts, settings.layers, progress)
+        part = replace(part, top=top)
+    seeded = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
+    file = f"{name}-{part.digest()[:16]}.safetensors"
+    checkpoint = cache_folder() / "training" / file
+    place = plan.splits.index(parts)
+
+    def told(what: str, done: int, total: int) -> None:
+        progress(what, place * total + done, len(plan.splits) * total)
+
+    return fit(name, part, seeded, checkpoint, told)
+
+
+def _release(vectors: Vectors, inputs: Any, fitted: Fitted, made: PrivateEncoder) -> Release:
+    """All rows through the steps behind the encoder; noise is the operating system's."""
+    vectors = fitted.release(vectors, inputs)
+    return Release(np.asarray(vectors), made.guarantee, made.recipe, made.word_guarantee)
+
+
+def _findings(
+    plan: Plan,
+    encoder: PrivateEncoder,
+    releases: Sequence[Release],
+    original: Vectors | None,
+    tried: Sequence[Family],
+    clock: Clock,
+    progress: Progress,
+) -> Findings:
+    rows, artefacts = measured(plan, releases, original, tried, clock, progress)
+    origin = provenance(plan, encoder, releases[0], clock)
+    return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
+
+
+def _joint(
+    fitted: Sequence[Fitted], against: Sequence[Attribute], recipe_hash: str
+) -> list[Finding]:
+    """What the defence's own adversary reached, on the defender's held-back rows."""
+    rows = []
+    for item in against:
+        reached = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
+        if reached:
+            rows.append(
+                Finding(
+                    "attribute-inference-reference",
+                    item.name,
+                    "balanced_accuracy",
+                    float(np.mean(reached)),
+                    chance=1 / len(item.classes),
+                    attacker=JOINT,
+                    parameters={"by_seed": reached},
+                    recipe_hash=recipe_hash,
+                )
+            )
+    return rows
+
+
+def _fights(name: str, settings: Settings) -> bool:
+    """Whether the training looks at the secrets at all."""
+    uses = "private" in method(name).needs or name == "bottleneck"
+    return uses and (settings.lam != 0 or name == "leace")
+
+
+def _about(
+    plan: Plan,
+    name: str,
+    settings: Settings,
+    against: Sequence[Attribute],
+    fitted: Sequence[Fitted],
+) -> dict[str, Any]:
+    """How the encoder was trained, and on what."""
+    return {
+        "method": name,
+        "settings": _told(settings),
+        "against": [item.name for item in against] if _fights(name, settings) else [],
+        "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
+        "trained_on": len(plan.splits[0].defender),
+        "seeds": len(plan.splits),
+        "training_seconds": round(float(np.mean([item.trained.seconds for item in fitted])), 2),
+        "private_towards_training_texts": False,
+    }
+
+
+def _told(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON: what was left at None is left out."""
+    return {key: value for key, value in asdict(settings).items() if value is not None}

@@ -1,0 +1,265 @@
+"""Protect: a planted leak is found before and gone after; what was held out is measured too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capelet.data.corpus import Corpus
+from capelet.data.datasets import load
+from capelet.defences import Settings
+from capelet.defences.training import Schedule
+from capelet.errors import CapeletError, DataError
+from capelet.evaluation.plan import Plan
+from capelet.files import cache_folder
+from capelet.findings import Findings
+from capelet.privacy.guarantees import Guarantee
+from capelet.release import PrivateEncoder
+from capelet.workflows.protect import JOINT, Protected, part_of, protect
+
+QUICK = Schedule(epochs=15, device="cpu")
+FAST = ("logistic", "kernel")
+
+
+def column(values: Any) -> np.ndarray:
+    return np.array([str(item) for item in values], dtype=object)
+
+
+@pytest.fixture(scope="module")
+def leaky() -> Corpus:
+    """1500 ready vectors: a task, two planted secrets, and one that is not in them."""
+    random = np.random.default_rng(11)
+    task, named, other, absent = random.integers(0, 2, (4, 1500))
+    vectors = random.normal(size=(1500, 12)).astype(np.float32)
+    vectors[:, 0] += 4 * task
+    vectors[:, 1] += 4 * named
+    vectors[:, 2] += 4 * other
+    return Corpus(
+        "leaky",
+        vectors=vectors,
+        label_name="task",
+        label=column(task),
+        private={"named": column(named), "other": column(other), "absent": column(absent)},
+    )
+
+
+def run(corpus: Corpus, method: str, held_out: tuple[str, ...] = (), **settings: Any) -> Protected:
+    chosen = Settings(schedule=QUICK, **settings)
+    return protect(
+        corpus, None, method, chosen, held_out=held_out, seeds=1, attackers=FAST, cache=False
+    )
+
+
+def score(findings: Findings, target: str, kind: str = "attribute-inference") -> float:
+    """Balanced accuracy of the strongest attacker (or of the task probe)."""
+    found = [
+        row.value
+        for row in findings.rows
+        if (row.kind, row.target, row.metric) == (kind, target, "balanced_accuracy")
+        and row.attacker in ("strongest", None)
+        and row.subgroup is None
+    ]
+    assert len(found) == 1, (target, kind)
+    return float(found[0])
+
+
+@pytest.fixture(scope="module")
+def reversed_(leaky: Corpus) -> Protected:
+    return run(leaky, "gr", ("other",), lam=1.0)
+
+
+@pytest.fixture(scope="module")
+def squeezed(leaky: Corpus) -> Protected:
+    return run(leaky, "bottleneck", ("other",), epsilon=4.0)
+
+
+def test_a_planted_leak_is_found_before_and_gone_after(leaky: Corpus) -> None:
+    done = run(leaky, "leace", ("absent",))
+    for name in ("named", "other"):
+        assert score(done.before, name) > 0.9
+        assert score(done.after, name) < 0.6
+    assert abs(score(done.before, "absent") - 0.5) < 0.1  # nothing is found where nothing is
+    assert abs(score(done.after, "absent") - 0.5) < 0.1
+    assert score(done.after, "task", "utility") > 0.9
+
+
+def test_noise_protects_what_was_held_out(squeezed: Protected) -> None:
+    assert score(squeezed.before, "other") > 0.9
+    assert score(squeezed.after, "other") < 0.65
+    assert score(squeezed.after, "task", "utility") > 0.9
+    assert squeezed.encoder.guarantee.epsilon == 4.0
+
+
+def test_reversal_does_not_protect_what_was_held_out(reversed_: Protected) -> None:
+    assert score(reversed_.after, "other") > 0.8
+    assert reversed_.after.provenance["protect"]["held_out"] == ["other"]
+    assert reversed_.after.provenance["protect"]["against"] == ["named", "absent"]
+
+
+def test_the_joint_adversary_stands_beside_the_fresh_attacker(
+    reversed_: Protected, squeezed: Protected
+) -> None:
+    joint = {row.target: row for row in reversed_.after.rows if row.attacker == JOINT}
+    assert set(joint) == {"named", "absent"}  # none for what was held out
+    row = joint["named"]
+    assert row.kind == "attribute-inference-reference" and row.chance == 0.5
+    assert row.parameters["by_seed"] == [row.value]
+    assert row.recipe_hash == reversed_.after.rows[0].recipe_hash
+    assert score(reversed_.after, "named") > row.value  # the false comfort
+    assert not [row for row in squeezed.after.rows if row.attacker == JOINT]
+    assert not [row for row in reversed_.before.rows if row.attacker == JOINT]
+
+
+def test_a_run_is_saved_as_an_encoder_with_its_findings(
+    reversed_: Protected, leaky: Corpus, tmp_path: Path
+) -> None:
+    folder = reversed_.save(tmp_path / "out")
+    back = PrivateEncoder(str(folder))
+    rows = leaky.vectors[:10]  # type: ignore[index]
+    np.testing.assert_array_equal(
+        back.release(rows).vectors, reversed_.encoder.release(rows).vectors
+    )
+    assert len(Findings.load(folder).rows) == len(reversed_.after.rows)
+    assert len(Findings.load(folder / "before").rows) == len(reversed_.before.rows)
+    about = json.loads((folder / "private.json").read_text())["about"]
+    assert about["method"] == "gr" and about["private_towards_training_texts"] is False
+    assert about["data"]["digest"] == leaky.digest() and about["trained_on"] == 750
+
+
+def test_a_defence_sees_the_defender_and_nobody_else(leaky: Corpus) -> None:
+    plan = Plan.of(leaky, 1)
+    parts, vectors = plan.splits[0], np.asarray(leaky.vectors)
+    part = part_of(plan, parts, vectors, plan.secrets[:1])
+    np.testing.assert_array_equal(part.vectors, vectors[parts.defender])
+    together = np.sort(np.concatenate([part.fit, part.tune]))
+    np.testing.assert_array_equal(together, np.arange(len(parts.defender)))
+    assert part.task is not None and plan.label is not None
+    np.testing.assert_array_equal(part.task.codes, plan.label.codes[parts.defender])
+    np.testing.assert_array_equal(part.secrets[0].codes, plan.secrets[0].codes[parts.defender])
+    assert not np.isin(parts.defender, np.concatenate([parts.attacker, parts.victims])).any()
+
+
+def test_an_epsilon_that_cannot_serve_is_refused_before_training(leaky: Corpus) -> None:
+    label = column(np.arange(1500) % 10 == 0)
+    uneven = replace(leaky, label=label, label_name="rare")
+    for method in ("bottleneck", "ldp", "cape"):
+        with pytest.raises(DataError, match=r"no release can beat.*the least ε that can is 2.2"):
+            run(uneven, method, epsilon=0.1)
+    chosen = Settings(epsilon=0.1, schedule=replace(QUICK, epochs=1))
+    seen = protect(
+        uneven, None, "ldp", chosen, anyway=True, seeds=1, attackers=["logistic"], cache=False
+    )
+    assert seen.encoder.guarantee == Guarantee(0.1)
+
+
+def test_what_cannot_be_done_is_said_at_once(leaky: Corpus) -> None:
+    for arguments, sentence in (
+        ({"method": "gr", "held_out": ("nmaed",)}, "did you mean 'named'"),
+        ({"method": "gr", "held_out": ("named", "other", "absent")}, "needs a private attribute"),
+        ({"method": "ldp"}, "needs an epsilon"),
+        ({"method": "gr", "lam": -1.0}, "lambda is -1.0"),
+        ({"method": "mdp", "epsilon": 8.0}, "there are only vectors"),
+        ({"method": "ae"}, "there are only vectors"),
+        ({"method": "gr", "layers": 1}, "ready vectors have no layers"),
+        ({"method": "leace", "layers": 1}, "leave --tune-layers out"),
+        ({"method": "gone"}, "there is no method 'gone'"),
+    ):
+        with pytest.raises(CapeletError, match=sentence):
+            run(leaky, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="there is no label"):
+        run(replace(leaky, label=None, label_name=None), "gr")
+
+
+def test_values_missing_on_part_of_the_rows_are_no_obstacle(leaky: Corpus) -> None:
+    named = leaky.private["named"].copy()
+    named[::3] = None
+    part = replace(leaky, private={"named": named})
+    done = run(part, "leace")
+    assert score(done.before, "named") > 0.9 and score(done.after, "named") < 0.62
+
+
+def test_texts_go_through_the_encoder_and_a_folder_protects_again(tmp_path: Path) -> None:
+    """Protect an encoder of texts; its folder is then the encoder of a second protection."""
+    whole = load("reviews")
+    some = slice(0, 500)
+    assert whole.texts is not None and whole.label is not None
+    corpus = Corpus(
+        "some",
+        texts=whole.texts[some],
+        label_name="stars",
+        label=whole.label[some],
+        private={"gender": whole.private["gender"][some]},
+    )
+    quick = Settings(schedule=replace(QUICK, epochs=2))
+    options: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    first = protect(corpus, "wordllama", "leace", quick, **options)
+    folder = first.save(tmp_path / "first")
+    assert score(first.after, "gender") <= score(first.before, "gender") + 0.05
+    second = protect(corpus, str(folder), "gr", quick, **options)
+    kinds = [step["step"] for step in second.encoder.recipe["steps"]]
+    assert kinds == ["encoder", "map", "map"]
+    back = PrivateEncoder.load(second.save(tmp_path / "second"))
+    texts = whole.texts[:3].tolist()
+    np.testing.assert_allclose(
+        back.release(texts).vectors, second.encoder.release(texts).vectors, rtol=1e-6
+    )
+
+
+@pytest.fixture(scope="module")
+def reviews() -> Corpus:
+    """320 short reviews with their stars and the gender of their writers."""
+    whole = load("reviews")
+    assert whole.texts is not None and whole.label is not None
+    some = slice(0, 320)
+    return Corpus(
+        "some",
+        texts=np.array([" ".join(text.split()[:12]) for text in whole.texts[some]], dtype=object),
+        label_name="gender",
+        label=whole.private["gender"][some],
+        private={
+            "stars": np.array([str(int(item) > 3) for item in whole.label[some]], dtype=object)
+        },
+    )
+
+
+def test_an_autoencoder_takes_the_place_of_the_encoder(reviews: Corpus, tmp_path: Path) -> None:
+    done = protect(
+        reviews, "wordllama", "ae", Settings(schedule=QUICK), seeds=2, attackers=["logistic"]
+    )
+    assert reviews.texts is not None
+    steps = done.encoder.recipe["steps"]
+    assert [step["step"] for step in steps] == ["encoder", "map"]
+    assert steps[0]["name"] == "./encoder" and steps[0]["backend"] == "numpy"
+    back = PrivateEncoder(str(done.save(tmp_path / "out")))
+    texts = reviews.texts[:5].tolist()
+    np.testing.assert_array_equal(back.release(texts).vectors, done.encoder.release(texts).vectors)
+    assert back.recipe == done.encoder.recipe
+
+
+def test_the_last_layers_of_the_encoder_are_trained_along(reviews: Corpus, tmp_path: Path) -> None:
+    from capelet.encoders import load as load_encoder
+    from capelet.encoders.own import TunedEncoder
+
+    settings = Settings(layers=1, schedule=replace(QUICK, epochs=2))
+    encoder = load_encoder("minilm", "torch")
+    folder = cache_folder() / "tuned"
+    before = set(folder.iterdir()) if folder.is_dir() else set()
+    done = protect(reviews, encoder, "gr", settings, seeds=2, attackers=["logistic"])
+    tuned = done.encoder.encoder
+    assert isinstance(tuned, TunedEncoder) and reviews.texts is not None
+    assert set(folder.iterdir()) - before == {tuned.folder}  # of two seeds one is kept
+    texts = reviews.texts[:5].tolist()
+    assert np.abs(tuned.encode(texts) - encoder.encode(texts)).max() > 1e-4
+    back = PrivateEncoder(str(done.save(tmp_path / "out")))
+    wanted = done.encoder.release(texts).vectors
+    tuned.forget()
+    np.testing.assert_allclose(back.release(texts).vectors, wanted, atol=1e-5)
+    with pytest.raises(DataError, match="steps before or behind"):
+        protect(reviews, str(tmp_path / "out"), "gr", settings, seeds=1)
+    with pytest.raises(DataError, match="too long for a search"):
+        protect(reviews, encoder, "gr", settings, seeds=1, max_leakage=0.1)
