@@ -21,8 +21,12 @@ Way = Literal["better", "worse", "unclear"]
 Look = Literal["prose", "note", "list", "list note"]
 
 
+class Block:
+    """What a page consists of; each kind of block has a macro and, unless a picture, a drawer."""
+
+
 @dataclass(frozen=True)
-class Text:
+class Text(Block):
     """Sentences: as `prose`, as a small `note`, or as the lines of a `list`."""
 
     sentences: tuple[str, ...]
@@ -38,7 +42,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """A title, columns and rows ready to print; the first `words` columns are not numbers."""
 
     title: str
@@ -49,7 +53,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(Block):
     """Tables under one heading; a single table that repeats the heading goes without its title."""
 
     title: str
@@ -57,7 +61,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Bars:
+class Bars(Block):
     """Values on one axis from 0 to 100 %, under a title and a caption."""
 
     rows: tuple[Bar, ...]
@@ -76,7 +80,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Cards:
+class Cards(Block):
     """Verdicts, as cards with their numbers or, `compact`, as paragraphs."""
 
     items: tuple[Card, ...]
@@ -94,7 +98,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Changes:
+class Changes(Block):
     items: tuple[Change, ...]
 
 
@@ -107,7 +111,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Passages:
+class Passages(Block):
     items: tuple[Passage, ...]
 
 
@@ -121,19 +125,19 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(Block):
     items: tuple[Fact, ...]
 
 
 @dataclass(frozen=True)
-class Origins:
+class Origins(Block):
     """Facts in groups with a title each: where the numbers come from."""
 
     groups: tuple[tuple[str, tuple[Fact, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(Block):
     """A command or a recipe, letter by letter."""
 
     title: str
@@ -141,7 +145,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Callout:
+class Callout(Block):
     """What must be read first."""
 
     title: str
@@ -149,7 +153,7 @@ class Callout:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Block):
     """Learning curves side by side, on one scale."""
 
     items: tuple[Curve, ...]
@@ -158,7 +162,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Exposure:
+class Exposure(Block):
     """Bits of exposure over repetitions, a line for each model; `chance` is that of no training."""
 
     items: tuple[Series, ...]
@@ -168,7 +172,7 @@ class Exposure:
 
 
 @dataclass(frozen=True)
-class Maps:
+class Maps(Block):
     """Clouds of points side by side; without a title they stand bare in their column."""
 
     items: tuple[Cloud, ...]
@@ -177,7 +181,7 @@ class Maps:
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Block):
     """Leakage against utility of every setting in a search."""
 
     frontier: Frontier
@@ -202,7 +206,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(Block):
     """People's texts and what was read of them; only where the run was told to show texts."""
 
     items: tuple[Example, ...]
@@ -215,7 +219,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Block):
     """Two runs, or a picture and its table, side by side."""
 
     items: tuple[Column, ...]
@@ -224,30 +228,8 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class SignOff:
+class SignOff(Block):
     """Where whoever decides signs, on paper."""
-
-
-Block = (
-    Text
-    | Table
-    | Tables
-    | Bars
-    | Cards
-    | Changes
-    | Passages
-    | Facts
-    | Origins
-    | Code
-    | Callout
-    | Curves
-    | Exposure
-    | Maps
-    | Search
-    | Examples
-    | Columns
-    | SignOff
-)
 
 
 @dataclass(frozen=True)

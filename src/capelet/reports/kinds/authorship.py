@@ -6,7 +6,16 @@ from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, reference_of
 from capelet.reports.kinds.generic import OTHERS, KindReport, cell
 from capelet.reports.kinds.inversion import GROUP
-from capelet.reports.page import Bars, Line, Passage, Section, Table, bars, section, table, text
+from capelet.reports.page import (
+    Bars,
+    Block,
+    Line,
+    Passage,
+    Table,
+    bars,
+    table,
+    text,
+)
 from capelet.reports.verdict import Level, value_of
 from capelet.reports.words import (
     NOTHING,
@@ -16,7 +25,6 @@ from capelet.reports.words import (
     is_number,
     percent,
     score,
-    sentence_of,
 )
 
 GUESSES = {"top1": "the first guess", "top5": "the first five guesses"}
@@ -25,7 +33,6 @@ GUESSES = {"top1": "the first guess", "top5": "the first five guesses"}
 class Authorship(KindReport):
     """The writer of a text among many, judged by the first five guesses."""
 
-    group = GROUP
     metrics = ("top1", "top5")
     method = Passage(
         "Writers",
@@ -60,27 +67,13 @@ class Authorship(KindReport):
             "of the texts"
         )
 
-    def remarks(self, findings: Findings) -> list[str]:
-        row = self.strongest(findings)
-        null = self.control(findings, row) if row else None
-        remarks = []
-        if null is not None:
-            remarks.append(
-                f"Control: with shuffled labels the attacker reaches {percent(null.value, 1)}."
-            )
-        number = len(self.rows(findings))
-        if number > 1:
-            remarks.append(
-                f"Of {number} attackers the one is judged whose interval begins highest."
-            )
-        return remarks
+    def control_remark(self, null: Finding) -> str:
+        return f"Control: with shuffled labels the attacker reaches {percent(null.value, 1)}."
 
-    def section(self, findings: Findings) -> Section | None:
+    def blocks(self, findings: Findings) -> list[Block | None]:
         if self.strongest(findings) is None:
-            return None
-        blocks = [text(self.sentences(findings)), self.bars(findings)]
-        link = sentence_of(self.kind.subject)
-        return section(self.kind.name, self.kind.heading, blocks, link)
+            return []
+        return [text(self.sentences(findings)), self.bars(findings)]
 
     def bars(self, findings: Findings) -> Bars | None:
         rows = [

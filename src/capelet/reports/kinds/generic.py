@@ -26,7 +26,18 @@ from capelet.findings.kinds import (
     split_kind,
 )
 from capelet.reports.draw.bars import Bar, marks_of
-from capelet.reports.page import Bars, Line, Passage, Section, Table, bars, section, table, text
+from capelet.reports.page import (
+    Bars,
+    Block,
+    Line,
+    Passage,
+    Section,
+    Table,
+    bars,
+    section,
+    table,
+    text,
+)
 from capelet.reports.verdict import Level, Verdict, gain_in_points, level_of, minus, value_of
 from capelet.reports.words import (
     NOTHING,
@@ -75,7 +86,6 @@ class Pair:
 class KindReport:
     """All that a report says of one kind; the methods are those that pages call."""
 
-    group = OTHERS
     column = "attack"
     metrics: tuple[str, ...] = ()
     """The metrics that its own tables show; rows of any other are listed one by one."""
@@ -187,21 +197,45 @@ class KindReport:
         return [*statements, *self.remarks(findings)]
 
     def remarks(self, findings: Findings) -> list[str]:
+        """Beside the verdict: the control, where the leak is largest, and how the row was chosen."""
         row = self.strongest(findings)
-        null = self.control(findings, row) if row else None
-        if row is None or null is None:
+        if row is None or self.kind.sense != "leak":
             return []
-        return [f"Control ({self.kind.control}): {score(row.metric, null.value)}."]
+        null, number = self.control(findings, row), len(self.rows(findings))
+        return [
+            *([self.control_remark(null)] if null is not None else []),
+            *self.details(findings, row),
+            *([self.choice_remark(row, number)] if number > 1 else []),
+        ]
+
+    def control_remark(self, null: Finding) -> str:
+        return f"Control ({self.kind.control}): {score(null.metric, null.value)}."
+
+    def details(self, findings: Findings, row: Finding) -> list[str]:
+        return []
+
+    def choice_remark(self, row: Finding, number: int) -> str:
+        return f"Of {number} attackers the one is judged whose interval begins highest."
+
+    def parts(self, findings: Findings, row: Finding, metric: str) -> list[Finding]:
+        """The same attacker on parts of the victims' words, in the order of the findings."""
+        rows = findings.select(
+            kind=row.kind, target=row.target, metric=metric, attacker=row.attacker
+        )
+        return [item for item in rows if item.subgroup is not None and is_number(item.value)]
 
     # ---- on the page ---------------------------------------------------------------------------
 
     def section(self, findings: Findings) -> Section | None:
-        """Sentences, bars and a table of all rows, for a kind that has a record."""
+        """What the kind shows on the page; nothing of a kind that has no record."""
         if self.kind.name not in KINDS:
             return None
-        blocks = [text(self.sentences(findings)), self.bars(findings), self.rest(findings)]
-        heading = self.kind.heading or self.kind.title
-        return section(self.kind.name, heading, blocks, sentence_of(self.kind.subject))
+        heading, link = self.kind.heading or self.kind.title, sentence_of(self.kind.subject)
+        return section(self.kind.name, heading, self.blocks(findings), link)
+
+    def blocks(self, findings: Findings) -> list[Block | None]:
+        """Sentences, bars and a table of all rows."""
+        return [text(self.sentences(findings)), self.bars(findings), self.rest(findings)]
 
     def bars(self, findings: Findings) -> Bars | None:
         """Every attacker, from what needs no vectors."""

@@ -11,17 +11,14 @@ from capelet.reports.draw.bars import Bar
 from capelet.reports.facts import artefact
 from capelet.reports.kinds.generic import OTHERS, KindReport, cell
 from capelet.reports.page import (
-    Bars,
     Block,
     Example,
     Examples,
     Line,
     Passage,
     Reading,
-    Section,
     Table,
     bars,
-    section,
     table,
     text,
 )
@@ -31,10 +28,8 @@ from capelet.reports.words import (
     attacker_name,
     count,
     figure,
-    is_number,
     percent,
     score,
-    sentence_of,
 )
 
 GROUP = "Words, writers and training texts"
@@ -43,7 +38,6 @@ GROUP = "Words, writers and training texts"
 class Inversion(KindReport):
     """The words of a text, judged against naming the same most frequent words of every text."""
 
-    group = GROUP
     metrics = ("f1", "precision", "recall")
     method = Passage(
         "Words",
@@ -87,60 +81,35 @@ class Inversion(KindReport):
             return "little more than the most frequent words can be read back from a vector"
         return f"{percent(recall.value)} of a text’s words can be read back from its vector"
 
-    def remarks(self, findings: Findings) -> list[str]:
+    def control_remark(self, null: Finding) -> str:
+        return (
+            f"Control: with the vector of another text the same guesses would reach "
+            f"{percent(null.value)}, which any two texts share."
+        )
+
+    def details(self, findings: Findings, row: Finding) -> list[str]:
+        fifths = self.parts(findings, row, "recall")
+        return [
+            f"Of the rarest fifth of words {percent(fifths[0].value)} are found, of the most "
+            f"frequent fifth {percent(fifths[-1].value)}."
+            for _ in fifths[:1]
+        ]
+
+    def blocks(self, findings: Findings) -> list[Block | None]:
         row = self.strongest(findings)
         if row is None:
             return []
-        remarks = []
-        null, bands = self.control(findings, row), self.bands(findings, row)
-        if null is not None:
-            remarks.append(
-                f"Control: with the vector of another text the same guesses would reach "
-                f"{percent(null.value)}, which any two texts share."
-            )
-        if bands:
-            remarks.append(
-                f"Of the rarest fifth of words {percent(bands[0].value)} are found, of the most "
-                f"frequent fifth {percent(bands[-1].value)}."
-            )
-        number = len(self.rows(findings))
-        if number > 1:
-            remarks.append(
-                f"Of {number} attackers the one is judged whose interval begins highest."
-            )
-        return remarks
-
-    def bands(self, findings: Findings, row: Finding) -> list[Finding]:
-        """The same attacker's recall by word frequency, rarest first."""
-        rows = findings.select(
-            kind=row.kind, target=row.target, metric="recall", attacker=row.attacker
-        )
-        return [item for item in rows if item.subgroup is not None and is_number(item.value)]
-
-    def section(self, findings: Findings) -> Section | None:
-        if self.strongest(findings) is None:
-            return None
-        blocks = [
-            text(self.sentences(findings)),
-            self.bars(findings),
-            self.band_bars(findings),
-            *example_blocks(findings),
-        ]
-        link = sentence_of(self.kind.subject)
-        return section(self.kind.name, self.kind.heading, blocks, link)
-
-    def band_bars(self, findings: Findings) -> Bars | None:
-        row = self.strongest(findings)
-        rows = [
+        fifths = [
             Bar((item.subgroup or "").removesuffix(" of words"), item.value, item.low, item.high)
-            for item in (self.bands(findings, row) if row else [])
+            for item in self.parts(findings, row, "recall")
         ]
         title = "Which words are found."
         caption = (
-            f"Share of the words there that {attacker_name(row.attacker if row else None)} named, "
-            "by how frequent they are: each fifth holds as many running words."
+            f"Share of the words there that {attacker_name(row.attacker)} named, by how frequent "
+            "they are: each fifth holds as many running words."
         )
-        return bars(rows, title, title, caption)
+        pictures = [self.bars(findings), bars(fifths, title, title, caption)]
+        return [text(self.sentences(findings)), *pictures, *example_blocks(findings)]
 
     def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
         null = value_of(self.control(findings, row))

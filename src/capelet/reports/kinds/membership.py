@@ -6,21 +6,21 @@ choosing by looking would find luck.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of
 from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
 from capelet.reports.kinds.inversion import GROUP
-from capelet.reports.page import Bars, Line, Passage, Section, Table, bars, section, table, text
+from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
 from capelet.reports.verdict import Level, value_of
 from capelet.reports.words import (
     attacker_name,
     count,
-    is_number,
     percent,
     points,
     score_with_interval,
-    sentence_of,
 )
 
 # Windows of words hold most pairs; of sentences the learned similarity is what training made alike.
@@ -41,7 +41,6 @@ SOURCES = {
 class Membership(KindReport):
     """Whether a text was trained on, judged by one score that is named beforehand."""
 
-    group = GROUP
     metrics = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
     method = Passage(
         "Training texts",
@@ -81,60 +80,39 @@ class Membership(KindReport):
             return "training texts could not be told from others"
         return f"training texts are told from others with an advantage of {points(row.value)}"
 
-    def remarks(self, findings: Findings) -> list[str]:
+    def control_remark(self, null: Finding) -> str:
+        return f"Control: with membership permuted the advantage is {percent(null.value, 1)}."
+
+    def details(self, findings: Findings, row: Finding) -> list[str]:
+        tenths = self.parts(findings, row, row.metric)
+        return [
+            f"In the rarest tenth of centre words the advantage is {percent(tenths[0].value)}, "
+            f"in the most frequent {percent(tenths[-1].value)}."
+            for _ in tenths[:1]
+        ]
+
+    def choice_remark(self, row: Finding, number: int) -> str:
+        return (
+            f"Judged is {attacker_name(row.attacker)} on {row.target}, as fixed beforehand; of "
+            f"{number} scores one or the other is high by luck."
+        )
+
+    def blocks(self, findings: Findings) -> list[Block | None]:
         row = self.strongest(findings)
         if row is None:
             return []
-        remarks = []
-        null, tenths = self.control(findings, row), self.tenths(findings, row)
-        if null is not None:
-            remarks.append(
-                f"Control: with membership permuted the advantage is {percent(null.value, 1)}."
-            )
-        if tenths:
-            remarks.append(
-                f"In the rarest tenth of centre words the advantage is {percent(tenths[0].value)}, "
-                f"in the most frequent {percent(tenths[-1].value)}."
-            )
-        number = len(self.rows(findings))
-        if number > 1:
-            remarks.append(
-                f"Judged is {attacker_name(row.attacker)} on {row.target}, as fixed beforehand; of "
-                f"{number} scores one or the other is high by luck."
-            )
-        return remarks
-
-    def tenths(self, findings: Findings, row: Finding) -> list[Finding]:
-        """The same attacker by how frequent the centre word is, rarest first."""
-        rows = findings.select(
-            kind=row.kind, target=row.target, metric=row.metric, attacker=row.attacker
-        )
-        return [item for item in rows if item.subgroup is not None and is_number(item.value)]
-
-    def section(self, findings: Findings) -> Section | None:
-        if self.strongest(findings) is None:
-            return None
-        blocks = [
-            text(self.sentences(findings)),
-            self.bars(findings),
-            self.tenth_bars(findings),
-        ]
-        link = sentence_of(self.kind.subject)
-        return section(self.kind.name, self.kind.heading, blocks, link)
-
-    def tenth_bars(self, findings: Findings) -> Bars | None:
-        row = self.strongest(findings)
-        rows = []
-        for item in self.tenths(findings, row) if row else []:
+        tenths = []
+        for item in self.parts(findings, row, row.metric):
             marks = marks_of([("null", value_of(self.control(findings, item)))])
             name = tenth_name(item.subgroup)
-            rows.append(Bar(name, item.value, item.low, item.high, marks=marks))
+            tenths.append(Bar(name, item.value, item.low, item.high, marks=marks))
         title = "Rare words are remembered."
         caption = (
-            f"Advantage of {attacker_name(row.attacker if row else None)} by how frequent the "
-            "centre word is, each tenth with a threshold of its own."
+            f"Advantage of {attacker_name(row.attacker)} by how frequent the centre word is, each "
+            "tenth with a threshold of its own."
         )
-        return bars(rows, title, title, caption)
+        pictures = [self.bars(findings), bars(tenths, title, title, caption)]
+        return [text(self.sentences(findings)), *pictures]
 
     def tone(self, findings: Findings, row: Finding) -> str:
         """Scores that are not judged stay neutral."""
@@ -144,14 +122,7 @@ class Membership(KindReport):
         """All scores, and those that are judged as headlines."""
         rows = [self.strongest(run) for run in (before, after)]
         return [
-            Pair(
-                pair.kind,
-                pair.name,
-                pair.before,
-                pair.after,
-                pair.table,
-                any(row is not None and row in rows for row in (pair.before, pair.after)),
-            )
+            replace(pair, headline=any(row is not None and row in rows for row in pair.rows))
             for pair in super().pairs(before, after)
         ]
 
