@@ -136,6 +136,7 @@ def change_of(pair: Pair) -> Change | None:
         f"({amount})"
     )
     sense: Literal["leak", "task"] = "leak" if kind_of(pair.kind).sense == "leak" else "task"
+    # Overlapping intervals may hide a true difference; "unclear" claims neither.
     if not apart(before, after):
         sentence += "; the intervals overlap, so it may be chance."
         return Change(sense, pair.name, sentence, "unclear")
@@ -243,7 +244,8 @@ def _columns(
 def _head(findings: Findings) -> tuple[Block, ...]:
     headline = facts.headline(findings)
     if is_of_language(findings):
-        headline = [*headline, *facts.model_facts(findings)]
+        promise = [fact for fact in headline if fact.term == "Guarantee"]
+        headline = [*promise, *facts.model_facts(findings)]
     return Text((summary(findings),)), Facts(tuple(headline))
 
 

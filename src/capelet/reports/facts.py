@@ -23,8 +23,8 @@ METHODS = {
 
 def name_of(findings: Findings) -> str:
     """The name of the data, as a title."""
-    unnamed = "a language model" if findings.recipe.get("network") else "unnamed data"
-    return str(part(findings, "data").get("name") or unnamed)
+    default = "a language model" if findings.recipe.get("network") else "unnamed data"
+    return str(part(findings, "data").get("name") or default)
 
 
 def headline(findings: Findings) -> list[Fact]:
@@ -89,6 +89,7 @@ def warnings(findings: Findings) -> list[str]:
 def incomparable(first: Findings, second: Findings) -> list[str]:
     """Why a difference between two runs may not be what it seems."""
     reasons = []
+    # A digest names the very rows: two samples of one corpus are different data.
     if part(first, "data").get("digest") != part(second, "data").get("digest"):
         reasons.append(
             "The two runs measured different data: a difference may come from the data alone."

@@ -32,6 +32,7 @@ def draw(block: Block, level: int = 3) -> Markup:
 def templates() -> Environment:
     """The templates, with the filters, the pictures and the style that every page shares."""
     loader = PackageLoader("capelet.reports")
+    # Autoescape is what keeps user text from becoming markup; a missing value must not pass unseen.
     environment = Environment(
         loader=loader,
         autoescape=True,

@@ -19,7 +19,7 @@ def draw_markdown(page: Page) -> str:
     parts = [
         f"# {escape(''.join(page.heading))}",
         f"**{escape(page.lead)}**" if page.lead else "",
-        *(draw(block, 2) for block in page.header),
+        *(draw(block, 1) for block in page.header),
     ]
     for section in page.sections:
         content = [draw(block, 2) for block in section.blocks]
@@ -74,7 +74,7 @@ def _line(cells: Iterable[str], sign: str = "") -> str:
 
 
 def _text(block: blocks.Text, level: int) -> str:
-    if block.look == "note":
+    if block.look == "note" or (block.look == "prose" and len(block.sentences) == 1):
         return "\n\n".join(map(escape, block.sentences))
     return bullets(map(escape, block.sentences))
 

@@ -68,6 +68,7 @@ def method(findings: Findings) -> list[Passage]:
     """How it was measured."""
     kinds = {row.kind for row in findings}
     split = part(findings, "split")
+    # Inversion and membership alone have two parts; an audit also has a defender.
     two = not split.get("shares") and bool(split.get("sizes"))
     passages = [
         Passage("Two parts that never meet", _two(findings))

@@ -234,6 +234,7 @@ def comfort_sentences(after: Findings) -> list[str]:
         f"While it trained, the defence’s own adversary read “{target}” with {percent(joint.value)}"
         f" balanced accuracy; a fresh attacker on the frozen vectors reaches {percent(fresh.value)}"
     )
+    # One point is within the noise of a held-back tenth.
     if gap > 0.01:
         sentence += f". These {points(gap, 1)} are false comfort: only the fresh score counts."
     else:

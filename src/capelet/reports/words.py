@@ -199,12 +199,12 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def day(created: Any) -> str:
+def day(time: Any) -> str:
     """`15 November 2026, 09:00 UTC` from an ISO time; any other text as it is."""
     try:
-        moment = datetime.fromisoformat(str(created))
+        moment = datetime.fromisoformat(str(time))
     except ValueError:
-        return str(created)
+        return str(time)
     if moment.tzinfo is None:
         return f"{moment.day} {moment:%B %Y, %H:%M}"
     moment = moment.astimezone(UTC)

@@ -186,4 +186,5 @@ def _description(rows: Sequence[Bar]) -> str:
 
 
 def _at(share: float) -> str:
+    # Clipped: an interval may leave the axis by rounding, a picture must not.
     return f"{100 * min(max(share, 0.0), 1.0):.2f}%"

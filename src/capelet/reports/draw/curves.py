@@ -138,6 +138,7 @@ def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
 
 def _across(labels: Sequence[float]) -> Scale:
     low, high = min(labels), max(labels)
+    # Beyond a factor of twenty a linear axis would press the small numbers together.
     if low <= 0 or high / low <= 20:
         wide = (high - low) or 1
         return lambda number: 68 + 222 * (number - low) / wide

@@ -232,6 +232,7 @@ def _null_warning(null: Finding | None) -> str:
     """A control with shuffled labels must lie at chance; if not, the score above is suspect."""
     if null is None or null.chance is None or not is_number(null.value):
         return ""
+    # On meaningless labels nobody can beat chance: whatever does has seen the answers.
     above = null.low is not None and null.low > null.chance
     below = null.high is not None and null.high < null.chance
     far = abs(null.value - null.chance) > NULL_SLACK
@@ -276,6 +277,7 @@ def _need(verdict: Verdict, curve: Mapping[str, Any], attacker: str) -> str:
     most = labels[-1]
     if verdict.level == "none" or verdict.gain is None or verdict.chance is None:
         return f"{verdict.target}: no leak found with all of the attacker’s labelled texts."
+    # Half of the gain, not of the score: chance needs no label at all.
     half = verdict.chance + verdict.gain / 2
     for number, value in zip(labels, values, strict=False):
         if value is not None and value >= half:

@@ -115,7 +115,7 @@ class Authorship(KindReport):
                 score(metric, getattr(self.row(findings, metric), field, None))
                 for metric in self.metrics
             ]
-            if any(bound != NOTHING for bound in bounds):
+            if any(item != NOTHING for item in bounds):
                 lines.append(Line((title, *bounds), "control"))
         about = rows[0].parameters
         note = (

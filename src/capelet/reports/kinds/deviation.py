@@ -66,11 +66,11 @@ class Deviation(KindReport):
             )
         angle, far = _row(findings, "cosine_distance"), _row(findings, "euclidean")
         if angle is not None and is_number(angle.value):
-            moved = f" and moved by {score('euclidean', far.value)} (Euclidean)" if far else ""
+            distance = f" and moved by {score('euclidean', far.value)} (Euclidean)" if far else ""
             sentences.append(
                 "On average a vector turned by a cosine distance of "
                 f"{score('cosine_distance', angle.value)} (0 is not at all, 1 is a right angle)"
-                f"{moved}."
+                f"{distance}."
             )
         return sentences
 

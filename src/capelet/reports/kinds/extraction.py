@@ -175,6 +175,7 @@ def series(report: Extraction, findings: Findings, name: str = "") -> list[Serie
     items = []
     for method in methods_of(findings):
         rows = report.canaries(findings, method=method)
+        # A training that was stopped early is a reference at equal perplexity, and no method.
         if not rows or (method is not None and "stopped" in method):
             continue
         label = method_name(method) if method or not name else ""

@@ -137,6 +137,7 @@ class KindReport:
     def level(self, findings: Findings, row: Finding) -> Level:
         """`none` unless the interval lies above base and control; else by the gain."""
         null = self.control(findings, row)
+        # Disjoint intervals are a stricter test than p < 0.05; the best of several needs it.
         top = None if null is None else null.high if null.high is not None else null.value
         if top is not None and is_number(top) and _floor(row) <= top:
             return "none"
@@ -228,6 +229,7 @@ class KindReport:
 
     def section(self, findings: Findings) -> Section | None:
         """What the kind shows on the page; nothing of a kind that has no record."""
+        # Nobody can say of a kind without a record how its numbers are to be read.
         if self.kind.name not in KINDS:
             return None
         heading, link = self.kind.heading or self.kind.title, sentence_of(self.kind.subject)
@@ -355,6 +357,7 @@ def difference_table(
     """Two runs side by side, and whether less or more of it is better."""
     if not pairs:
         return None
+    # A table of unlike measures has no common direction, and then none is claimed.
     directions = {better(pair.kind, pair.metric) for pair in pairs}
     direction = directions.pop() if len(directions) == 1 else None
     note = f"{direction.capitalize()} is better." if direction else ""

@@ -22,6 +22,7 @@ from capelet.reports.words import (
 )
 
 USE = "utility"
+# A task is judged by what its users see; neighbours where there is no task.
 ORDER = ("accuracy", "recall_at_10", "balanced_accuracy", "perplexity")
 
 
