@@ -198,7 +198,7 @@ class KindReport:
         return [*statements, *self.remarks(findings)]
 
     def remarks(self, findings: Findings) -> list[str]:
-        """Beside the verdict: the control, where the leak is largest, and how the row was chosen."""
+        """Beside the verdict: the control, where the leak is largest, how the row was chosen."""
         row = self.strongest(findings)
         if row is None or self.kind.sense != "leak":
             return []
