@@ -174,7 +174,8 @@ def series(report: Extraction, findings: Findings, name: str = "") -> list[Serie
     """The exposure of inserted canaries as one series per method, without early stops."""
     items = []
     for method in methods_of(findings):
-        rows = report.canaries(findings, method=method)
+        # Repetitions are drawn on a log scale, which has no zero.
+        rows = [row for row in report.canaries(findings, method=method) if repetitions(row)]
         # A training that was stopped early is a reference at equal perplexity, and no method.
         if not rows or (method is not None and "stopped" in method):
             continue
