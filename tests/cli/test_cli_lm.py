@@ -67,7 +67,7 @@ def test_a_folder_with_canaries_is_attacked_by_itself(folder: Path, tmp_path: Pa
     assert {row.kind for row in found} == {"extraction", "extraction-null"}
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "<svg" in page and "http" not in page.split("</style>")[1]
-    assert "| never (control) |" in (tmp_path / "report.md").read_text("utf-8")
+    assert "| *never (control)* |" in (tmp_path / "report.md").read_text("utf-8")
     again = invoke("report", tmp_path)
     assert again.exit_code == 0 and (tmp_path / "report.html").read_text("utf-8") == page
 

@@ -12,17 +12,18 @@ from xml.etree import ElementTree
 import pytest
 
 from capelet.findings import Finding, Findings
-from capelet.reports import pareto, write_protection
+from capelet.reports import write_protection
+from capelet.reports.answers import answers, fates, lead
+from capelet.reports.draw import pareto
+from capelet.reports.html import draw_html
+from capelet.reports.markdown import draw_markdown
 from capelet.reports.protection import (
-    answers,
-    bars,
+    both_bars,
     comfort,
     comfort_sentences,
-    fates,
-    lead,
-    render_protection,
-    render_protection_markdown,
+    protection_page,
 )
+from capelet.reports.search import search_sentences
 
 
 def changed(findings: Findings, **changes: Any) -> Findings:
@@ -34,6 +35,14 @@ def changed(findings: Findings, **changes: Any) -> Findings:
 def without_noise(findings: Findings) -> Findings:
     none = {"notion": "none", "status": "none", "sentence": "the vectors are released as they are"}
     return replace(findings, provenance={**findings.provenance, "guarantee": none})
+
+
+def render_protection(before: Findings, after: Findings) -> str:
+    return draw_html(protection_page(before, after))
+
+
+def render_protection_markdown(before: Findings, after: Findings) -> str:
+    return draw_markdown(protection_page(before, after))
 
 
 def test_both_pages_are_written(findings: Findings, after: Findings, tmp_path: Path) -> None:
@@ -122,7 +131,7 @@ def test_no_comfort_without_an_adversary_or_without_a_gap(
 
 
 def test_held_out_attributes_are_marked(findings: Findings, after: Findings) -> None:
-    leaks, _ = bars(findings, after)
+    leaks, _ = both_bars(findings, after)
     assert {bar.group for bar in leaks} == {"gender", "age group", "region (held out)"}
     page = render_protection(findings, after)
     assert "the training never saw this attribute" in page
@@ -132,7 +141,7 @@ def test_held_out_attributes_are_marked(findings: Findings, after: Findings) -> 
 
 
 def test_neighbours_begin_at_all_of_them(findings: Findings, after: Findings) -> None:
-    _, tasks = bars(findings, after)
+    _, tasks = both_bars(findings, after)
     kept = [bar for bar in tasks if bar.group == "ten nearest neighbours kept"]
     assert [(bar.label, bar.value) for bar in kept] == [
         ("before, by definition", 1.0),
@@ -142,7 +151,7 @@ def test_neighbours_begin_at_all_of_them(findings: Findings, after: Findings) ->
 
 def test_the_frontier_is_drawn_with_its_lines(findings: Findings, after: Findings) -> None:
     found = pareto.Frontier.read(after)
-    assert found is not None and found.chosen is not None
+    assert found is not None and found.choice is not None
     drawn = str(pareto.picture(found))
     ElementTree.fromstring(drawn)
     assert drawn.count("<circle") == len(found.points) + 1  # the chosen one has a ring
@@ -182,7 +191,7 @@ def test_what_was_asked_for_is_answered(
         made["points"] = [{**point, "chosen": False} for point in made["points"]]
     found = pareto.Frontier.read(replace(after, artefacts={"frontier": made}))
     assert found is not None
-    assert words in " ".join(pareto.sentences(found))
+    assert words in " ".join(search_sentences(found))
     ElementTree.fromstring(str(pareto.picture(found)))
 
 

@@ -171,7 +171,8 @@ def attack(
 
     from capelet.files import check_writable
     from capelet.memorisation import attack_model
-    from capelet.reports.language import sentences_of, write_language_report
+    from capelet.reports import write_report
+    from capelet.reports.language import model_sentences
 
     folder = out or model
     check_writable(folder)
@@ -190,8 +191,8 @@ def attack(
         )
     command = shlex.join(["capelet", *sys.argv[1:]])
     findings = replace(findings, provenance={**findings.provenance, "command": command})
-    page = write_language_report(findings, folder)
-    said = sentences_of(findings)
+    page = write_report(findings, folder)
+    said = model_sentences(findings)
     if json:
         summary: dict[str, Any] = {"report": str(page), "sentences": said}
         print(jsonlib.dumps(summary, ensure_ascii=False))

@@ -33,7 +33,6 @@ def report(
     from capelet.files import check_writable
     from capelet.findings import Findings
     from capelet.reports import write_comparison, write_protection, write_report
-    from capelet.reports.language import is_of_language, write_language_report
 
     first = Findings.load(run)
     second = Findings.load(other) if other is not None else None
@@ -44,8 +43,7 @@ def report(
     elif "protect" in first.provenance and (run / "before").is_dir():
         page = write_protection(Findings.load(run / "before"), first, folder)
     else:
-        write = write_language_report if is_of_language(first) else write_report
-        page = write(first, folder)
+        page = write_report(first, folder)
     print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
 
 

@@ -3,11 +3,16 @@
 A report is a pure function of `Findings`: it arranges, rounds and says, and never computes.
 """
 
-from capelet.reports.attacks import all_verdicts
-from capelet.reports.markdown import render_markdown
-from capelet.reports.protection import write_protection
-from capelet.reports.render import render_html, write_comparison, write_report
-from capelet.reports.verdicts import Verdict, overall, verdicts
+from capelet.reports.kinds import all_verdicts
+from capelet.reports.kinds.attribute_inference import overall, verdicts
+from capelet.reports.verdict import Verdict
+from capelet.reports.write import (
+    render_html,
+    render_markdown,
+    write_comparison,
+    write_protection,
+    write_report,
+)
 
 __all__ = [
     "Verdict",

@@ -1,71 +1,114 @@
-"""Two runs side by side: what changed for the attacker and for the task, in words and bars."""
+"""Two runs side by side: what changed for the attacker and for the task, in words and bars.
+
+Any two runs can be compared, those of language models too. Whether a difference is for the better
+follows from the kind and the measure: less exposure is better, and so is less perplexity.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Literal
 
-from capelet.findings import Finding, Findings
-from capelet.reports.attacks import told
-from capelet.reports.facts import run_names
-from capelet.reports.figures import Bar, leak_bars, task_bars
-from capelet.reports.verdicts import LEAK, PRIMARY, first, primary_task_row, targets
-from capelet.reports.words import known, listed, metric_name, percent, points
+from capelet.findings import Findings
+from capelet.findings.kinds import better, kind_of
+from capelet.reports import facts, method
+from capelet.reports.audit import callout
+from capelet.reports.draw.bars import Bar
+from capelet.reports.kinds import all_verdicts, report_of, reports_of, summary
+from capelet.reports.kinds.attribute_inference import LEAK
+from capelet.reports.kinds.deviation import Deviation
+from capelet.reports.kinds.extraction import Extraction
+from capelet.reports.kinds.generic import KindReport, Pair, apart
+from capelet.reports.language import LIMITS, is_of_language, model_sentences
+from capelet.reports.page import (
+    Block,
+    Card,
+    Cards,
+    Change,
+    Changes,
+    Column,
+    Columns,
+    Facts,
+    Page,
+    Passage,
+    Passages,
+    Section,
+    Text,
+    bars,
+    present,
+    section,
+    sign_off,
+    text,
+)
+from capelet.reports.words import (
+    decimal,
+    is_number,
+    is_share,
+    join_names,
+    metric_name,
+    percent,
+    points,
+    score,
+    sentence_of,
+)
 
 
-@dataclass(frozen=True)
-class Change:
-    """One measurement in both runs; `unclear` is a difference that may be chance."""
+def comparison_page(before: Findings, after: Findings) -> Page:
+    """What changed, the bars and tables of both runs, and each run's verdicts and provenance."""
+    names = facts.run_names(before, after)
+    runs = list(zip((before, after), names, strict=True))
+    changes = all_changes(before, after)
+    deviation = report_of("deviation")
+    assert isinstance(deviation, Deviation)
+    sections = [
+        section("changes", "What changed", [_changes(changes)], "Changes"),
+        _leaks(before, after, names),
+        _others(before, after, names),
+        _exposure(runs),
+        _task(before, after, names),
+        deviation.compare(before, after, names),
+        section("tables", "Tables", _differences(before, after, names), "Tables"),
+        _columns("verdicts", "Verdicts", runs, _verdict_blocks),
+        Section("limits", "Limits", (Passages(_limits(after)),), "Limits"),
+        _columns("provenance", "Provenance", runs, facts.origin),
+        sign_off(),
+    ]
+    data = [facts.name_of(run) for run in (before, after)]
+    return Page(
+        title=f"{data[0]} and {data[1]}: two runs side by side, by Capelet",
+        heading=("Two runs side by side", "", ""),
+        lead=change_summary(before, after),
+        header=(
+            Columns(tuple(Column(sentence_of(name), _head(run)) for run, name in runs)),
+            *callout(facts.incomparable(before, after), "Not quite comparable"),
+        ),
+        sections=present(sections),
+    )
 
-    kind: Literal["leak", "task"]
-    target: str
-    sentence: str
-    way: Literal["better", "worse", "unclear"]
 
-
-def changes(before: Findings, after: Findings) -> list[Change]:
+def all_changes(before: Findings, after: Findings) -> list[Change]:
     """What happened to each leak (attributes, words, writers, members), then to each task."""
-    wanted = {"kind": LEAK, "attacker": "strongest", "metric": PRIMARY}
-    leaks = [
-        _change(
-            "leak",
-            name,
-            first(before, target=name, **wanted),
-            first(after, target=name, **wanted),
-        )
-        for name in _shared(before, after, LEAK)
-    ]
-    tasks = [
-        _change(
-            "task",
-            name,
-            primary_task_row(before.select(kind="utility", target=name)),
-            primary_task_row(after.select(kind="utility", target=name)),
-        )
-        for name in _shared(before, after, "utility")
-    ]
-    others = [_change("leak", pair.name, pair.before, pair.after) for pair in told(before, after)]
-    return [change for change in (*leaks, *others, *tasks) if change is not None]
+    changes = [change_of(pair) for pair in _headlines(before, after)]
+    return sorted((item for item in changes if item), key=lambda item: item.sense != "leak")
 
 
-def summary(before: Findings, after: Findings) -> str:
+def change_summary(before: Findings, after: Findings) -> str:
     """The comparison in one sentence: which leaks fell or rose, and what became of the task."""
-    found = changes(before, after)
-    if not any(change.kind == "leak" for change in found):
+    changes = all_changes(before, after)
+    if not any(change.sense == "leak" for change in changes):
         return (
             "The two runs share no attribute and no other attack, so their leaks cannot be "
             "compared."
         )
-    said = []
-    for kind, way, words in _SAID:
-        names = [f"“{item.target}”" for item in found if (item.kind, item.way) == (kind, way)]
+    clauses = []
+    for sense, way, words in _CLAUSES:
+        names = [f"“{item.target}”" for item in changes if (item.sense, item.way) == (sense, way)]
         if names:
-            said.append(words.format(listed(names)))
-    sentence = "; ".join(said)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+            clauses.append(words.format(join_names(names)))
+    return f"{sentence_of('; '.join(clauses))}."
 
 
-_SAID = (
+_CLAUSES = (
     ("leak", "better", "{} leaked less in the second run"),
     ("leak", "worse", "{} leaked more in the second run"),
     ("leak", "unclear", "for {} no difference in leakage is beyond doubt"),
@@ -75,47 +118,152 @@ _SAID = (
 )
 
 
-def paired(
-    before: Findings, after: Findings, names: tuple[str, str] | None = None
-) -> tuple[list[Bar], list[Bar]]:
-    """The bars of both runs, attribute by attribute and task by task."""
-    names = names or run_names(before, after)
-    leaks = [leak_bars(run, name) for run, name in zip((before, after), names, strict=True)]
-    tasks = [task_bars(run, name) for run, name in zip((before, after), names, strict=True)]
-    return _interleaved(leaks), _interleaved(tasks)
-
-
-def _interleaved(runs: list[list[Bar]]) -> list[Bar]:
-    groups = dict.fromkeys(bar.group for bars in runs for bar in bars)
-    return [bar for group in groups for bars in runs for bar in bars if bar.group == group]
-
-
-def _change(
-    kind: Literal["leak", "task"], name: str, before: Finding | None, after: Finding | None
-) -> Change | None:
-    if before is None or after is None:
+def change_of(pair: Pair) -> Change | None:
+    """A pair in words; None where the two numbers cannot be compared."""
+    before, after = pair.before, pair.after
+    direction = better(pair.kind, pair.metric)
+    if before is None or after is None or direction is None or before.metric != after.metric:
         return None
-    if before.metric != after.metric or not (known(before.value) and known(after.value)):
+    if not (is_number(before.value) and is_number(after.value)):
         return None
     difference = after.value - before.value
     verb = "falls" if difference < 0 else "rises" if difference > 0 else "stays"
+    values = [_value(before.metric, row.value) for row in (before, after)]
+    size = abs(difference)
+    amount = points(size, 1) if is_share(before.metric) else decimal(size, 1)
     sentence = (
-        f"{name}: {metric_name(before.metric)} {verb} from {percent(before.value, 1)} to "
-        f"{percent(after.value, 1)} ({points(abs(difference), 1)})"
+        f"{pair.name}: {metric_name(before.metric)} {verb} from {values[0]} to {values[1]} "
+        f"({amount})"
     )
-    if not _apart(before, after):
+    sense: Literal["leak", "task"] = "leak" if kind_of(pair.kind).sense == "leak" else "task"
+    # Overlapping intervals may hide a true difference; "unclear" claims neither.
+    if not apart(before, after):
         sentence += "; the intervals overlap, so it may be chance."
-        return Change(kind, name, sentence, "unclear")
-    better = (difference < 0) == (kind == "leak")
+        return Change(sense, pair.name, sentence, "unclear")
     sentence += "; the intervals do not overlap."
-    return Change(kind, name, sentence, "better" if better else "worse")
+    is_better = (difference < 0) == (direction == "less")
+    return Change(sense, pair.name, sentence, "better" if is_better else "worse")
 
 
-def _apart(before: Finding, after: Finding) -> bool:
-    if before.low is None or before.high is None or after.low is None or after.high is None:
-        return False
-    return after.high < before.low or before.high < after.low
+def _value(metric: str, value: float) -> str:
+    return percent(value, 1) if is_share(metric) else score(metric, value)
 
 
-def _shared(before: Findings, after: Findings, kind: str) -> list[str]:
-    return list(dict.fromkeys([*targets(before, kind), *targets(after, kind)]))
+def _headlines(before: Findings, after: Findings) -> list[Pair]:
+    reports = reports_of(before, after)
+    pairs = [pair for report in reports for pair in report.pairs(before, after)]
+    return [pair for pair in pairs if pair.headline]
+
+
+def paired_bars(
+    report: KindReport, before: Findings, after: Findings, names: tuple[str, str]
+) -> list[Bar]:
+    """Both runs under each other, measurement by measurement."""
+    return [
+        report.bar(run, row, name, pair.name)
+        for pair in report.pairs(before, after)
+        if pair.headline and is_share(pair.metric)
+        for run, name, row in zip((before, after), names, (pair.before, pair.after), strict=True)
+        if row is not None and is_number(row.value)
+    ]
+
+
+# ---- sections ------------------------------------------------------------------------------------
+
+
+def _changes(changes: Iterable[Change]) -> Block:
+    items = tuple(changes)
+    return Changes(items) if items else Text(("The two runs have no measurement in common.",))
+
+
+def _leaks(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
+    report = report_of(LEAK)
+    block = bars(
+        paired_bars(report, before, after, names),
+        "Balanced accuracy of the strongest attacker in both runs",
+        "The strongest attacker, per attribute.",
+        "Balanced accuracy on the victims, from chance: a shorter bar is a smaller leak.",
+    )
+    return section("leakage", report.kind.heading, [block], "Leakage")
+
+
+def _others(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
+    """Every attacker of the other kinds, both runs under each other."""
+    reports = [r for r in reports_of(before, after) if r.kind.sense == "leak"]
+    rows = [
+        bar
+        for report in reports
+        if report.kind.name != LEAK
+        for bar in paired_bars(report, before, after, names)
+    ]
+    block = bars(
+        rows,
+        "Other attacks in both runs",
+        "Words, writers and training texts.",
+        "A bar begins at what needs no vectors: the most frequent words, or chance. A shorter bar "
+        "is a smaller leak.",
+    )
+    return section("others", "What else a vector tells", [block], "Words, writers, training texts")
+
+
+def _exposure(runs: list[tuple[Findings, str]]) -> Section | None:
+    report = report_of("extraction")
+    assert isinstance(report, Extraction)
+    return section("exposure", report.kind.heading, [report.curves(runs)], report.kind.heading)
+
+
+def _task(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
+    report = report_of("utility")
+    block = bars(
+        paired_bars(report, before, after, names),
+        "Score of the task in both runs",
+        "The task.",
+        "A bar begins at what needs no vectors at all: a longer bar is a more useful vector.",
+    )
+    return section("task", report.kind.heading, [block], "Task")
+
+
+def _differences(before: Findings, after: Findings, names: tuple[str, str]) -> list[Block | None]:
+    return [
+        table
+        for report in reports_of(before, after)
+        for table in report.differences(before, after, names)
+    ]
+
+
+def _columns(
+    anchor: str,
+    heading: str,
+    runs: Iterable[tuple[Findings, str]],
+    blocks: Callable[[Findings], Iterable[Block]],
+) -> Section:
+    columns = tuple(Column(sentence_of(name), tuple(blocks(run))) for run, name in runs)
+    return Section(anchor, heading, (Columns(columns),), heading)
+
+
+def _head(findings: Findings) -> tuple[Block, ...]:
+    headline = facts.headline(findings)
+    if is_of_language(findings):
+        promise = [fact for fact in headline if fact.term == "Guarantee"]
+        headline = [*promise, *facts.model_facts(findings)]
+    return Text((summary(findings),)), Facts(tuple(headline))
+
+
+def _verdict_blocks(findings: Findings) -> list[Block]:
+    cards = tuple(Card(verdict) for verdict in all_verdicts(findings))
+    if is_of_language(findings):
+        sentences = model_sentences(findings)
+    else:
+        sentences = report_of("utility").sentences(findings)
+    blocks = [
+        *callout(facts.warnings(findings)),
+        Cards(cards, compact=True) if cards else None,
+        text(sentences),
+    ]
+    return [block for block in blocks if block is not None]
+
+
+def _limits(after: Findings) -> tuple[Passage, ...]:
+    if is_of_language(after):
+        return (Passage("What these attacks cannot say", LIMITS),)
+    return tuple(method.limits(after)[:2])

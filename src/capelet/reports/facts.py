@@ -4,83 +4,97 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from capelet.findings import Findings
-from capelet.reports.words import count, day, duration, listed, percent
+from capelet.reports.page import Block, Code, Fact, Line, Origins, Table, table
+from capelet.reports.words import count, day, duration, join_names, percent
 
-
-@dataclass(frozen=True)
-class Fact:
-    """A term and its value; `code` asks for letters of equal width."""
-
-    term: str
-    value: str
-    code: bool = False
+Group = tuple[str, tuple[Fact, ...]]
+METHODS = {
+    "none": "no privacy",
+    "adversarial": "adversarial",
+    "triplet": "triplet",
+    "dpsgd": "DP-SGD",
+    "dpsgd-loose": "clipping with next to no noise",
+}
+"""How the training methods of language models are called."""
 
 
 def name_of(findings: Findings) -> str:
     """The name of the data, as a title."""
-    return str(_part(findings, "data").get("name") or "unnamed data")
+    default = "a language model" if findings.recipe.get("network") else "unnamed data"
+    return str(part(findings, "data").get("name") or default)
 
 
 def headline(findings: Findings) -> list[Fact]:
     """The few facts that identify the run at the top of the page."""
-    data, encoder = _part(findings, "data"), _part(findings, "encoder")
-    guarantee = _part(findings, "guarantee").get("sentence")
+    data, encoder = part(findings, "data"), part(findings, "encoder")
+    guarantee = part(findings, "guarantee").get("sentence")
     rows, authors = data.get("rows"), data.get("authors")
-    said = f"{count(rows)} texts" if rows is not None else None
-    said = f"{said} by {count(authors)} authors" if said and authors else said
-    created = findings.provenance.get("created")
+    size = f"{count(rows)} texts" if rows is not None else None
+    size = f"{size} by {count(authors)} authors" if size and authors else size
+    time = findings.provenance.get("created")
     pairs = (
-        ("Data", ", ".join(str(part) for part in (data.get("name"), said) if part)),
+        ("Data", ", ".join(str(part) for part in (data.get("name"), size) if part)),
         ("Encoder", _encoder(encoder)),
         ("Guarantee", guarantee),
-        ("For each word", _part(findings, "guarantee").get("words")),
-        ("Date", day(created) if created else None),
+        ("For each word", part(findings, "guarantee").get("words")),
+        ("Date", day(time) if time else None),
     )
     return [Fact(term, str(value)) for term, value in pairs if value]
 
 
-def provenance(findings: Findings) -> list[tuple[str, list[Fact]]]:
+def model_facts(findings: Findings) -> list[Fact]:
+    """The few facts that identify a run on a language model."""
+    method = findings.recipe.get("method")
+    network, time = findings.recipe.get("network"), findings.provenance.get("created")
+    name = method.get("name") if isinstance(method, Mapping) else None
+    numbers = [(key, f"{n:,}") for key, n in part(findings, "data").items() if isinstance(n, int)]
+    pairs = [("method", METHODS.get(str(name), name)), *numbers]
+    pairs += [("network", network), ("measured", time)]
+    return [Fact(term, str(value)) for term, value in pairs if value]
+
+
+def provenance(findings: Findings) -> list[Group]:
     """All facts, in groups; a group without facts is left out."""
     groups = [
-        ("Data", _data(_part(findings, "data"))),
+        ("Data", _data(part(findings, "data"))),
         ("Encoder", _of_encoder(findings)),
-        ("Split", _split(_part(findings, "split"))),
-        ("Guarantee", _guarantee(_part(findings, "guarantee"))),
+        ("Split", _split(part(findings, "split"))),
+        ("Guarantee", _guarantee(part(findings, "guarantee"))),
         ("Run", _run(findings)),
         ("Versions", _versions(findings)),
     ]
-    return [(title, facts) for title, facts in groups if facts]
+    return [(title, tuple(facts)) for title, facts in groups if facts]
+
+
+def origin(findings: Findings, groups: Iterable[Group] | None = None) -> tuple[Block, ...]:
+    """Where the numbers come from, how to repeat them, and the recipe."""
+    facts = tuple(provenance(findings) if groups is None else groups)
+    recipe = dict(findings.recipe)
+    code = json.dumps(recipe, indent=2, ensure_ascii=False, default=str) if recipe else ""
+    command = str(findings.provenance.get("command") or "")
+    codes = (Code("How to repeat it", command), Code("Recipe", code))
+    origins = [Origins(facts)] if facts else []
+    return (*origins, *(item for item in codes if item.content))
 
 
 def warnings(findings: Findings) -> list[str]:
     """What the run itself warned of."""
-    said = findings.provenance.get("warnings") or []
-    return [said] if isinstance(said, str) else [str(item) for item in said]
-
-
-def command(findings: Findings) -> str:
-    return str(findings.provenance.get("command") or "")
-
-
-def recipe(findings: Findings) -> str:
-    """The recipe that was measured, as indented JSON; empty where there is none."""
-    if not findings.recipe:
-        return ""
-    return json.dumps(dict(findings.recipe), indent=2, ensure_ascii=False, default=str)
+    content = findings.provenance.get("warnings") or []
+    return [content] if isinstance(content, str) else [str(item) for item in content]
 
 
 def incomparable(first: Findings, second: Findings) -> list[str]:
     """Why a difference between two runs may not be what it seems."""
     reasons = []
-    if _part(first, "data").get("digest") != _part(second, "data").get("digest"):
+    # A digest names the very rows: two samples of one corpus are different data.
+    if part(first, "data").get("digest") != part(second, "data").get("digest"):
         reasons.append(
             "The two runs measured different data: a difference may come from the data alone."
         )
-    splits = [_part(run, "split") for run in (first, second)]
+    splits = [part(run, "split") for run in (first, second)]
     if any(splits[0].get(key) != splits[1].get(key) for key in ("kind", "seeds", "shares")):
         reasons.append("The two runs split the data differently: their victims are not the same.")
     return reasons
@@ -89,7 +103,7 @@ def incomparable(first: Findings, second: Findings) -> list[str]:
 def run_names(first: Findings, second: Findings) -> tuple[str, str]:
     """`before` and `after` for one encoder on one data set, else `first run` and `second run`."""
     keys = (("data", "digest"), ("encoder", "fingerprint"))
-    pairs = [tuple(_part(run, part).get(key) for run in (first, second)) for part, key in keys]
+    pairs = [[part(run, name).get(key) for run in (first, second)] for name, key in keys]
     same = all(one is not None and one == other for one, other in pairs)
     return ("before", "after") if same else ("first run", "second run")
 
@@ -99,26 +113,26 @@ def _data(data: Mapping[str, Any]) -> list[Fact]:
     near = duplicates.get("victims_near_attacker")
     return _facts(
         ("name", data.get("name"), False),
-        ("texts", _counted(data.get("rows")), False),
-        ("texts after cutting and drawing", _counted(data.get("pieces")), False),
-        ("members", _counted(data.get("members")), False),
-        ("authors", _counted(data.get("authors")), False),
+        ("texts", _number(data.get("rows")), False),
+        ("texts after cutting and drawing", _number(data.get("pieces")), False),
+        ("members", _number(data.get("members")), False),
+        ("authors", _number(data.get("authors")), False),
         ("only rows where", data.get("where"), True),
-        ("identical texts", _counted(duplicates.get("identical")), False),
-        ("near copies", _counted(duplicates.get("near")), False),
+        ("identical texts", _number(duplicates.get("identical")), False),
+        ("near copies", _number(duplicates.get("near")), False),
         ("victims near an attacker’s text", None if near is None else percent(near, 1), False),
-        ("texts cut by the encoder", _counted(data.get("truncated")), False),
+        ("texts cut by the encoder", _number(data.get("truncated")), False),
         ("SHA-256", data.get("digest"), True),
     )
 
 
 def _of_encoder(findings: Findings) -> list[Fact]:
-    encoder = _part(findings, "encoder")
+    encoder = part(findings, "encoder")
     hashes = sorted({row.recipe_hash for row in findings if row.recipe_hash})
     return _facts(
         ("name", encoder.get("name"), False),
         ("back-end", encoder.get("backend"), False),
-        ("dimension", _counted(encoder.get("dimension")), False),
+        ("dimension", _number(encoder.get("dimension")), False),
         ("fingerprint", encoder.get("fingerprint"), True),
         ("recipe", ", ".join(hashes) or None, True),
     )
@@ -134,30 +148,30 @@ def _split(split: Mapping[str, Any]) -> list[Fact]:
     seeds = split.get("seeds") or []
     return _facts(
         ("kind", str(split["kind"]).replace("_", " ") if split.get("kind") else None, False),
-        ("parts", listed(parts) or None, False),
+        ("parts", join_names(parts) or None, False),
         ("seeds", ", ".join(str(seed) for seed in seeds) or None, False),
     )
 
 
 def _guarantee(guarantee: Mapping[str, Any]) -> list[Fact]:
     epsilon = guarantee.get("epsilon")
-    promised = guarantee.get("notion", "none") != "none"
+    is_private = guarantee.get("notion", "none") != "none"
     return _facts(
         ("promise", guarantee.get("sentence"), False),
         ("for each word", guarantee.get("words"), False),
-        ("ε", f"{epsilon:g}" if promised and epsilon is not None else None, False),
-        ("δ", f"{guarantee['delta']:g}" if promised and guarantee.get("delta") else None, False),
-        ("unit", guarantee.get("unit") if promised else None, False),
+        ("ε", f"{epsilon:g}" if is_private and epsilon is not None else None, False),
+        ("δ", f"{guarantee['delta']:g}" if is_private and guarantee.get("delta") else None, False),
+        ("unit", guarantee.get("unit") if is_private else None, False),
         ("status", guarantee.get("status"), False),
     )
 
 
 def _run(findings: Findings) -> list[Fact]:
-    created = findings.provenance.get("created")
+    time = findings.provenance.get("created")
     seconds = findings.provenance.get("seconds") or {}
     times = [(f"time, {name}", duration(value), False) for name, value in seconds.items()]
     return _facts(
-        ("made", day(created) if created else None, False),
+        ("made", day(time) if time else None, False),
         *times,
         ("vectors kept in a cache", findings.provenance.get("cache"), True),
     )
@@ -169,15 +183,15 @@ def _versions(findings: Findings) -> list[Fact]:
     return _facts(*((name, value, False) for name, value in pairs.items()))
 
 
-def _facts(*entries: tuple[str, Any, bool]) -> list[Fact]:
-    return [Fact(term, str(value), code) for term, value, code in _present(entries)]
+def _facts(*items: tuple[str, Any, bool]) -> list[Fact]:
+    return [Fact(term, str(value), code) for term, value, code in _present(items)]
 
 
-def _present(entries: Iterable[tuple[str, Any, bool]]) -> Iterable[tuple[str, Any, bool]]:
-    return (entry for entry in entries if entry[1] is not None and entry[1] != "")
+def _present(items: Iterable[tuple[str, Any, bool]]) -> Iterable[tuple[str, Any, bool]]:
+    return (entry for entry in items if entry[1] is not None and entry[1] != "")
 
 
-def _counted(number: Any) -> str | None:
+def _number(number: Any) -> str | None:
     return None if number is None else count(number)
 
 
@@ -187,6 +201,55 @@ def _encoder(encoder: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def _part(findings: Findings, name: str) -> Mapping[str, Any]:
-    part = findings.provenance.get(name)
-    return part if isinstance(part, Mapping) else {}
+def part(findings: Findings, name: str) -> Mapping[str, Any]:
+    """A part of the provenance; empty where it is missing or of another shape."""
+    content = findings.provenance.get(name)
+    return content if isinstance(content, Mapping) else {}
+
+
+def artefact(findings: Findings, name: str) -> Mapping[str, Any]:
+    """An artefact; empty where it is missing or of another shape."""
+    content = findings.artefacts.get(name)
+    return content if isinstance(content, Mapping) else {}
+
+
+def entries(content: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """The pairs of a mapping of mappings; what is missing or of another shape is empty."""
+    if not isinstance(content, Mapping):
+        return []
+    return [
+        (str(name), item if isinstance(item, Mapping) else {}) for name, item in content.items()
+    ]
+
+
+def classes(findings: Findings) -> Table | None:
+    """How many texts each class of each attribute and of the label has."""
+    lines: list[Line] = []
+    label = findings.provenance.get("label")
+    for name, entry in entries(findings.provenance.get("attributes")):
+        lines += _class_lines(name, entry)
+    if isinstance(label, Mapping):
+        lines += _class_lines(f"{label.get('name', 'label')} (task)", label)
+    return table("Classes", ("column", "class", "texts", "share"), lines, words=2)
+
+
+def _class_lines(name: str, entry: Mapping[str, Any]) -> list[Line]:
+    sizes = dict(entry.get("classes") or {})
+    missing = entry.get("missing") or 0
+    total = sum(sizes.values()) + missing
+    pairs = [*sizes.items(), *([("(missing)", missing)] if missing else [])]
+    return [
+        Line((name, str(group), count(size), percent(size / total if total else None, 1)))
+        for group, size in pairs
+    ]
+
+
+def class_notes(findings: Findings) -> list[str]:
+    """What was done to a column before it was measured, one sentence each."""
+    columns = dict(entries(findings.provenance.get("attributes")))
+    label = findings.provenance.get("label")
+    if isinstance(label, Mapping):
+        columns[str(label.get("name", "label"))] = label
+    return [
+        f"{name}: {note}" for name, entry in columns.items() for note in entry.get("notes") or []
+    ]

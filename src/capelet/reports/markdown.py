@@ -1,202 +1,156 @@
-"""The report as Markdown: verdicts, tables, method and provenance, for a code host or a terminal.
+"""A page as Markdown: verdicts, tables, method and provenance, for a code host or a terminal.
 
-User text is escaped, so that a class name can neither break a table nor smuggle in HTML.
+Pictures are left out; their numbers stand in the tables. All text of a page passes through
+`escape`, so that a class name can neither break a table nor smuggle in HTML or a link.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from capelet.findings import Findings
-from capelet.reports import (
-    attack_tables,
-    attacks,
-    comparison,
-    facts,
-    method,
-    sections,
-    shift,
-    tables,
-)
-from capelet.reports import verdicts as judged
+from capelet.reports import page as blocks
+from capelet.reports.page import Block, Page
 
 
-def render_markdown(findings: Findings, compared: Findings | None = None) -> str:
-    """The Markdown of one run or, with `compared`, of two runs side by side."""
-    blocks = _single(findings) if compared is None else _comparison(findings, compared)
-    return "\n\n".join(block for block in blocks if block) + "\n"
+def draw_markdown(page: Page) -> str:
+    """The page as Markdown."""
+    parts = [
+        f"# {escape(''.join(page.heading))}",
+        f"**{escape(page.lead)}**" if page.lead else "",
+        *(draw(block, 1) for block in page.header),
+    ]
+    for section in page.sections:
+        content = [draw(block, 2) for block in section.blocks]
+        if any(content):
+            parts += [f"## {escape(section.heading)}", *content]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def plain(content: str) -> str:
+def escape(content: str) -> str:
     """Text that Markdown leaves as it is, on one line.
 
-    >>> plain("a|b <script>")
-    'a\\\\|b &lt;script&gt;'
+    >>> escape("a|b <script>"), escape("# 1. https://x.y")
+    ('a\\\\|b &lt;script&gt;', '\\\\# 1. https&#58;//x.y')
     """
-    line = " ".join(content.split()).replace("&", "&amp;")
+    line = " ".join(str(content).split()).replace("&", "&amp;")
     line = re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", line)
-    return line.replace("<", "&lt;").replace(">", "&gt;")
+    # At the head of a line these would begin a heading, a list or a rule.
+    line = re.sub(r"^(#+|[+=-])(?=[ =-]|$)", r"\\\1", line)
+    line = re.sub(r"^(\d+)([.)])(?= |$)", r"\1\\\2", line)
+    line = line.replace("<", "&lt;").replace(">", "&gt;")
+    # Code hosts turn bare addresses into links.
+    return line.replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
-def table(content: tables.Table) -> str:
-    """The table under its title; numbers to the right."""
-    rule = ["---" if i < content.words else "---:" for i in range(len(content.columns))]
-    head = [_line(content.columns), "| " + " | ".join(rule) + " |"]
-    body = [
-        _line(line.cells, strong=line.role == "strong", slanted=line.role == "control")
-        for line in content.lines
-    ]
-    parts = [f"**{plain(content.title)}**", "\n".join([*head, *body])]
-    return "\n\n".join([*parts, plain(content.note)] if content.note else parts)
-
-
-def _line(cells: Iterable[str], strong: bool = False, slanted: bool = False) -> str:
-    shown = [plain(cell) for cell in cells]
-    if strong or slanted:
-        sign = "**" if strong else "*"
-        shown[0] = f"{sign}{shown[0]}{sign}"
-    return "| " + " | ".join(shown) + " |"
-
-
-def _single(findings: Findings) -> list[str]:
-    verdicts = attacks.all_verdicts(findings)
-    return [
-        f"# What the vectors of {plain(facts.name_of(findings))} give away",
-        f"**{plain(attacks.whole(findings))}**",
-        facts_list(facts.headline(findings)),
-        quoted(facts.warnings(findings)),
-        "## Verdicts" if verdicts else "",
-        listed(f"**{v.title}** · {plain(v.sentence)}" for v in verdicts),
-        _unmeasured(findings),
-        "## What the attacker needed",
-        passages(method.access(findings)),
-        listed(plain(need) for need in judged.needs(findings)),
-        *_utility(findings),
-        *_others(findings),
-        *_shift(findings),
-        "## Tables",
-        *_tables(findings),
-        "## Method",
-        passages(method.method(findings)),
-        "## Limits",
-        passages(method.limits(findings)),
-        *_provenance(findings, "##"),
-    ]
-
-
-def _utility(findings: Findings) -> list[str]:
-    said = [*judged.tasks(findings), *judged.gaps(findings)]
-    return ["## Does the task still work?", listed(plain(item) for item in said)] if said else []
-
-
-def _others(findings: Findings) -> list[str]:
-    """Words, writers and training texts; examples with texts only where the run shows them."""
-    blocks = []
-    for section in sections.sections(findings):
-        blocks += [f"## {section.heading}", listed(map(plain, section.sentences))]
-        for item in section.examples:
-            reads = [
-                f"{plain(read['attacker'])}: {plain(' '.join(read['right']) or '–')}; wrongly "
-                f"{plain(' '.join(read['wrong']) or '–')}"
-                for read in item["reads"]
-            ]
-            blocks.append(listed([plain(item["text"]), *reads]))
-        if section.numbers:
-            blocks.append(table(section.numbers))
-    return blocks
-
-
-def _shift(findings: Findings) -> list[str]:
-    found = shift.shift(findings)
-    if found is None:
-        return []
-    said = [*found.sentences, shift.CAUTION]
-    blocks = ["## Original and released vectors", listed(map(plain, said))]
-    return [*blocks, table(found.table)] if found.table else blocks
-
-
-def _tables(findings: Findings) -> list[str]:
-    found = [
-        tables.summary(findings),
-        *tables.attack_tables(findings),
-        *tables.task_tables(findings),
-        tables.fairness(findings),
-        *attack_tables.attack_tables(findings),
-        *tables.others(findings),
-        tables.learning_curves(findings),
-        tables.classes(findings),
-    ]
-    shown = [table(item) for item in found if item is not None]
-    return [*shown, listed(plain(note) for note in tables.class_notes(findings))]
-
-
-def _comparison(before: Findings, after: Findings) -> list[str]:
-    names = facts.run_names(before, after)
-    blocks = [
-        "# Two runs side by side",
-        f"**{plain(comparison.summary(before, after))}**",
-        quoted(facts.incomparable(before, after)),
-        listed(plain(change.sentence) for change in comparison.changes(before, after)),
-        *(table(item) for item in tables.differences(before, after, names)),
-        *(table(item) for item in attacks.differences(before, after, names)),
-        *(table(item) for item in (shift.compared(before, after, names),) if item is not None),
-    ]
-    for name, run in zip(names, (before, after), strict=True):
-        blocks += [
-            f"## {name.capitalize()}: {plain(facts.name_of(run))}",
-            plain(attacks.whole(run)),
-            quoted(facts.warnings(run)),
-            listed(f"**{v.title}** · {plain(v.sentence)}" for v in attacks.all_verdicts(run)),
-            *_provenance(run, "###"),
-        ]
-    return blocks
-
-
-def _provenance(findings: Findings, level: str) -> list[str]:
-    return origin(facts.provenance(findings), findings, level)
-
-
-def origin(
-    groups: Sequence[tuple[str, Sequence[facts.Fact]]], findings: Findings, level: str
-) -> list[str]:
-    """Where the numbers come from, how to repeat them, and the recipe."""
-    blocks = [f"{level} Provenance"] if groups else []
-    for title, entries in groups:
-        blocks += [f"**{title}**", facts_list(entries)]
-    command, recipe = facts.command(findings), facts.recipe(findings)
-    if command:
-        blocks += [f"{level} How to repeat it", _code(command)]
-    if recipe:
-        blocks += [f"{level} Recipe", _code(recipe)]
-    return blocks
-
-
-def facts_list(entries: Sequence[facts.Fact]) -> str:
-    """Terms and values as a list."""
-    return listed(f"{plain(fact.term)}: {plain(fact.value)}" for fact in entries)
-
-
-def passages(items: Iterable[method.Passage]) -> str:
-    """A list of paragraphs, each under its title."""
-    return listed(f"**{plain(item.title)}.** {plain(item.text)}" for item in items)
-
-
-def _unmeasured(findings: Findings) -> str:
-    names = judged.unmeasured(findings)
-    return f"Asked for, but not measured: {plain(', '.join(names))}." if names else ""
-
-
-def quoted(warnings: Sequence[str]) -> str:
-    """What must be read first."""
-    return "\n>\n".join(f"> **Read this first.** {plain(item)}" for item in warnings)
-
-
-def listed(items: Iterable[str]) -> str:
+def bullets(items: Iterable[str]) -> str:
     """Markdown's list; the items are escaped already."""
     return "\n".join(f"- {item}" for item in items)
 
 
-def _code(content: str) -> str:
+def draw(block: Block, level: int) -> str:
+    """One block, whose headings are of this level; empty for what only a page can show."""
+    drawer = _DRAWERS.get(type(block))
+    return drawer(block, level) if drawer else ""
+
+
+def table(item: blocks.Table, level: int = 2) -> str:
+    """The table under its title; numbers to the right."""
+    rule = ["---" if i < item.words else "---:" for i in range(len(item.columns))]
+    head = [_line(item.columns), "| " + " | ".join(rule) + " |"]
+    body = [
+        _line(line.cells, {"strong": "**", "control": "*"}.get(line.role, ""))
+        for line in item.lines
+    ]
+    parts = [f"**{escape(item.title)}**", "\n".join([*head, *body])]
+    return "\n\n".join([*parts, escape(item.note)] if item.note else parts)
+
+
+def _line(cells: Iterable[str], sign: str = "") -> str:
+    items = [escape(cell) for cell in cells]
+    items[0] = f"{sign}{items[0]}{sign}"
+    return "| " + " | ".join(items) + " |"
+
+
+def _text(block: blocks.Text, level: int) -> str:
+    if block.look == "note" or (block.look == "prose" and len(block.sentences) == 1):
+        return "\n\n".join(map(escape, block.sentences))
+    return bullets(map(escape, block.sentences))
+
+
+def _tables(block: blocks.Tables, level: int) -> str:
+    return "\n\n".join(table(item) for item in block.items)
+
+
+def _cards(block: blocks.Cards, level: int) -> str:
+    return bullets(
+        f"**{escape(card.verdict.title)}** · {escape(card.verdict.sentence)}"
+        + (f" {escape(' '.join(card.remark))}" if card.remark[0] else "")
+        for card in block.items
+    )
+
+
+def _changes(block: blocks.Changes, level: int) -> str:
+    return bullets(f"**{item.way}** · {escape(item.sentence)}" for item in block.items)
+
+
+def _passages(block: blocks.Passages, level: int) -> str:
+    return bullets(f"**{escape(item.title)}.** {escape(item.text)}" for item in block.items)
+
+
+def _facts(entries: Sequence[blocks.Fact]) -> str:
+    return bullets(f"{escape(fact.term)}: {escape(fact.value)}" for fact in entries)
+
+
+def _origins(block: blocks.Origins, level: int) -> str:
+    groups = ((f"**{escape(title)}**", _facts(entries)) for title, entries in block.groups)
+    return "\n\n".join(part for group in groups for part in group)
+
+
+def _callout(block: blocks.Callout, level: int) -> str:
+    return "\n>\n".join(f"> **{escape(block.title)}.** {escape(item)}" for item in block.items)
+
+
+def _code(block: blocks.Code, level: int) -> str:
     """An indented block: nothing inside can end it."""
-    return "\n".join(f"    {line}" for line in content.splitlines())
+    lines = "\n".join(f"    {line}" for line in block.content.splitlines())
+    heading = f"{'#' * level} {escape(block.title)}\n\n" if block.title else ""
+    return heading + lines
+
+
+def _examples(block: blocks.Examples, level: int) -> str:
+    return "\n\n".join(
+        bullets([escape(item.text), *map(_reading, item.readings)]) for item in block.items
+    )
+
+
+def _reading(reading: blocks.Reading) -> str:
+    right, wrong = (escape(" ".join(words) or "–") for words in (reading.right, reading.wrong))
+    return f"{escape(reading.attacker)}: {right}; wrongly {wrong}"
+
+
+def _columns(block: blocks.Columns, level: int) -> str:
+    parts = []
+    for column in block.items:
+        content = [draw(item, level + 2) for item in column.blocks]
+        if any(content):
+            heading = f"{'#' * (level + 1)} {escape(column.title)}" if column.title else ""
+            parts += [heading, *content]
+    return "\n\n".join(part for part in parts if part)
+
+
+_DRAWERS: dict[type, Callable[[Any, int], str]] = {
+    blocks.Text: _text,
+    blocks.Table: table,
+    blocks.Tables: _tables,
+    blocks.Cards: _cards,
+    blocks.Changes: _changes,
+    blocks.Passages: _passages,
+    blocks.Facts: lambda block, level: _facts(block.items),
+    blocks.Origins: _origins,
+    blocks.Code: _code,
+    blocks.Callout: _callout,
+    blocks.Examples: _examples,
+    blocks.Columns: _columns,
+}

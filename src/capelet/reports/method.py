@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from capelet.findings import Findings
-from capelet.reports.verdicts import LEAK, targets
-from capelet.reports.words import SPLITS, count, duration, listed, percent
+from capelet.findings.kinds import KINDS
+from capelet.reports.facts import part
+from capelet.reports.kinds import reports_of
+from capelet.reports.kinds.attribute_inference import LEAK
+from capelet.reports.page import Passage
+from capelet.reports.verdict import targets
+from capelet.reports.words import SPLITS, count, duration, join_names, percent, sentence_of
 
-OTHER_ATTACKS = {
-    "inversion": "reading words back from a vector (inversion)",
-    "membership": "telling whether a text was among the training texts (membership)",
-    "authorship": "recognising the author (authorship)",
-}
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A heading and a paragraph under it."""
-
-    title: str
-    text: str
+OTHER_ATTACKS = {name: kind.attack for name, kind in KINDS.items() if kind.attack}
 
 
 def access(findings: Findings) -> list[Passage]:
     """What the attacker was allowed to see, to own and to spend."""
-    sizes = _part(findings.provenance, "split").get("sizes") or {}
+    sizes = part(findings, "split").get("sizes") or {}
     size = sizes.get("attacker", sizes.get("auxiliary"))
     own = f"{count(size)} texts" if size is not None else "Texts"
-    seconds = _part(findings.provenance, "seconds")
-    spent = [seconds[name] for name in ("attacks", *OTHER_ATTACKS) if name in seconds]
+    seconds = part(findings, "seconds")
+    times = [seconds[name] for name in ("attacks", *OTHER_ATTACKS) if name in seconds]
     passages = [Passage("Sees", _sees(findings)), Passage("Owns", _owns(findings, own))]
-    if spent:
+    if times:
         passages.append(
             Passage(
                 "Spends",
-                f"{duration(sum(spent))} of computing for all attackers"
+                f"{duration(sum(times))} of computing for all attackers"
                 f"{', attributes' if targets(findings, LEAK) else ''} and seeds "
                 "of this report together.",
             )
@@ -78,7 +67,8 @@ def _owns(findings: Findings, own: str) -> str:
 def method(findings: Findings) -> list[Passage]:
     """How it was measured."""
     kinds = {row.kind for row in findings}
-    split = _part(findings.provenance, "split")
+    split = part(findings, "split")
+    # Inversion and membership alone have two parts; an audit also has a defender.
     two = not split.get("shares") and bool(split.get("sizes"))
     passages = [
         Passage("Two parts that never meet", _two(findings))
@@ -87,7 +77,8 @@ def method(findings: Findings) -> list[Passage]:
     ]
     if LEAK in kinds or not kinds & set(OTHER_ATTACKS):
         passages += _of_attributes(findings)
-    passages += [passage for kind, passage in _OF_OTHERS.items() if kind in kinds]
+    methods = [report.method for report in reports_of(findings)]
+    passages += [passage for passage in methods if passage is not None]
     return [
         *passages,
         Passage(
@@ -103,33 +94,6 @@ def method(findings: Findings) -> list[Passage]:
             ),
         ),
     ]
-
-
-_OF_OTHERS = {
-    "inversion": Passage(
-        "Words",
-        "Attackers learn from the vectors of their own texts to name the set of words of a text. "
-        "Scored is the F1 of that set, the mean over victims: order, repetition and punctuation "
-        "do not count, words that the attacker never met count against it. Beside it: naming the "
-        "same most frequent words of every text, as many as pay best on the attacker’s texts; and "
-        "each guess paired with another victim. A noised release is attacked with vectors of the "
-        "same noise.",
-    ),
-    "authorship": Passage(
-        "Writers",
-        "The attacker knows a few texts of each writer, fits a linear probe on their vectors, and "
-        "names the writer of other texts. Each seed draws its own writers and texts; intervals "
-        "are over writers. Beside it: chance, the same attack on shuffled labels, and a network "
-        "(TextCNN) that reads the texts themselves.",
-    ),
-    "membership": Passage(
-        "Training texts",
-        "What stood in one context in training is more alike afterwards. The similarity of words "
-        "in a window, or of neighbouring sentences, is compared with a threshold. It is chosen on "
-        "other texts; intervals are over texts or writers; the control deals membership out anew. "
-        "Words are matched in frequency between members and others.",
-    ),
-}
 
 
 def _of_attributes(findings: Findings) -> list[Passage]:
@@ -172,7 +136,7 @@ def limits(findings: Findings) -> list[Passage]:
         ),
         Passage(
             "Only what was asked",
-            f"{_asked(findings)} Other attributes, and combinations of them, may leak as well.",
+            f"{_scope(findings)} Other attributes, and combinations of them, may leak as well.",
         ),
         Passage("The guarantee", _guarantee(findings)),
         Passage(
@@ -181,7 +145,7 @@ def limits(findings: Findings) -> list[Passage]:
             "many texts are released, and in which order, is public too.",
         ),
     ]
-    duplicates = _part(findings.provenance, "data").get("duplicates") or {}
+    duplicates = part(findings, "data").get("duplicates") or {}
     near = duplicates.get("victims_near_attacker")
     if near:
         passages.append(
@@ -195,37 +159,37 @@ def limits(findings: Findings) -> list[Passage]:
 
 
 def _two(findings: Findings) -> str:
-    split = _part(findings.provenance, "split")
+    split = part(findings, "split")
     parts = [f"{name} ({count(size)})" for name, size in (split.get("sizes") or {}).items()]
     kind = SPLITS.get(str(split.get("kind")), str(split.get("kind")))
     return (
-        f"What is attacked is split into {listed(parts)}, {kind}. Attackers learn, tune and choose "
-        "thresholds on the auxiliary part only; every score is taken on the other."
+        f"What is attacked is split into {join_names(parts)}, {kind}. Attackers learn, tune and "
+        "choose thresholds on the auxiliary part only; every score is taken on the other."
     )
 
 
 def _split(findings: Findings) -> str:
-    split = _part(findings.provenance, "split")
+    split = part(findings, "split")
     shares = split.get("shares") or {}
     sizes = split.get("sizes") or {}
     parts = [
         f"{name} {percent(share)}" + (f" ({count(sizes[name])} texts)" if name in sizes else "")
         for name, share in shares.items()
     ]
-    said = f"The texts are split into {listed(parts)}" if parts else "The texts are split in three"
+    sentence = "The texts are split " + (f"into {join_names(parts)}" if parts else "in three")
     kind = split.get("kind")
-    said += f", {SPLITS.get(str(kind), str(kind))}. " if kind else ". "
+    sentence += f", {SPLITS.get(str(kind), str(kind))}. " if kind else ". "
     seeds = split.get("seeds") or []
     if len(seeds) > 1:
-        said += f"Each of the {len(seeds)} seeds splits anew. "
-    return said + (
+        sentence += f"Each of the {len(seeds)} seeds splits anew. "
+    return sentence + (
         "Identical texts stay together. Defences and task probes learn from the defender, "
         "attackers from the attacker, and every score is taken on the victims."
     )
 
 
 def _by_author(findings: Findings) -> str:
-    return ", drawn by author" if _part(findings.provenance, "data").get("authors") else ""
+    return ", drawn by author" if part(findings, "data").get("authors") else ""
 
 
 def _families(findings: Findings) -> str:
@@ -237,29 +201,25 @@ def _families(findings: Findings) -> str:
     return f"{len(names)} families of attackers" if len(names) > 1 else "attackers"
 
 
-def _asked(findings: Findings) -> str:
-    asked = targets(findings, LEAK)
-    done = {row.kind for row in findings}
-    missing = [said for kind, said in OTHER_ATTACKS.items() if kind not in done]
-    said = f"Measured: inference of {listed(asked)}." if asked else "No attribute was measured."
-    tried = [said for kind, said in OTHER_ATTACKS.items() if kind in done]
-    if tried:
-        said += f" {'Also m' if asked else 'M'}easured: {'; '.join(tried)}."
-    return f"{said} Not measured: {'; '.join(missing)}." if missing else said
+def _scope(findings: Findings) -> str:
+    attributes = targets(findings, LEAK)
+    kinds = {row.kind for row in findings}
+    missing = [attack for kind, attack in OTHER_ATTACKS.items() if kind not in kinds]
+    others = [attack for kind, attack in OTHER_ATTACKS.items() if kind in kinds]
+    names = join_names(attributes)
+    sentence = f"Measured: inference of {names}." if attributes else "No attribute was measured."
+    if others:
+        sentence += f" {'Also m' if attributes else 'M'}easured: {'; '.join(others)}."
+    return f"{sentence} Not measured: {'; '.join(missing)}." if missing else sentence
 
 
 def _guarantee(findings: Findings) -> str:
-    promised = _part(findings.provenance, "guarantee")
-    sentence = str(promised.get("sentence") or "no guarantee is stated").strip().rstrip(".")
-    said = f"{sentence[0].upper()}{sentence[1:]}." if sentence else "No guarantee is stated."
-    if promised.get("notion", "none") == "none" or promised.get("status") == "none":
-        return f"{said} What is measured here is all that is known about the leak."
+    promise = part(findings, "guarantee")
+    sentence = str(promise.get("sentence") or "no guarantee is stated").strip().rstrip(".")
+    sentence = f"{sentence_of(sentence)}." if sentence else "No guarantee is stated."
+    if promise.get("notion", "none") == "none" or promise.get("status") == "none":
+        return f"{sentence} What is measured here is all that is known about the leak."
     return (
-        f"{said} It covers the text that passes through, not the texts that a defence was "
+        f"{sentence} It covers the text that passes through, not the texts that a defence was "
         "trained on, and several releases about one person add up."
     )
-
-
-def _part(provenance: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = provenance.get(name)
-    return part if isinstance(part, Mapping) else {}

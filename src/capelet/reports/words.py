@@ -12,35 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from capelet.findings import Finding
+from capelet.findings.kinds import measure_of
 
 NOTHING = "–"
 
-METRICS = {
-    "balanced_accuracy": "balanced accuracy",
-    "accuracy": "accuracy",
-    "f1_weighted": "weighted F1",
-    "f1_macro": "macro F1",
-    "auc": "AUC",
-    "tpr_at_1_fpr": "found at 1 % false alarms",
-    "recall_at_10": "ten nearest neighbours kept",
-    "accuracy_gap": "largest gap in accuracy",
-    "euclidean": "Euclidean distance",
-    "cosine_distance": "cosine distance",
-    "separability": "told apart",
-    "exposure_bits": "exposure, bits",
-    "perplexity": "perplexity",
-    "perplexity_ratio": "times the baseline's perplexity",
-    "advantage": "advantage",
-    "word_accuracy": "words given back",
-    "f1": "F1",
-    "bleu": "BLEU",
-    "exact_match": "all words in their order",
-    "top1": "writer named first",
-    "top5": "writer among the first five",
-    "tpr_at_01_fpr": "found at 0.1 % false alarms",
-    "precision": "precision",
-    "recall": "recall",
-}
 ATTACKERS = {
     "strongest": "strongest",
     "logistic": "logistic regression",
@@ -59,16 +34,6 @@ ATTACKERS = {
     "dot": "dot product",
     "learned": "learned similarity",
 }
-KINDS = {
-    "attribute-inference": "Attribute inference",
-    "utility": "Utility",
-    "fairness": "Fairness",
-    "inversion": "Inversion: words read back from vectors",
-    "authorship": "Authorship",
-    "membership": "Membership",
-    "extraction": "Extraction from language models",
-    "deviation": "Deviation of the vectors",
-}
 SPLITS = {
     "by_author": "by author: all texts of one author lie in one part",
     "random": "at random",
@@ -79,15 +44,15 @@ SPLITS = {
 }
 
 
-def known(value: float | None) -> bool:
+def is_number(value: float | None) -> bool:
     """Whether there is a number to print."""
     return value is not None and math.isfinite(value)
 
 
-def rounded(value: float, digits: int = 0) -> str:
+def decimal(value: float, digits: int = 0) -> str:
     """The number with a true minus sign, never `-0`, halves away from zero.
 
-    >>> rounded(-0.04, 1), rounded(12.5), rounded(-3.0)
+    >>> decimal(-0.04, 1), decimal(12.5), decimal(-3.0)
     ('0.0', '13', '−3')
     """
     scale = 10**digits
@@ -103,7 +68,7 @@ def percent(value: float | None, digits: int = 0) -> str:
     """
     if value is None or not math.isfinite(value):
         return NOTHING
-    return f"{rounded(100 * value, digits)} %"
+    return f"{decimal(100 * value, digits)} %"
 
 
 def span(low: float | None, high: float | None, digits: int = 0) -> str:
@@ -112,9 +77,9 @@ def span(low: float | None, high: float | None, digits: int = 0) -> str:
     >>> span(0.751, 0.809), span(None, 0.8)
     ('75–81 %', '')
     """
-    if low is None or high is None or not (known(low) and known(high)):
+    if low is None or high is None or not (is_number(low) and is_number(high)):
         return ""
-    return f"{rounded(100 * low, digits)}–{rounded(100 * high, digits)} %"
+    return f"{decimal(100 * low, digits)}–{decimal(100 * high, digits)} %"
 
 
 def points(gain: float | None, digits: int = 0) -> str:
@@ -125,60 +90,85 @@ def points(gain: float | None, digits: int = 0) -> str:
     """
     if gain is None or not math.isfinite(gain):
         return NOTHING
-    number = rounded(100 * gain, digits)
+    number = decimal(100 * gain, digits)
     return f"{number} point" if number in ("1", "−1") else f"{number} points"
 
 
-def signed(gain: float | None, digits: int = 1) -> str:
+def signed_points(gain: float | None, digits: int = 1) -> str:
     """A difference in points with its sign: `+28.1`, `−3.0`, `0.0`."""
     if gain is None or not math.isfinite(gain):
         return NOTHING
-    number = rounded(100 * gain, digits)
+    number = decimal(100 * gain, digits)
     return number if number[0] == "−" or float(number) == 0 else f"+{number}"
 
 
 def score(metric: str, value: float | None) -> str:
     """A score as a table prints it; the metric decides between per cent, points and plain numbers.
 
-    >>> score("accuracy", 0.8612), score("auc", 0.8612), score("euclidean", 783.24)
-    ('86.1 %', '0.861', '783.2')
+    >>> score("accuracy", 0.8612), score("auc", 0.8612), score("perplexity", 90.25)
+    ('86.1 %', '0.861', '90.3')
     """
     if value is None or not math.isfinite(value):
         return NOTHING
-    if metric.endswith("_gap") or metric == "advantage":
+    measure = measure_of(metric)
+    if measure.form == "points":
         return points(value, 1)
-    if metric == "auc" or not _is_share(metric, value):
-        return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}".replace("-", "−")
-    return percent(value, 1)
+    if measure.form == "share" and 0 <= value <= 1:
+        return percent(value, 1)
+    if measure.digits is not None:
+        return decimal(value, measure.digits)
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}".replace("-", "−")
+
+
+def change(metric: str, difference: float | None) -> str:
+    """A difference with its sign, in points where the metric is a share.
+
+    >>> change("accuracy", -0.031), change("exposure_bits", 27.0)
+    ('−3.1', '+27.0')
+    """
+    if difference is None or not math.isfinite(difference):
+        return NOTHING
+    if is_share(metric):
+        return signed_points(difference)
+    number = decimal(difference, measure_of(metric).digits or 3)
+    return number if number[0] == "−" or float(number) == 0 else f"+{number}"
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric lies between 0 and 100 %, so that it can be drawn as a bar."""
+    return measure_of(metric).form != "number"
 
 
 def score_with_interval(row: Finding) -> str:
     """`78.4 % (75.1–80.9)`: the value and, where there is one, its interval."""
     value = score(row.metric, row.value)
-    if row.low is None or row.high is None or not (known(row.low) and known(row.high)):
+    if row.low is None or row.high is None or not (is_number(row.low) and is_number(row.high)):
         return value
     ends = [re.sub(r" (%|points?)$", "", score(row.metric, end)) for end in (row.low, row.high)]
     return f"{value} ({ends[0]}–{ends[1]})"
 
 
-def _is_share(metric: str, value: float) -> bool:
-    shares = ["accuracy", "f1", "tpr", "recall", "precision", "top", "exact_match", "rate"]
-    return 0 <= value <= 1 and any(part in metric for part in [*shares, "separability"])
+def figure(row: Finding, digits: int = 0) -> str:
+    """`78 % (95 % interval 75–81 %)`: a share as a sentence says it."""
+    interval = span(row.low, row.high, digits)
+    value = percent(row.value, digits)
+    return f"{value} (95 % interval {interval})" if interval else value
 
 
 def metric_name(metric: str) -> str:
-    return METRICS.get(metric, metric.replace("_", " "))
+    return measure_of(metric).title
 
 
 def attacker_name(attacker: str | None) -> str:
     return NOTHING if attacker is None else ATTACKERS.get(attacker, attacker)
 
 
-def kind_name(kind: str) -> str:
-    return KINDS.get(kind, kind.replace("-", " ").capitalize())
+def sentence_of(words: str) -> str:
+    """The words with a capital letter at their head."""
+    return words[:1].upper() + words[1:]
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """`gender, age and topic`."""
     if len(names) < 2:
         return "".join(names)
@@ -209,12 +199,12 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def day(created: Any) -> str:
+def day(time: Any) -> str:
     """`15 November 2026, 09:00 UTC` from an ISO time; any other text as it is."""
     try:
-        moment = datetime.fromisoformat(str(created))
+        moment = datetime.fromisoformat(str(time))
     except ValueError:
-        return str(created)
+        return str(time)
     if moment.tzinfo is None:
         return f"{moment.day} {moment:%B %Y, %H:%M}"
     moment = moment.astimezone(UTC)

@@ -292,7 +292,7 @@ def test_later_kinds_of_findings_have_their_table(findings: Findings) -> None:
     words = plain(render_html(made))
     assert "Inversion: words read back from vectors" in words
     assert "41.0 % 39.0–43.0" in words
-    assert "words (shuffled labels)" in words
+    assert "words (paired with another text)" in words
     assert "Deviation of the vectors" in words and "783.2" in words
     assert "Not measured: reading words back" not in words
 

@@ -11,9 +11,23 @@ import pytest
 
 from capelet.findings import Finding, Findings
 from capelet.reports import all_verdicts, render_html, render_markdown, write_report
-from capelet.reports.attacks import other_verdicts, strongest, whole
-from capelet.reports.comparison import changes, summary
-from capelet.reports.sections import sections
+from capelet.reports.comparison import all_changes, change_summary
+from capelet.reports.draw.bars import bars
+from capelet.reports.kinds import report_of, reports_of, summary
+from capelet.reports.page import Bars, Section, Text
+
+
+def sections(findings: Findings) -> list[Section]:
+    made = [report.section(findings) for report in reports_of(findings)]
+    return [item for item in made if item is not None]
+
+
+def pictures(section: Section) -> list[str]:
+    return [str(bars(item.rows, item.name)) for item in section.blocks if isinstance(item, Bars)]
+
+
+def sentences(section: Section) -> tuple[str, ...]:
+    return next(item.sentences for item in section.blocks if isinstance(item, Text))
 
 
 def word_rows(value: float, null: float = 0.18, attacker: str = "multi-label") -> list[Finding]:
@@ -110,18 +124,18 @@ def nothing() -> Findings:
 
 
 def test_a_leak_is_judged_against_what_needs_no_vectors(found: Findings, nothing: Findings) -> None:
-    levels = {verdict.target: verdict.level for verdict in other_verdicts(found)}
+    levels = {verdict.target: verdict.level for verdict in all_verdicts(found)}
     assert levels == {"words": "strong", "writer": "strong", "training texts": "strong"}
-    words = other_verdicts(found)[0]
+    words = all_verdicts(found)[0]
     assert words.chance == 0.2 and words.gain == pytest.approx(0.35)
     assert "55 % (95 % interval 54–56 %) against 20 %" in words.sentence
-    assert {verdict.level for verdict in other_verdicts(nothing)} == {"none"}
-    assert "could not be told apart" in other_verdicts(nothing)[1].sentence
+    assert {verdict.level for verdict in all_verdicts(nothing)} == {"none"}
+    assert "could not be told apart" in all_verdicts(nothing)[1].sentence
 
 
 def test_a_score_that_the_control_reaches_too_is_no_leak() -> None:
     rows = Findings((*word_rows(0.55, null=0.545), blind_row()))
-    assert other_verdicts(rows)[0].level == "none"
+    assert all_verdicts(rows)[0].level == "none"
 
 
 def test_the_score_of_membership_that_is_judged_was_fixed_beforehand() -> None:
@@ -130,10 +144,10 @@ def test_the_score_of_membership_that_is_judged_was_fixed_beforehand() -> None:
         "membership", "aggregates", "advantage", 0.4, 0.2, 0.6, chance=0.0, attacker="dot", n=40
     )
     rows = Findings((*member_rows(0.01), luck))
-    chosen = strongest(rows, "membership")
+    chosen = report_of("membership").strongest(rows)
     assert chosen is not None and chosen.target == "windows"
-    assert other_verdicts(rows)[0].level == "none"
-    drawn = str(sections(rows)[0].pictures[0].drawn["picture"])
+    assert all_verdicts(rows)[0].level == "none"
+    drawn = pictures(sections(rows)[0])[0]
     assert "dot product" in drawn and "level-strong" not in drawn
 
 
@@ -143,21 +157,21 @@ def test_scores_of_one_target_stand_together() -> None:
         for name in ("dot", "cosine")
         for target in ("pairs", "aggregates")
     ]
-    drawn = str(sections(Findings(tuple(rows)))[0].pictures[0].drawn["picture"])
+    drawn = pictures(sections(Findings(tuple(rows)))[0])[0]
     assert drawn.count(">pairs<") == drawn.count(">aggregates<") == 1
 
 
 def test_an_attacker_that_always_says_the_same_is_not_judged() -> None:
     still = Finding("inversion", "words", "f1", 0.4, 0.4, 0.4, majority=0.2, attacker="multi-set")
-    chosen = strongest(Findings((*word_rows(0.3), still)), "inversion")
+    chosen = report_of("inversion").strongest(Findings((*word_rows(0.3), still)))
     assert chosen is not None and chosen.attacker == "multi-label"
 
 
 def test_the_whole_run_is_said_without_any_attribute(found: Findings, nothing: Findings) -> None:
-    said = whole(found)
+    said = summary(found)
     assert said.startswith("53 % of a text’s words can be read back")
     assert "first five guesses of 100 for 40 %" in said and "advantage of 20 points" in said
-    assert "no words could be read back" in whole(nothing).lower()
+    assert "no words could be read back" in summary(nothing).lower()
     page = render_html(found)
     assert "No private attribute was measured" not in page
     assert 'id="inversion"' in page and 'id="authorship"' in page and 'id="membership"' in page
@@ -169,20 +183,22 @@ def test_attributes_come_first_and_keep_their_page(findings: Findings, found: Fi
     assert [verdict.target for verdict in all_verdicts(both)][-3:] == [
         "words", "writer", "training texts",
     ]  # fmt: skip
-    assert whole(both).startswith("The vectors give away")
+    assert summary(both).startswith("The vectors give away")
     assert 'id="leakage"' in render_html(both)
     assert 'id="inversion"' not in render_html(findings)
 
 
 def test_pictures_hold_value_base_and_control(found: Findings) -> None:
     words, writers, members = sections(found)
-    assert len(words.pictures) == 2 and len(writers.pictures) == 1 and len(members.pictures) == 2
-    drawn = str(words.pictures[0].drawn["picture"])
+    assert [len(pictures(item)) for item in (words, writers, members)] == [2, 1, 2]
+    drawn = pictures(words)[0]
     assert "always naming the most frequent words: 20.0 %" in drawn
     assert "paired with another text (control): 18.0 %" in drawn
-    assert "the text itself (TextCNN): 14.0 %" in str(writers.pictures[0].drawn["picture"])
-    assert "rarest tenth" in str(members.pictures[1].drawn["picture"])
-    assert any("rarest tenth of centre words the advantage is 40 %" in s for s in members.sentences)
+    assert "the text itself (TextCNN): 14.0 %" in pictures(writers)[0]
+    assert "rarest tenth" in pictures(members)[1]
+    assert any(
+        "rarest tenth of centre words the advantage is 40 %" in s for s in sentences(members)
+    )
 
 
 def test_examples_are_numbers_unless_texts_were_asked_for(found: Findings, tmp_path: Path) -> None:
@@ -200,14 +216,14 @@ def test_examples_are_numbers_unless_texts_were_asked_for(found: Findings, tmp_p
 
 
 def test_two_runs_say_what_protection_did(found: Findings, nothing: Findings) -> None:
-    said = {change.target: change for change in changes(found, nothing)}
+    said = {change.target: change for change in all_changes(found, nothing)}
     assert said["words (multi-label)"].way == "better" and said["writer"].way == "better"
     assert said["training texts (windows, window similarity)"].way == "better"
     assert "F1 falls from 55.0 % to 20.1 %" in said["words (multi-label)"].sentence
-    assert "leaked less in the second run" in summary(found, nothing)
-    back = changes(nothing, found)
+    assert "leaked less in the second run" in change_summary(found, nothing)
+    back = all_changes(nothing, found)
     assert {change.way for change in back} == {"worse"}
-    assert {change.way for change in changes(found, found)} == {"unclear"}
+    assert {change.way for change in all_changes(found, found)} == {"unclear"}
     page = render_html(found, nothing)
     assert "Words read back: F1" in page and 'id="others"' in page
     assert "−35 points" not in page and "−34.9" in page

@@ -10,7 +10,8 @@ import pytest
 
 from capelet.findings import Finding, Findings
 from capelet.reports import render_html, render_markdown
-from capelet.reports.shift import CAUTION, sentences, shift
+from capelet.reports.kinds import report_of
+from capelet.reports.kinds.deviation import CAUTION
 
 
 def words(page: str) -> str:
@@ -32,12 +33,12 @@ def told(value: float, low: float) -> Findings:
     ],
 )
 def test_the_sentence_follows_the_interval(value: float, low: float, said: str) -> None:
-    (sentence,) = sentences(told(value, low))
+    (sentence,) = report_of("deviation").sentences(told(value, low))
     assert said in sentence and "guessing reaches 50 %" in sentence
 
 
 def test_a_run_without_protection_has_no_such_section(findings: Findings) -> None:
-    assert shift(findings) is None
+    assert report_of("deviation").section(findings) is None
     assert 'id="shift"' not in render_html(findings)
     assert "Original and released" not in render_markdown(findings)
 

@@ -9,9 +9,12 @@ import pytest
 
 from capelet.findings import Finding, Findings
 from capelet.reports import overall, verdicts
-from capelet.reports.verdicts import gaps, needs, tasks, unmeasured
+from capelet.reports.kinds import report_of
+from capelet.reports.kinds.attribute_inference import needs, unmeasured_attributes
+from capelet.reports.kinds.fairness import gaps
 
 Leak = Callable[..., Finding]
+tasks = report_of("utility").sentences
 
 
 def level(
@@ -170,6 +173,6 @@ def test_tasks_and_gaps_in_words(findings: Findings) -> None:
 
 
 def test_attributes_without_a_measurement_are_named(findings: Findings) -> None:
-    assert unmeasured(findings) == []
+    assert unmeasured_attributes(findings) == []
     asked = {**findings.provenance, "attributes": {"gender": {}, "income": {}}}
-    assert unmeasured(replace(findings, provenance=asked)) == ["income"]
+    assert unmeasured_attributes(replace(findings, provenance=asked)) == ["income"]

@@ -12,10 +12,10 @@ from typing import Any
 from markupsafe import Markup, escape
 
 
-def svg(look: str, size: str, name: str, described: str, parts: Iterable[str]) -> Markup:
+def svg(look: str, size: str, name: str, description: str, parts: Iterable[str]) -> Markup:
     """An `<svg>` with the class `look` whose accessible name says all that it shows."""
     # aria-label instead of <title>: a title on the whole picture would hide those of its marks.
-    label = text(f"{name}. {described}")
+    label = text(f"{name}. {description}")
     return Markup(
         f'<svg class="{look}" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
     )

@@ -9,8 +9,8 @@ import pytest
 
 from capelet.findings import Findings
 from capelet.reports import render_markdown, verdicts
-from capelet.reports.markdown import plain, table
-from capelet.reports.tables import Line, Table
+from capelet.reports.markdown import escape, table
+from capelet.reports.page import Line, Table
 
 
 def _tables(text: str) -> list[list[str]]:
@@ -56,7 +56,7 @@ def test_user_text_cannot_break_a_table() -> None:
     (lines,) = _tables(shown)
     assert {_columns(line) for line in lines} == {2}
     assert "<b>" not in shown and "snake_case" in shown
-    assert plain("[x](y)") == "\\[x\\](y)"
+    assert escape("[x](y)") == "\\[x\\](y)"
 
 
 @pytest.mark.parametrize("names", [["income"], ["income", "city"]])

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from capelet.findings import Finding, Findings
-from capelet.reports.svg import short, svg, text
-from capelet.reports.verdicts import Verdict, primary_task_row, targets, verdicts
-from capelet.reports.words import known, percent, span
+from capelet.reports.draw.svg import short, svg, text
+from capelet.reports.words import is_number, percent, span
 
 MARKS = {
     "chance": "chance",
@@ -50,86 +48,26 @@ class Bar:
     group: str = ""
 
 
-def leak_bars(findings: Findings, label: str = "") -> list[Bar]:
-    """Per attribute the strongest attacker, from chance; with a label, grouped by attribute."""
-    return [
-        Bar(
-            label=label or verdict.target,
-            value=verdict.value,
-            low=verdict.low,
-            high=verdict.high,
-            start=verdict.chance,
-            marks=_marks(verdict),
-            tone=f"level-{verdict.level}",
-            group=verdict.target if label else "",
-        )
-        for verdict in verdicts(findings)
-        if verdict.value is not None
-    ]
-
-
-def task_bars(findings: Findings, label: str = "") -> list[Bar]:
-    """Per task the strongest probe, from the score of always naming the commonest class."""
-    rows = [
-        primary_task_row(findings.select(kind="utility", target=target))
-        for target in targets(findings, "utility")
-    ]
-    return [_task_bar(findings, row, label) for row in rows if row is not None and known(row.value)]
-
-
-def group_bars(findings: Findings) -> list[Bar]:
-    """The task's accuracy in each subgroup, as dots, grouped by attribute."""
-    return [
-        Bar(
-            label=(row.subgroup or "").partition("=")[2] or row.subgroup or row.target,
-            value=row.value,
-            low=row.low,
-            high=row.high,
-            group=(row.subgroup or "").partition("=")[0],
-        )
-        for row in findings.select(kind="fairness", metric="accuracy")
-        if known(row.value)
-    ]
-
-
-def _marks(verdict: Verdict) -> tuple[tuple[str, float], ...]:
-    marks = {
-        "chance": verdict.chance,
-        "predicted-label": verdict.predicted_label,
-        "tf-idf": verdict.text,
-        "null": verdict.null,
-        "ceiling": verdict.ceiling,
-    }
-    return tuple((kind, value) for kind, value in marks.items() if value is not None)
-
-
-def _task_bar(findings: Findings, row: Finding, label: str) -> Bar:
-    references = findings.select(kind="utility-reference", target=row.target, metric=row.metric)
-    marks = [("majority", row.majority), ("ceiling", row.ceiling)]
-    marks += [("tf-idf", item.value) for item in references if item.attacker == "tf-idf"]
-    return Bar(
-        label=label or row.target,
-        value=row.value,
-        low=row.low,
-        high=row.high,
-        start=row.majority if row.majority is not None else 0.0,
-        marks=tuple((kind, value) for kind, value in marks if value is not None and known(value)),
-        group=row.target if label else "",
-    )
-
-
-def meter(verdict: Verdict) -> Markup:
-    """A thin track for a verdict's card: the gain from chance, on an axis from 0 to 100 %."""
-    if verdict.value is None or verdict.chance is None:
+def meter(value: float | None, base: float | None) -> Markup:
+    """A thin track for a verdict's card: the gain from the base, on an axis from 0 to 100 %."""
+    if value is None or base is None:
         return Markup("")
-    left, right = sorted((verdict.chance, verdict.value))
-    back = " back" if verdict.value < verdict.chance else ""
-    chance = _at(verdict.chance)
+    mark = _at(base)
     return Markup(
         '<svg class="meter" width="100%" height="12" aria-hidden="true">'
         '<rect class="track" x="0" y="3" width="100%" height="6" rx="3"/>'
-        f'<rect class="fill{back}" x="{_at(left)}" y="3" width="{_at(right - left)}" height="6"/>'
-        f'<line class="mark chance" x1="{chance}" x2="{chance}" y1="0" y2="12"/></svg>'
+        f"{_fill(base, value, 3, 6)}"
+        f'<line class="mark chance" x1="{mark}" x2="{mark}" y1="0" y2="12"/></svg>'
+    )
+
+
+def _fill(start: float, value: float, top: int, height: int) -> str:
+    """The bar itself; pale where the value lies below what it begins at."""
+    left, right = sorted((start, value))
+    back = " back" if value < start else ""
+    return (
+        f'<rect class="fill{back}" x="{_at(left)}" y="{top}" '
+        f'width="{_at(right - left)}" height="{height}"/>'
     )
 
 
@@ -148,13 +86,18 @@ def bars(rows: Sequence[Bar], name: str) -> Markup:
         parts.append(_bar(row, top))
         top += 64 if _lane(row) else 48
     parts.append(_axis(top))
-    return svg("bars", f'width="100%" height="{top + 24}"', name, _bars_said(rows), parts)
+    return svg("bars", f'width="100%" height="{top + 24}"', name, _description(rows), parts)
+
+
+def marks_of(pairs: Iterable[tuple[str, float | None]]) -> tuple[tuple[str, float], ...]:
+    """The marks whose value is known."""
+    return tuple((kind, value) for kind, value in pairs if value is not None and is_number(value))
 
 
 def legend_of(rows: Iterable[Bar]) -> list[tuple[str, Markup]]:
     """What each mark in these rows means, with its sign, in a fixed order."""
-    used = {kind for row in rows for kind, _ in row.marks}
-    return [(meaning, _swatch(kind)) for kind, meaning in MARKS.items() if kind in used]
+    kinds = {kind for row in rows for kind, _ in row.marks}
+    return [(meaning, _swatch(kind)) for kind, meaning in MARKS.items() if kind in kinds]
 
 
 def _swatch(kind: str) -> Markup:
@@ -171,9 +114,10 @@ def _lane(row: Bar) -> bool:
 
 def _bar(row: Bar, top: int) -> str:
     track = top + 20
-    said = percent(row.value, 1)
     interval = span(row.low, row.high, 1)
-    title = f"{row.label}: {said}" + (f", 95 % interval {interval}" if interval else "")
+    title = f"{row.label}: {percent(row.value, 1)}" + (
+        f", 95 % interval {interval}" if interval else ""
+    )
     parts = [
         f'<g class="row {row.tone}"><title>{text(title)}</title>',
         f'<text class="label" x="0" y="{top + 13}">{text(short(row.label, 26))}</text>',
@@ -186,21 +130,16 @@ def _bar(row: Bar, top: int) -> str:
         ),
     ]
     if row.start is not None:
-        left, right = sorted((row.start, row.value))
-        back = " back" if row.value < row.start else ""
-        parts.append(
-            f'<rect class="fill{back}" x="{_at(left)}" y="{track}" '
-            f'width="{_at(right - left)}" height="14"/>'
-        )
+        parts.append(_fill(row.start, row.value, track, 14))
     parts += _whisker(row, track)
     if row.start is None:
         parts.append(f'<circle class="dot" cx="{_at(row.value)}" cy="{track + 7}" r="5"/>')
-    parts += [_mark(kind, value, track) for kind, value in row.marks if known(value)]
+    parts += [_mark(kind, value, track) for kind, value in row.marks if is_number(value)]
     return "".join([*parts, "</g>"])
 
 
 def _whisker(row: Bar, track: int) -> list[str]:
-    if row.low is None or row.high is None or not (known(row.low) and known(row.high)):
+    if row.low is None or row.high is None or not (is_number(row.low) and is_number(row.high)):
         return []
     low, high, middle = _at(row.low), _at(row.high), track + 7
     lines = [(low, high, middle, middle)]
@@ -232,19 +171,20 @@ def _axis(bottom: int) -> str:
     )
 
 
-def _bars_said(rows: Sequence[Bar]) -> str:
-    said = []
+def _description(rows: Sequence[Bar]) -> str:
+    sentences = []
     for row in rows:
         interval = span(row.low, row.high)
         marks = ", ".join(f"{MARKS[kind]} {percent(value)}" for kind, value in row.marks)
         name = f"{row.group}, {row.label}" if row.group else row.label
-        said.append(
+        sentences.append(
             f"{name}: {percent(row.value)}"
             + (f" (interval {interval})" if interval else "")
             + (f"; {marks}" if marks else "")
         )
-    return ". ".join(said) + "."
+    return ". ".join(sentences) + "."
 
 
 def _at(share: float) -> str:
+    # Clipped: an interval may leave the axis by rounding, a picture must not.
     return f"{100 * min(max(share, 0.0), 1.0):.2f}%"

@@ -1,0 +1,1 @@
+"""Pictures as inline SVG: bars, curves, maps, and leakage against utility."""

@@ -1,0 +1,247 @@
+"""Curves: how fast an attacker learns, and how exposure grows with repetition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from markupsafe import Markup
+
+from capelet.reports.draw.svg import svg, text
+from capelet.reports.words import is_number, percent, span
+
+Scale = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values over the number of labels, with the interval, chance and the full attack's value."""
+
+    name: str
+    labels: tuple[float, ...]
+    values: tuple[float, ...]
+    lows: tuple[float, ...] = ()
+    highs: tuple[float, ...] = ()
+    chance: float | None = None
+    full: float | None = None
+
+    @classmethod
+    def read(cls, name: str, content: Mapping[str, Any], full: float | None = None) -> Curve | None:
+        """The curve in an artefact, without the points that have no value; None if none is left."""
+        labels, values = content.get("labels_per_class") or [], content.get("value") or []
+        size = min(len(labels), len(values))
+        lows = content.get("low") or []
+        highs = content.get("high") or []
+        keep = [i for i in range(size) if is_number(values[i]) and is_number(labels[i])]
+        has_band = all(
+            i < min(len(lows), len(highs)) and is_number(lows[i]) and is_number(highs[i])
+            for i in keep
+        )
+        if not keep:
+            return None
+        return cls(
+            name,
+            tuple(labels[i] for i in keep),
+            tuple(values[i] for i in keep),
+            tuple(lows[i] for i in keep) if has_band else (),
+            tuple(highs[i] for i in keep) if has_band else (),
+            content.get("chance") if is_number(content.get("chance")) else None,
+            full,
+        )
+
+
+def reach_of(curves: Sequence[Curve]) -> tuple[float, float]:
+    """How far below and above its chance a panel must reach, so that all panels share a scale."""
+    offsets = [
+        value - base
+        for curve in curves
+        for base in (curve.chance if curve.chance is not None else min(curve.values),)
+        for value in (*curve.values, *curve.lows, *curve.highs, curve.full)
+        if value is not None
+    ]
+    return min(*offsets, -0.05) - 0.02, max(*offsets, 0.15) + 0.05
+
+
+def curve_panel(curve: Curve, reach: tuple[float, float]) -> Markup:
+    """One attribute's learning curve, 320 by 220, with its interval as a band."""
+    base = curve.chance if curve.chance is not None else min(curve.values)
+    height = (base + reach[0], base + reach[1])
+    across, down = _across(curve.labels), _down(height)
+    spots = [(across(n), down(v)) for n, v in zip(curve.labels, curve.values, strict=True)]
+    parts = _frame(curve, height)
+    if curve.lows:
+        edge = [(across(n), down(v)) for n, v in zip(curve.labels, curve.highs, strict=True)]
+        back = [(across(n), down(v)) for n, v in zip(curve.labels, curve.lows, strict=True)]
+        parts.append(f'<polygon class="band" points="{_path([*edge, *reversed(back)])}"/>')
+    parts.append(f'<polyline class="curve" points="{_path(spots)}"/>')
+    for index, (number, value) in enumerate(zip(curve.labels, curve.values, strict=True)):
+        interval = span(curve.lows[index], curve.highs[index], 1) if curve.lows else ""
+        title = f"{number:g} labelled texts per class: {percent(value, 1)}"
+        title += f", interval {interval}" if interval else ""
+        x, y = spots[index]
+        parts.append(
+            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{title}</title></circle>'
+        )
+    parts += _curve_numbers(curve, spots, down)
+    description = ", ".join(
+        f"{percent(v)} with {n:g}" for n, v in zip(curve.labels, curve.values, strict=True)
+    )
+    description += f"; chance {percent(curve.chance)}" if curve.chance is not None else ""
+    name = f"Learning curve of {curve.name}"
+    return svg("panel", 'viewBox="0 0 320 220"', name, f"{description}.", parts)
+
+
+def _curve_numbers(curve: Curve, spots: Sequence[tuple[float, float]], down: Scale) -> list[str]:
+    """First and last value are printed; those between are in the hover title and the table."""
+    parts = []
+    for i in sorted({0, len(spots) - 1}):
+        x, y = spots[i]
+        near_full = curve.full is not None and 0 <= y - down(curve.full) < 26
+        free = curve.chance is None or down(curve.chance) - y > 30
+        place = y + 22 if near_full and free else y - 12
+        parts.append(
+            f'<text class="value" x="{x:.1f}" y="{place:.1f}" text-anchor="middle">'
+            f"{percent(curve.values[i])}</text>"
+        )
+    return parts
+
+
+def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
+    down, across = _down(height), _across(curve.labels)
+    step = 1 if height[1] - height[0] <= 0.5 else 2
+    tenths = range(math.ceil(10 * height[0]), math.floor(10 * height[1]) + 1)
+    parts = [
+        _rung(down(tenth / 10), f"{10 * tenth} %", (46, 314))
+        for tenth in tenths
+        if tenth % step == 0 and 0 <= tenth <= 10
+    ]
+    parts += _ticks(curve.labels, across, 26, 192)
+    parts.append(
+        '<text class="axis" x="180" y="212" text-anchor="middle">labelled texts per class</text>'
+    )
+    lines = (
+        (curve.chance, "chance", "chance"),
+        (curve.full, "full", "strongest attacker, all labels"),
+    )
+    for value, kind, meaning in lines:
+        if value is not None:
+            y = down(value)
+            parts.append(
+                f'<line class="mark {kind}" x1="46" x2="314" y1="{y:.1f}" y2="{y:.1f}">'
+                f"<title>{meaning}: {percent(value, 1)}</title></line>"
+            )
+    return parts
+
+
+def _across(labels: Sequence[float]) -> Scale:
+    low, high = min(labels), max(labels)
+    # Beyond a factor of twenty a linear axis would press the small numbers together.
+    if low <= 0 or high / low <= 20:
+        wide = (high - low) or 1
+        return lambda number: 68 + 222 * (number - low) / wide
+    return lambda number: 68 + 222 * math.log(number / low) / math.log(high / low)
+
+
+def _down(height: tuple[float, float]) -> Scale:
+    low, high = height
+    return lambda value: 174 - 160 * (value - low) / (high - low)
+
+
+def _path(spots: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+
+
+# ---- exposure of made-up secrets ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Series:
+    """One model's mean exposure for each number of repetitions."""
+
+    name: str
+    levels: tuple[int, ...]
+    values: tuple[float, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+
+
+def exposure_curves(items: Sequence[Series], chance: float) -> Markup:
+    """Bits of exposure over repetitions (log scale), 640 by 320, a line per model."""
+    levels = sorted({level for item in items for level in item.levels})
+    top = max(10.0, *(value for item in items for value in item.highs)) * 1.05
+    wide = math.log(max(levels[-1], levels[0] + 1) / levels[0])
+
+    def across(level: float) -> float:
+        return 60 + 560 * math.log(level / levels[0]) / wide
+
+    def down(bits: float) -> float:
+        return 270 - 250 * bits / top
+
+    parts = _exposure_frame(levels, top, chance, across, down)
+    for place, item in enumerate(items):
+        aside = 2.5 * (place - (len(items) - 1) / 2)  # or intervals would hide each other
+        parts += _line(item, place % 7 + 1, partial(_beside, across, aside), down)
+    description = "; ".join(
+        f"{item.name}: "
+        + ", ".join(f"{v:.1f} at {n}" for n, v in zip(item.levels, item.values, strict=True))
+        for item in items
+    )
+    return svg("panel", 'viewBox="0 0 640 320"', "Exposure in bits", f"{description}.", parts)
+
+
+def _beside(across: Scale, aside: float, level: float) -> float:
+    return across(level) + aside
+
+
+def _line(item: Series, colour: int, across: Scale, down: Scale) -> list[str]:
+    spots = _path((across(n), down(v)) for n, v in zip(item.levels, item.values, strict=True))
+    parts = [f'<polyline class="c-{colour}" style="fill:none;stroke-width:2" points="{spots}"/>']
+    for n, v, low, high in zip(item.levels, item.values, item.lows, item.highs, strict=True):
+        x = across(n)
+        title = text(f"{item.name}, {n} times: {v:.1f} bits")
+        parts.append(
+            f'<line class="c-{colour}" style="stroke-width:1" x1="{x:.1f}" x2="{x:.1f}" '
+            f'y1="{down(low):.1f}" y2="{down(high):.1f}"><title>{title} '
+            f"({low:.1f}–{high:.1f})</title></line>"
+        )
+    return parts
+
+
+def _exposure_frame(
+    levels: Sequence[int], top: float, chance: float, across: Scale, down: Scale
+) -> list[str]:
+    step = next(size for size in (2, 5, 10, 20, 50) if top / size <= 7)
+    parts = [_rung(down(tick), str(tick), (60, 620)) for tick in range(0, int(top) + 1, step)]
+    parts += _ticks(levels, across, 24, 290)
+    parts.append(
+        '<text class="axis" x="340" y="312" text-anchor="middle">times that the author repeated '
+        "the secret</text>"
+        f'<line class="mark chance" x1="60" x2="620" y1="{down(chance):.1f}" '
+        f'y2="{down(chance):.1f}"><title>never inserted: {chance:.1f} bits</title></line>'
+    )
+    return parts
+
+
+def _rung(y: float, label: str, ends: tuple[int, int]) -> str:
+    left, right = ends
+    return (
+        f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    )
+
+
+def _ticks(numbers: Sequence[float], across: Scale, gap: float, y: int) -> list[str]:
+    """Labels under the axis; those that would run into their neighbour are left out."""
+    parts = []
+    last = -math.inf
+    for number in numbers:
+        x = across(number)
+        if x - last >= gap:
+            last = x
+            parts.append(
+                f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="middle">{number:g}</text>'
+            )
+    return parts

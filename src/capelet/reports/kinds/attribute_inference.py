@@ -1,0 +1,348 @@
+"""Private attributes: the strongest attacker's verdicts, what it needed, and every attacker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from capelet.findings import Finding, Findings
+from capelet.findings.kinds import KINDS, control_of, reference_of
+from capelet.reports.draw.bars import Bar
+from capelet.reports.draw.curves import Curve
+from capelet.reports.facts import artefact, entries, part
+from capelet.reports.kinds.families import family_table
+from capelet.reports.kinds.generic import KindReport, Pair
+from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
+from capelet.reports.verdict import (
+    LEVELS,
+    Level,
+    Verdict,
+    first,
+    gain_in_points,
+    level_of,
+    minus,
+    targets,
+    value_of,
+)
+from capelet.reports.words import (
+    NOTHING,
+    attacker_name,
+    count,
+    is_number,
+    join_names,
+    metric_name,
+    percent,
+    points,
+    score,
+    score_with_interval,
+    span,
+)
+
+LEAK = "attribute-inference"
+PRIMARY = KINDS[LEAK].metric
+# A control may lie this far below chance by the luck of one draw without a warning.
+NULL_SLACK = 0.03
+
+
+def verdicts(findings: Findings) -> list[Verdict]:
+    """One verdict per attribute that a strongest attacker was measured on."""
+    rows = [strongest(findings, target) for target in targets(findings, LEAK)]
+    return [_verdict(findings, row) for row in rows if row is not None]
+
+
+def strongest(findings: Findings, target: str) -> Finding | None:
+    """The attacker that was chosen on its own part, by balanced accuracy."""
+    return first(findings, kind=LEAK, target=target, attacker="strongest", metric=PRIMARY)
+
+
+def unmeasured_attributes(findings: Findings) -> list[str]:
+    """The attributes that were asked about and have no verdict."""
+    targets = {verdict.target for verdict in verdicts(findings)}
+    return [name for name in part(findings, "attributes") if name not in targets]
+
+
+def overall(findings: Findings) -> str:
+    """The attributes of a run in one sentence, strongest leak first."""
+    items = verdicts(findings)
+    if not items:
+        return "No private attribute was measured, so this report says nothing about leaks."
+    groups = {
+        level: [f"“{verdict.target}”" for verdict in items if verdict.level == level]
+        for level in reversed(LEVELS)
+    }
+    leaks = [
+        f"{join_names(names)} {adverb}"
+        for (level, names), adverb in zip(
+            groups.items(), ("strongly", "clearly", "slightly", ""), strict=True
+        )
+        if names and level != "none"
+    ]
+    if not leaks:
+        sentence = f"No leak of {join_names(groups['none'])} was found. "
+        sentence += "That is not proof that there is none"
+    else:
+        sentence = f"The vectors give away {join_names(leaks)}"
+        if groups["none"]:
+            sentence += f"; no leak of {join_names(groups['none'])} was found"
+    doubtful = [f"“{verdict.target}”" for verdict in items if verdict.warnings]
+    if doubtful:
+        sentence += f". There is a warning about {join_names(doubtful)}: read it first"
+    return sentence + "."
+
+
+class AttributeInference(KindReport):
+    """Leaks of attributes; each attribute is judged by its own strongest attacker."""
+
+    column = "attribute"
+
+    def rows(self, findings: Findings) -> list[Finding]:
+        rows = [strongest(findings, target) for target in targets(findings, LEAK)]
+        return [row for row in rows if row is not None and is_number(row.value)]
+
+    def control(self, findings: Findings, row: Finding) -> Finding | None:
+        return first(findings, kind=control_of(LEAK), target=row.target, metric=row.metric)
+
+    def level(self, findings: Findings, row: Finding) -> Level:
+        """By chance alone: a control that is off chance is a warning of its own."""
+        return level_of(row)
+
+    def verdicts(self, findings: Findings) -> list[Verdict]:
+        return verdicts(findings)
+
+    def clause(self, findings: Findings) -> str:
+        return overall(findings).rstrip(".") if verdicts(findings) else ""
+
+    def section(self, findings: Findings) -> Section | None:
+        rows = [self.bar(findings, row, row.target) for row in self.rows(findings)]
+        name = "Balanced accuracy of the strongest attacker, per attribute"
+        block = bars(rows, name, *self.kind.caption)
+        return section("leakage", self.kind.heading, [block], "Leakage")
+
+    def bar(self, findings: Findings, row: Finding, label: str, group: str = "") -> Bar:
+        return replace(super().bar(findings, row, label, group), start=row.chance)
+
+    def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
+        label, words = (_reference(findings, row, name) for name in ("predicted-label", "tf-idf"))
+        null = value_of(self.control(findings, row))
+        marks = [("chance", row.chance), ("predicted-label", label), ("tf-idf", words)]
+        return [*marks, ("null", null), ("ceiling", row.ceiling)]
+
+    def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
+        families = [family_table(findings, LEAK, target) for target in targets(findings, LEAK)]
+        return [
+            ("Leakage and its controls", summary_table(findings)),
+            *(("Every attacker, per attribute", item) for item in families),
+            ("Learning curves", curve_table(findings)),
+        ]
+
+    def pairs(self, before: Findings, after: Findings) -> list[Pair]:
+        names = dict.fromkeys(targets(before, LEAK) + targets(after, LEAK))
+        return [
+            Pair(
+                LEAK,
+                name,
+                strongest(before, name),
+                strongest(after, name),
+                self.kind.comparison,
+            )
+            for name in names
+        ]
+
+
+# ---- verdicts ------------------------------------------------------------------------------------
+
+
+def _verdict(findings: Findings, row: Finding) -> Verdict:
+    label, words = (_reference(findings, row, name) for name in ("predicted-label", "tf-idf"))
+    null = first(findings, kind=control_of(LEAK), target=row.target, metric=PRIMARY)
+    warnings = [_null_warning(null), _ceiling_warning(row)]
+    return Verdict(
+        target=row.target,
+        level=level_of(row),
+        statement=_statement(row, label, words),
+        warnings=tuple(warning for warning in warnings if warning),
+        value=row.value if is_number(row.value) else None,
+        low=row.low,
+        high=row.high,
+        chance=row.chance,
+        gain=minus(row.value, row.chance),
+        low_gain=minus(row.low, row.chance),
+        high_gain=minus(row.high, row.chance),
+        predicted_label=label,
+        text=words,
+        null=value_of(null),
+        ceiling=row.ceiling,
+        degenerate=row.degenerate,
+    )
+
+
+def _reference(findings: Findings, row: Finding, attacker: str) -> float | None:
+    kind = reference_of(LEAK)
+    return value_of(
+        first(findings, kind=kind, target=row.target, attacker=attacker, metric=row.metric)
+    )
+
+
+def _statement(row: Finding, label: float | None, text: float | None) -> str:
+    gain = minus(row.value, row.chance)
+    # Whole per cents read best; where they would hide a small gain, one decimal.
+    digits = 1 if gain is not None and abs(gain) < 0.02 else 0
+    interval = span(row.low, row.high, digits)
+    head = f"{row.target}: {percent(row.value, digits)} balanced accuracy"
+    head += f" (95 % interval {interval})" if interval else ""
+    head += f" against {percent(row.chance, digits)} by chance; {_outcome(row, digits)}."
+    return " ".join(part for part in (head, _references(row, label, text, digits)) if part)
+
+
+def _outcome(row: Finding, digits: int) -> str:
+    if row.degenerate:
+        return (
+            "the strongest attacker gave every text the same answer, "
+            "so nothing was learnt and this is no evidence that there is no leak"
+        )
+    if level_of(row) != "none":
+        return f"the attacker gains {gain_in_points(row.value, row.chance, digits)}"
+    room = minus(row.high, row.chance)
+    if room is not None and room > 0:
+        room_words = points(room, max(digits, int(room < 0.1)))
+        return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
+    return "no leak found, which is not proof that there is none"
+
+
+def _references(row: Finding, label: float | None, text: float | None, digits: int) -> str:
+    parts = []
+    if label is not None and text is not None:
+        parts.append(
+            f"The predicted task label alone gives {percent(label, digits)}, "
+            f"the text itself {percent(text, digits)}."
+        )
+    elif label is not None:
+        parts.append(f"The predicted task label alone gives {percent(label, digits)}.")
+    elif text is not None:
+        parts.append(f"The text itself gives {percent(text, digits)}.")
+    if row.ceiling is not None and row.ceiling >= 0.99:
+        parts.append("The guarantee alone rules out almost nothing here (ceiling above 99 %).")
+    elif row.ceiling is not None and is_number(row.ceiling):
+        parts.append(f"The guarantee permits nobody more than {percent(row.ceiling, digits)}.")
+    return " ".join(parts)
+
+
+def _null_warning(null: Finding | None) -> str:
+    """A control with shuffled labels must lie at chance; if not, the score above is suspect."""
+    if null is None or null.chance is None or not is_number(null.value):
+        return ""
+    # On meaningless labels nobody can beat chance: whatever does has seen the answers.
+    above = null.low is not None and null.low > null.chance
+    below = null.high is not None and null.high < null.chance
+    far = abs(null.value - null.chance) > NULL_SLACK
+    if not (above or (below and far)):
+        return ""
+    interval = span(null.low, null.high, 1)
+    return (
+        f"Warning: with shuffled labels the attacker scored {percent(null.value, 1)} "
+        f"({interval}) where chance is {percent(null.chance, 1)}. The protocol leaks, or this is "
+        "one unlucky draw in about forty: do not rely on this verdict before a run with "
+        "other seeds has cleared it."
+    )
+
+
+def _ceiling_warning(row: Finding) -> str:
+    if row.ceiling is None or row.low is None or row.low <= row.ceiling:
+        return ""
+    return (
+        f"Warning: the whole interval lies above the {percent(row.ceiling, 1)} that the stated "
+        "guarantee permits to anyone. The guarantee does not hold as stated, or its assumptions do "
+        "not (one release per secret, no side information)."
+    )
+
+
+# ---- what the attacker needed --------------------------------------------------------------------
+
+
+def needs(findings: Findings) -> list[str]:
+    """How many labelled texts the attacker needed for half of its gain, one sentence each."""
+    content = artefact(findings, "learning_curve")
+    curves: Mapping[str, Any] = content.get("curves") or {}
+    attacker = attacker_name(content.get("attacker", "logistic"))
+    return [
+        _need(verdict, curves[verdict.target], attacker)
+        for verdict in verdicts(findings)
+        if (curves.get(verdict.target) or {}).get("labels_per_class")
+    ]
+
+
+def _need(verdict: Verdict, curve: Mapping[str, Any], attacker: str) -> str:
+    labels, values = curve["labels_per_class"], curve.get("value") or []
+    most = labels[-1]
+    if verdict.level == "none" or verdict.gain is None or verdict.chance is None:
+        return f"{verdict.target}: no leak found with all of the attacker’s labelled texts."
+    # Half of the gain, not of the score: chance needs no label at all.
+    half = verdict.chance + verdict.gain / 2
+    for number, value in zip(labels, values, strict=False):
+        if value is not None and value >= half:
+            return (
+                f"{verdict.target}: {number} labelled texts per class and {attacker} "
+                f"are enough for half of the full gain ({percent(value)})."
+            )
+    return (
+        f"{verdict.target}: {most} labelled texts per class give {attacker} "
+        "less than half of the full gain; the full gain needs more labels or a stronger attacker."
+    )
+
+
+def learning_curves(findings: Findings) -> Curves | None:
+    """A panel per attribute, with the full attack's score as a line."""
+    content = artefact(findings, "learning_curve")
+    full = {verdict.target: verdict.value for verdict in verdicts(findings)}
+    candidates = [
+        Curve.read(name, curve, full.get(name)) for name, curve in entries(content.get("curves"))
+    ]
+    curves = tuple(curve for curve in candidates if curve is not None)
+    caption = (
+        f"Balanced accuracy of {attacker_name(content.get('attacker'))} with few labelled texts "
+        "per class; the band is the 95 % interval."
+    )
+    return Curves(curves, "How fast the attacker learns.", caption) if curves else None
+
+
+def curve_table(findings: Findings) -> Table | None:
+    """The numbers of the learning curves: a line per attribute, a column per number of labels."""
+    content = artefact(findings, "learning_curve")
+    metric = content.get("metric", PRIMARY)
+    curves = {
+        name: _curve_cells(metric, name, curve) for name, curve in entries(content.get("curves"))
+    }
+    numbers = sorted({number for cells in curves.values() for number in cells})
+    lines = [
+        Line((name, *(cells.get(number, NOTHING) for number in numbers)))
+        for name, cells in curves.items()
+    ]
+    columns = ("attribute", *(f"{count(number)} labels" for number in numbers))
+    note = f"{metric_name(metric).capitalize()} by labelled texts per class, with 95 % intervals."
+    return table("Learning curves", columns, lines, note)
+
+
+def _curve_cells(metric: str, name: str, curve: Mapping[str, Any]) -> dict[float, str]:
+    labels: Sequence[float] = curve.get("labels_per_class") or []
+    values = curve.get("value") or []
+    lows, highs = (list(curve.get(end) or [None] * len(labels)) for end in ("low", "high"))
+    return {
+        number: score_with_interval(Finding(LEAK, name, metric, value, low=low, high=high))
+        for number, value, low, high in zip(labels, values, lows, highs, strict=False)
+    }
+
+
+def summary_table(findings: Findings) -> Table | None:
+    """One line per attribute: the strongest attacker beside all its controls."""
+    lines = []
+    for verdict in verdicts(findings):
+        row = strongest(findings, verdict.target)
+        assert row is not None
+        controls = (row.chance, verdict.null, verdict.predicted_label, verdict.text, row.ceiling)
+        cells = (score(PRIMARY, value) for value in controls)
+        lines.append(Line((row.target, score_with_interval(row), *cells, count(row.n))))
+    columns = ("attribute", "strongest attacker", "chance", "shuffled labels", "predicted label")
+    note = "Balanced accuracy with its 95 % interval; means over all seeds. Victims per seed."
+    more = ("text itself", "ceiling", "victims")
+    return table("Leakage and its controls", (*columns, *more), lines, note)

@@ -1,0 +1,93 @@
+"""For whom the task works: its score in each subgroup, and the largest gap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from capelet.findings import Finding, Findings
+from capelet.findings.kinds import KINDS
+from capelet.reports.draw.bars import Bar
+from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
+from capelet.reports.page import Bars, Line, Section, Table, bars, table
+from capelet.reports.words import NOTHING, count, is_number, metric_name, points
+
+FAIRNESS = "fairness"
+GAP = KINDS[FAIRNESS].metric
+
+
+def gap_rows(findings: Findings) -> list[Finding]:
+    rows = findings.select(kind=FAIRNESS, metric=GAP)
+    return [row for row in rows if is_number(row.value)]
+
+
+def gaps(findings: Findings) -> list[str]:
+    """How unevenly the task works between the groups of an attribute."""
+    return [
+        f"Between the groups of {row.subgroup or row.target} the accuracy differs by up to "
+        f"{points(row.value, 1)}."
+        for row in gap_rows(findings)
+    ]
+
+
+def group_bars(findings: Findings) -> Bars | None:
+    """The task's accuracy in each subgroup, as dots, grouped by attribute."""
+    rows = []
+    for row in findings.select(kind=FAIRNESS, metric="accuracy"):
+        group, _, name = (row.subgroup or "").partition("=")
+        if is_number(row.value):
+            label = name or row.subgroup or row.target
+            rows.append(Bar(label, row.value, row.low, row.high, group=group))
+    return bars(rows, "Accuracy of the task in each subgroup", *KINDS[FAIRNESS].caption)
+
+
+class Fairness(KindReport):
+    """Its pictures stand beside the task's; a row per subgroup stands in the tables."""
+
+    column = "attribute"
+
+    def section(self, findings: Findings) -> Section | None:
+        return None
+
+    def sentences(self, findings: Findings) -> list[str]:
+        return gaps(findings)
+
+    def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
+        lines = [
+            Line(
+                (
+                    (row.subgroup or NOTHING).replace("=", ": ", 1),
+                    metric_name(row.metric),
+                    cell(row),
+                    count(row.n),
+                ),
+                "strong" if row.metric.endswith("_gap") else "",
+            )
+            for row in findings.select(kind=FAIRNESS)
+        ]
+        columns = ("subgroup", "metric", "value", "texts")
+        return [("The task", table("The task by subgroup", columns, lines, words=2))]
+
+    def pairs(self, before: Findings, after: Findings) -> list[Pair]:
+        """The gaps; of language models the perplexity of each group. Not in the headlines."""
+        titles = {
+            GAP: self.kind.comparison,
+            "perplexity": "Fairness: perplexity by group",
+            "perplexity_ratio": "Fairness: perplexity against the baseline, by group",
+        }
+        pairs: list[Pair] = []
+        for metric, title in titles.items():
+            sides = (
+                {
+                    (row.subgroup or row.target, row.parameters.get("method")): row
+                    for row in run.select(kind=FAIRNESS, metric=metric)
+                }
+                for run in (before, after)
+            )
+            pairs += pair_up(FAIRNESS, sides, _group_name, title)
+        return [replace(pair, headline=False) for pair in pairs]
+
+
+def _group_name(key: tuple[str, Any]) -> str:
+    group, method = key
+    return group.replace("=", ": ", 1) + (f" ({method})" if method else "")

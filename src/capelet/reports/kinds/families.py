@@ -1,0 +1,81 @@
+"""Every attacker or probe under every metric: the table that attributes and tasks share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from capelet.findings import Finding, Findings
+from capelet.findings.kinds import control_of, kind_of, reference_of, split_kind
+from capelet.reports.kinds.generic import cell, in_order
+from capelet.reports.page import Line, Table
+from capelet.reports.words import NOTHING, attacker_name, is_number, metric_name, score
+
+METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
+FAMILY_ORDER = ("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel")
+BOUNDS = (("chance", "chance"), ("majority", "commonest class"), ("ceiling", "ceiling"))
+
+
+def family_table(findings: Findings, kind: str, target: str) -> Table:
+    """Of one attribute or task: every family under every metric, and every control."""
+    is_leak = kind_of(kind).sense == "leak"
+    rows = findings.select(kind=kind, target=target, subgroup=None)
+    order = METRIC_ORDER if is_leak else ("accuracy", *METRIC_ORDER)
+    metrics = in_order((row.metric for row in rows), order)
+    families = in_order((row.attacker or "" for row in rows), FAMILY_ORDER)
+    lines = [
+        Line(
+            (attacker_name(family or None), *_cells(rows, family, metrics)),
+            "strong" if family == "strongest" else "",
+        )
+        for family in families
+    ]
+    columns = ("attacker" if is_leak else "probe", *(metric_name(name) for name in metrics))
+    lines += [*_bounds(rows, metrics), *_controls(findings, kind, target, metrics)]
+    return Table(target, columns, tuple(lines), _choices(rows))
+
+
+def _bounds(rows: Sequence[Finding], metrics: Sequence[str]) -> list[Line]:
+    """What needs no vectors, and what nobody can exceed."""
+    # Bounds belong to the victims and not to an attacker; the strongest one's row has them all.
+    rows = [row for row in rows if row.attacker in (None, "strongest")]
+    lines = []
+    for field, name in BOUNDS:
+        cells = []
+        for metric in metrics:
+            values = [getattr(row, field) for row in rows if row.metric == metric]
+            cells.append(score(metric, next((v for v in values if is_number(v)), None)))
+        if any(item != NOTHING for item in cells):
+            lines.append(Line((name, *cells), "control"))
+    return lines
+
+
+def _controls(findings: Findings, kind: str, target: str, metrics: Sequence[str]) -> list[Line]:
+    rows = findings.select(kind=control_of(kind), target=target)
+    rows += findings.select(kind=reference_of(kind), target=target)
+    lines = []
+    for name, attacker in dict.fromkeys((row.kind, row.attacker or "") for row in rows):
+        matching = [row for row in rows if (row.kind, row.attacker or "") == (name, attacker)]
+        is_control = split_kind(name)[1] == "control"
+        label = kind_of(kind).control if is_control else attacker_name(attacker or None)
+        lines.append(Line((label, *_cells(matching, attacker, metrics)), "control"))
+    return lines
+
+
+def _cells(rows: Sequence[Finding], family: str, metrics: Sequence[str]) -> list[str]:
+    cells = []
+    for metric in metrics:
+        matching = [r for r in rows if (r.attacker or "") == family and r.metric == metric]
+        matching.sort(key=lambda row: row.seed is not None)
+        cells.append(cell(matching[0] if matching else None))
+    return cells
+
+
+def _choices(rows: Sequence[Finding]) -> str:
+    """Which family the strongest attacker was, seed by seed."""
+    for row in rows:
+        choices = row.parameters.get("chosen")
+        if row.attacker == "strongest" and isinstance(choices, Mapping) and choices:
+            ranking = sorted(choices.items(), key=lambda item: -item[1])
+            names = ", ".join(f"{attacker_name(name)} × {times}" for name, times in ranking)
+            return f"Strongest, chosen on the attacker’s own part, per seed: {names}."
+    return ""

@@ -1,0 +1,393 @@
+"""What a report says of a kind of finding, from the kind's record alone.
+
+`KindReport` is the protocol that every page is built on: verdicts, a clause for the lead, a
+section, tables, bars, and the pairs of a comparison. A kind with something particular to say
+inherits from it in a module of its own and overrides that part.
+
+A leak is said to be found when the whole interval lies above what needs no vectors at all *and*
+above the interval of the control. Where several attackers tried, the one whose interval begins
+highest is judged; since that is a choice made by looking, the control has to be cleared as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from capelet.findings import Finding, Findings
+from capelet.findings.kinds import (
+    KINDS,
+    Kind,
+    better,
+    control_of,
+    kind_of,
+    reference_of,
+    split_kind,
+)
+from capelet.reports.draw.bars import Bar, marks_of
+from capelet.reports.page import (
+    Bars,
+    Block,
+    Line,
+    Passage,
+    Section,
+    Table,
+    bars,
+    section,
+    table,
+    text,
+)
+from capelet.reports.verdict import Level, Verdict, gain_in_points, level_of, minus, value_of
+from capelet.reports.words import (
+    NOTHING,
+    attacker_name,
+    change,
+    count,
+    figure,
+    is_number,
+    is_share,
+    metric_name,
+    percent,
+    score,
+    score_with_interval,
+    sentence_of,
+)
+
+OTHERS = "Other measurements"
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One measurement of both runs, how it is called, and the table that it stands in.
+
+    Only what is `headline` is said in sentences and drawn as bars.
+    """
+
+    kind: str
+    name: str
+    before: Finding | None
+    after: Finding | None
+    table: str
+    headline: bool = True
+    control: bool = False
+
+    @property
+    def rows(self) -> tuple[Finding | None, Finding | None]:
+        return self.before, self.after
+
+    @property
+    def metric(self) -> str:
+        row = self.before or self.after
+        return row.metric if row else ""
+
+
+class KindReport:
+    """All that a report says of one kind; the methods are those that pages call."""
+
+    column = "attack"
+    metrics: tuple[str, ...] = ()
+    """The metrics that its own tables show; rows of any other are listed one by one."""
+    method: Passage | None = None
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    # ---- rows ----------------------------------------------------------------------------------
+
+    def rows(self, findings: Findings) -> list[Finding]:
+        """The rows that the kind is judged by: its first metric, on all victims, per attacker."""
+        rows = findings.select(kind=self.kind.name, metric=self.kind.metric, subgroup=None)
+        return [row for row in rows if is_number(row.value)]
+
+    def strongest(self, findings: Findings) -> Finding | None:
+        """The row that is judged: the one whose interval begins highest."""
+        rows = self.rows(findings)
+        # An attacker that says the same of everything has an interval of no width.
+        telling = [row for row in rows if row.low is None or row.low != row.high]
+        return max(telling or rows, key=_floor, default=None)
+
+    def row(
+        self, findings: Findings, metric: str, attacker: str | None = None, kind: str = ""
+    ) -> Finding | None:
+        """The row of a metric on all victims, of this attacker or of the first."""
+        rows = findings.select(kind=kind or self.kind.name, metric=metric, subgroup=None)
+        return next((row for row in rows if attacker in (None, row.attacker)), None)
+
+    def reference(self, findings: Findings, metric: str) -> Finding | None:
+        return self.row(findings, metric, kind=reference_of(self.kind.name))
+
+    def control(self, findings: Findings, row: Finding) -> Finding | None:
+        """The same measurement where there is nothing to find."""
+        rows = findings.select(
+            kind=control_of(row.kind),
+            target=row.target,
+            metric=row.metric,
+            attacker=row.attacker,
+            subgroup=row.subgroup,
+        )
+        return rows[0] if rows else None
+
+    def base(self, row: Finding) -> float:
+        """What needs no vectors at all."""
+        base = row.majority if self.kind.base == "majority" else row.chance
+        return base if base is not None and is_number(base) else 0.0
+
+    def level(self, findings: Findings, row: Finding) -> Level:
+        """`none` unless the interval lies above base and control; else by the gain."""
+        null = self.control(findings, row)
+        # Disjoint intervals are a stricter test than p < 0.05; the best of several needs it.
+        top = None if null is None else null.high if null.high is not None else null.value
+        if top is not None and is_number(top) and _floor(row) <= top:
+            return "none"
+        return level_of(replace(row, chance=self.base(row)))
+
+    # ---- in words ------------------------------------------------------------------------------
+
+    def verdicts(self, findings: Findings) -> list[Verdict]:
+        """What the attacker that reached most learnt; nothing of kinds that are no leak."""
+        row = self.strongest(findings)
+        if row is None or self.kind.sense != "leak" or not is_share(row.metric):
+            return []
+        base, level = self.base(row), self.level(findings, row)
+        return [
+            Verdict(
+                target=self.kind.subject,
+                level=level,
+                statement=self.statement(findings, row, level),
+                warnings=(),
+                value=row.value,
+                low=row.low,
+                high=row.high,
+                chance=base,
+                gain=row.value - base,
+                low_gain=minus(row.low, base),
+                high_gain=minus(row.high, base),
+                null=value_of(self.control(findings, row)),
+                ceiling=row.ceiling,
+                degenerate=row.degenerate,
+                base=self.kind.base_title,
+            )
+        ]
+
+    def statement(self, findings: Findings, row: Finding, level: Level) -> str:
+        """The verdict in a sentence that begins with the kind's subject."""
+        sentence = (
+            f"{self.kind.subject}: {metric_name(row.metric)} {figure(row)} against "
+            f"{percent(self.base(row))} {self.kind.base_title}"
+        )
+        if level == "none":
+            return f"{sentence}; no leak found, which is not proof that there is none."
+        return f"{sentence}; the attacker gains {gain_in_points(row.value, self.base(row))}."
+
+    def clause(self, findings: Findings) -> str:
+        """Its part of the sentence on the whole run, in small letters; empty where it has none."""
+        for verdict in self.verdicts(findings):
+            if verdict.level == "none":
+                return f"no leak of “{verdict.target}” was found"
+            return f"“{verdict.target}” leaks ({percent(verdict.value)})"
+        return ""
+
+    def sentences(self, findings: Findings) -> list[str]:
+        """The verdict, then the control and what else stands beside it."""
+        statements = [
+            sentence_of(item.statement.removeprefix(f"{item.target}: "))
+            for item in self.verdicts(findings)
+        ]
+        return [*statements, *self.remarks(findings)]
+
+    def remarks(self, findings: Findings) -> list[str]:
+        """Beside the verdict: the control, where the leak is largest, how the row was chosen."""
+        row = self.strongest(findings)
+        if row is None or self.kind.sense != "leak":
+            return []
+        null, number = self.control(findings, row), len(self.rows(findings))
+        return [
+            *([self.control_remark(null)] if null is not None else []),
+            *self.details(findings, row),
+            *([self.choice_remark(row, number)] if number > 1 else []),
+        ]
+
+    def control_remark(self, null: Finding) -> str:
+        return f"Control ({self.kind.control}): {score(null.metric, null.value)}."
+
+    def details(self, findings: Findings, row: Finding) -> list[str]:
+        return []
+
+    def choice_remark(self, row: Finding, number: int) -> str:
+        return f"Of {number} attackers the one is judged whose interval begins highest."
+
+    def parts(self, findings: Findings, row: Finding, metric: str) -> list[Finding]:
+        """The same attacker on parts of the victims' words, in the order of the findings."""
+        rows = findings.select(
+            kind=row.kind, target=row.target, metric=metric, attacker=row.attacker
+        )
+        return [item for item in rows if item.subgroup is not None and is_number(item.value)]
+
+    # ---- on the page ---------------------------------------------------------------------------
+
+    def section(self, findings: Findings) -> Section | None:
+        """What the kind shows on the page; nothing of a kind that has no record."""
+        # Nobody can say of a kind without a record how its numbers are to be read.
+        if self.kind.name not in KINDS:
+            return None
+        heading, link = self.kind.heading or self.kind.title, sentence_of(self.kind.subject)
+        return section(self.kind.name, heading, self.blocks(findings), link)
+
+    def blocks(self, findings: Findings) -> list[Block | None]:
+        """Sentences, bars and a table of all rows."""
+        return [text(self.sentences(findings)), self.bars(findings), self.rest(findings)]
+
+    def bars(self, findings: Findings) -> Bars | None:
+        """Every attacker, from what needs no vectors."""
+        rows = [row for row in self.rows(findings) if is_share(row.metric)]
+        targets = list(dict.fromkeys(row.target for row in rows))
+        items = [
+            self.bar(
+                findings, row, attacker_name(row.attacker), row.target if len(targets) > 1 else ""
+            )
+            for row in sorted(rows, key=lambda row: targets.index(row.target))
+        ]
+        heading = self.kind.heading or self.kind.title
+        return bars(items, heading, *self.kind.caption)
+
+    def bar(self, findings: Findings, row: Finding, label: str, group: str = "") -> Bar:
+        """A row as a bar that begins at its base, with its controls as marks."""
+        return Bar(
+            label=label,
+            value=row.value,
+            low=row.low,
+            high=row.high,
+            start=self.base(row),
+            marks=marks_of(self.marks(findings, row)),
+            tone=self.tone(findings, row),
+            group=group,
+        )
+
+    def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
+        null = value_of(self.control(findings, row))
+        return [(self.kind.base, self.base(row)), ("null", null), ("ceiling", row.ceiling)]
+
+    def tone(self, findings: Findings, row: Finding) -> str:
+        """The level's colour; what is no leak stays neutral."""
+        return f"level-{self.level(findings, row)}" if self.kind.sense == "leak" else "accent"
+
+    def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
+        """All numbers, each table with the heading that it belongs under."""
+        if type(self) is KindReport and self.kind.name in KINDS:
+            return []  # they stand in its section
+        return [(OTHERS, self.rest(findings))]
+
+    def rest(self, findings: Findings) -> Table | None:
+        """Rows that no table of its own shows, one by one."""
+        rows = [
+            row
+            for row in findings
+            if split_kind(row.kind)[0] == self.kind.name and row.metric not in self.metrics
+        ]
+        columns = ("target", "attacker", "metric", "value", "chance", "commonest class", "ceiling")
+        lines = [any_line(row) for row in rows]
+        return table(self.kind.title, (*columns, "n"), lines, words=3)
+
+    # ---- two runs ------------------------------------------------------------------------------
+
+    def pairs(self, before: Findings, after: Findings) -> list[Pair]:
+        """Every attacker in both runs, by the metric that the kind is judged by."""
+        sides = (
+            {(row.target, row.attacker): row for row in self.rows(run)} for run in (before, after)
+        )
+        title = self.kind.comparison or self.kind.title
+        return pair_up(self.kind.name, sides, lambda key: self.pair_name(*key), title)
+
+    def pair_name(self, target: str, attacker: str | None) -> str:
+        name = self.kind.subject if target == self.kind.subject else f"{target}"
+        return f"{name} ({attacker_name(attacker)})" if attacker else name
+
+    def differences(
+        self, before: Findings, after: Findings, names: tuple[str, str]
+    ) -> list[Table | None]:
+        """Both runs and the difference, a table for each group of pairs."""
+        pairs = self.pairs(before, after)
+        return [
+            difference_table(title, self.column, [p for p in pairs if p.table == title], names)
+            for title in dict.fromkeys(pair.table for pair in pairs)
+        ]
+
+
+def pair_up(
+    kind: str,
+    sides: Iterable[Mapping[Key, Finding]],
+    name: Callable[[Key], str],
+    table: str,
+) -> list[Pair]:
+    """The rows of two runs that have the same key; the other side of a pair may be missing."""
+    before, after = sides
+    keys = dict.fromkeys([*before, *after])
+    return [Pair(kind, name(key), before.get(key), after.get(key), table) for key in keys]
+
+
+def _floor(row: Finding) -> float:
+    """The lower end of the interval: what is reached beyond doubt."""
+    return row.low if row.low is not None and is_number(row.low) else row.value
+
+
+def cell(row: Finding | None) -> str:
+    """A row's value and interval, marked where all guesses were the same."""
+    if row is None:
+        return NOTHING
+    return score_with_interval(row) + (" constant" if row.degenerate else "")
+
+
+def any_line(row: Finding) -> Line:
+    """A row of any kind with all that bounds it."""
+    kind, (_, role) = kind_of(row.kind), split_kind(row.kind)
+    target = row.target + (f", {row.subgroup}" if row.subgroup else "")
+    target += f" ({kind.control})" if role == "control" else ""
+    target += " (reference)" if role == "reference" else ""
+    bounds = (score(row.metric, value) for value in (row.chance, row.majority, row.ceiling))
+    name = metric_name(row.metric)
+    line = (target, attacker_name(row.attacker), name, cell(row), *bounds, count(row.n))
+    return Line(line, "" if role == "score" else "control")
+
+
+def difference_table(
+    title: str, column: str, pairs: Sequence[Pair], names: tuple[str, str]
+) -> Table | None:
+    """Two runs side by side, and whether less or more of it is better."""
+    if not pairs:
+        return None
+    # A table of unlike measures has no common direction, and then none is claimed.
+    directions = {better(pair.kind, pair.metric) for pair in pairs}
+    direction = directions.pop() if len(directions) == 1 else None
+    note = f"{direction.capitalize()} is better." if direction else ""
+    unit = "difference in points" if is_share(pairs[0].metric) else "difference"
+    columns = (column, *names, unit, "intervals")
+    return Table(title, columns, tuple(_pair_line(pair) for pair in pairs), note)
+
+
+def _pair_line(pair: Pair) -> Line:
+    before, after = pair.before, pair.after
+    role = "control" if pair.control else ""
+    cells = (pair.name, cell(before), cell(after))
+    if before is None or after is None or before.metric != after.metric:
+        return Line((*cells, NOTHING, NOTHING), role)
+    difference = change(before.metric, minus(after.value, before.value))
+    return Line((*cells, difference, _overlap(before, after)), role)
+
+
+def apart(before: Finding, after: Finding) -> bool | None:
+    """Whether the two intervals have nothing in common; None where one is missing."""
+    if before.low is None or before.high is None or after.low is None or after.high is None:
+        return None
+    return after.high < before.low or before.high < after.low
+
+
+def _overlap(before: Finding, after: Finding) -> str:
+    return {None: NOTHING, True: "apart", False: "overlap"}[apart(before, after)]
+
+
+def in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
+    """Names in a fixed order; those that it does not hold follow by the alphabet."""
+    places = {name: place for place, name in reversed(list(enumerate(order)))}
+    return sorted(set(names), key=lambda name: (places.get(name, len(order)), name))

@@ -1,0 +1,190 @@
+"""Training texts: can they be told from others, by similarity or by a language model's loss?
+
+Scores of membership are many and some of few writers, so the one to judge is fixed beforehand:
+choosing by looking would find luck.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from capelet.findings import Finding, Findings
+from capelet.findings.kinds import control_of
+from capelet.reports.draw.bars import Bar, marks_of
+from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
+from capelet.reports.kinds.inversion import GROUP
+from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
+from capelet.reports.verdict import Level, value_of
+from capelet.reports.words import (
+    attacker_name,
+    count,
+    percent,
+    points,
+    score_with_interval,
+)
+
+# Windows of words hold most pairs; of sentences the learned similarity is what training made alike.
+ORDER = (
+    ("windows", "window-cosine"),
+    ("pairs", "learned"),
+    ("pairs", "cosine"),
+    ("pairs", "dot"),
+)
+SOURCES = {
+    "windows": "the similarity of words within a window",
+    "pairs": "the similarity of neighbouring sentences",
+    "aggregates": "the similarity of all neighbouring sentences of a text or writer",
+    "training texts": "the model’s loss",
+}
+
+
+class Membership(KindReport):
+    """Whether a text was trained on, judged by one score that is named beforehand."""
+
+    metrics = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
+    method = Passage(
+        "Training texts",
+        "What stood in one context in training is more alike afterwards. The similarity of words "
+        "in a window, or of neighbouring sentences, is compared with a threshold. It is chosen on "
+        "other texts; intervals are over texts or writers; the control permutes membership. "
+        "Words are matched in frequency between members and others.",
+    )
+
+    def strongest(self, findings: Findings) -> Finding | None:
+        order = {key: place for place, key in enumerate(ORDER)}
+        return min(
+            self.rows(findings),
+            key=lambda row: order.get((row.target, row.attacker or ""), len(ORDER)),
+            default=None,
+        )
+
+    def statement(self, findings: Findings, row: Finding, level: Level) -> str:
+        interval = score_with_interval(row).partition("(")[2]
+        source = SOURCES.get(row.target, f"the similarity of {row.target}")
+        sentence = (
+            f"training texts: told from {source} with an advantage of {points(row.value, 1)}"
+            f"{f' (95 % interval {interval}' if interval else ''}: so much oftener is a member "
+            "taken for one than another text is"
+        )
+        if level == "none":
+            return (
+                f"{sentence}. That cannot be told from chance, which is no proof that it never can."
+            )
+        return f"{sentence}. Chance is 0."
+
+    def clause(self, findings: Findings) -> str:
+        row = self.strongest(findings)
+        if row is None:
+            return ""
+        if self.level(findings, row) == "none":
+            return "training texts could not be told from others"
+        return f"training texts are told from others with an advantage of {points(row.value)}"
+
+    def control_remark(self, null: Finding) -> str:
+        return f"Control: with membership permuted the advantage is {percent(null.value, 1)}."
+
+    def details(self, findings: Findings, row: Finding) -> list[str]:
+        tenths = self.parts(findings, row, row.metric)
+        return [
+            f"In the rarest tenth of centre words the advantage is {percent(tenths[0].value)}, "
+            f"in the most frequent {percent(tenths[-1].value)}."
+            for _ in tenths[:1]
+        ]
+
+    def choice_remark(self, row: Finding, number: int) -> str:
+        return (
+            f"Judged is {attacker_name(row.attacker)} on {row.target}, as fixed beforehand; of "
+            f"{number} scores one or the other is high by luck."
+        )
+
+    def blocks(self, findings: Findings) -> list[Block | None]:
+        row = self.strongest(findings)
+        if row is None:
+            return []
+        tenths = []
+        for item in self.parts(findings, row, row.metric):
+            marks = marks_of([("null", value_of(self.control(findings, item)))])
+            name = tenth_name(item.subgroup)
+            tenths.append(Bar(name, item.value, item.low, item.high, marks=marks))
+        title = "Rare words are remembered."
+        caption = (
+            f"Advantage of {attacker_name(row.attacker)} by how frequent the centre word is, each "
+            "tenth with a threshold of its own."
+        )
+        pictures = [self.bars(findings), bars(tenths, title, title, caption)]
+        return [text(self.sentences(findings)), *pictures]
+
+    def tone(self, findings: Findings, row: Finding) -> str:
+        """Scores that are not judged stay neutral."""
+        return super().tone(findings, row) if row == self.strongest(findings) else "accent"
+
+    def pairs(self, before: Findings, after: Findings) -> list[Pair]:
+        """All scores, and those that are judged as headlines."""
+        rows = [self.strongest(run) for run in (before, after)]
+        return [
+            replace(pair, headline=any(row is not None and row in rows for row in pair.rows))
+            for pair in super().pairs(before, after)
+        ]
+
+    def pair_name(self, target: str, attacker: str | None) -> str:
+        return f"{self.kind.subject} ({target}, {attacker_name(attacker)})"
+
+    # ---- tables --------------------------------------------------------------------------------
+
+    def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
+        return [
+            (GROUP, self._scores(findings)),
+            (GROUP, self._tenths(findings)),
+            (OTHERS, self.rest(findings)),
+        ]
+
+    def _scores(self, findings: Findings) -> Table | None:
+        lines = []
+        for row in self.rows(findings):
+            rows = findings.select(
+                kind=row.kind, target=row.target, attacker=row.attacker, subgroup=None
+            )
+            by_metric = {item.metric: item for item in rows}
+            cells = [cell(by_metric.get(metric)) for metric in self.metrics]
+            null = cell(self.control(findings, row))
+            name = attacker_name(row.attacker)
+            lines.append(Line((row.target, name, *cells, null, count(row.n))))
+        columns = ("target", "attacker", "advantage", "AUC", "found at 1 % false alarms")
+        more = ("found at 0.1 %", "advantage, membership permuted", "scored")
+        note = (
+            "Advantage: true minus false positives, in points, at a threshold that was chosen on "
+            "other texts. Chance is 0 points and an AUC of 0.5."
+        )
+        return table("Training texts", (*columns, *more), lines, note, 2)
+
+    def _tenths(self, findings: Findings) -> Table | None:
+        metric = self.kind.metric
+        rows = [r for r in findings.select(kind=self.kind.name, metric=metric) if r.subgroup]
+        nulls = findings.select(kind=control_of(self.kind.name), metric=metric)
+        names = list(dict.fromkeys(row.attacker for row in rows))
+        scores, controls = (
+            {(row.subgroup, row.attacker): row for row in reversed(side)} for side in (rows, nulls)
+        )
+        lines = [
+            Line(
+                (
+                    tenth_name(tenth),
+                    *(cell(side.get((tenth, n))) for n in names for side in (scores, controls)),
+                )
+            )
+            for tenth in dict.fromkeys(row.subgroup for row in rows)
+        ]
+        heads = (head for name in names for head in (attacker_name(name), "permuted"))
+        note = "Advantage in points; each tenth of the centre words has its own threshold."
+        title = "Training texts, by how frequent the centre word is"
+        return table(title, ("centre words", *heads), lines, note)
+
+
+def tenth_name(subgroup: str | None) -> str:
+    """`rarest tenth`, `tenth 2` … `most frequent tenth`, from the finding's subgroup.
+
+    >>> tenth_name("decile 1 by word frequency"), tenth_name("decile 4 by word frequency")
+    ('rarest tenth', 'tenth 4')
+    """
+    number = "".join(sign for sign in subgroup or "" if sign.isdigit())
+    return {"1": "rarest tenth", "10": "most frequent tenth"}.get(number, f"tenth {number}")
