@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.folders import content_hash, model_folder, token_table
+from capelet.encoders.folders import content_hash, token_table, transformer_folder
 from capelet.encoders.quiet import quiet, without_bars
 from capelet.encoders.tokens import FastTokens
 from capelet.errors import EncoderError, MissingExtra
@@ -100,7 +100,7 @@ class TransformerEncoder:
 
     def place(self) -> Path:
         """The checked model folder."""
-        return model_folder(self.name)
+        return transformer_folder(self.name)
 
     def _loaded(self, progress: Progress = silent) -> Engine:
         with self._lock:

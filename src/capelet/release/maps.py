@@ -176,9 +176,6 @@ class Map(_Step):
     @classmethod
     def load(cls, path: Path, sha256: str | None = None) -> Map:
         """Read what `save` wrote; a file with another hash, or of a newer format, is refused."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -186,13 +183,20 @@ class Map(_Step):
                 f"cannot read the map {str(path)!r} ({error.strerror}); "
                 "a private encoder needs its whole folder"
             ) from None
+        return cls.parse(content, path, sha256)
+
+    @classmethod
+    def parse(cls, content: bytes, path: Path, sha256: str | None = None) -> Map:
+        """The map from the bytes of its file, which are those that were hashed."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
         if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
             raise OutputError(
                 f"the map {str(path)!r} is not the one that its recipe names: its hash differs; "
                 "restore the file, or train again"
             )
         try:
-            # From the bytes that were hashed, never from the file again: it may have changed.
             tensors = load(content)
             length = int.from_bytes(content[:8], "little")
             shape = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["capelet"])

@@ -144,11 +144,7 @@ def private_encoder(
         chosen = PrivateEncoder(private)
     else:
         chosen = PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
-    if not cache:
-        return chosen
-    return PrivateEncoder(
-        *[cached(step) if isinstance(step, Encoder) else step for step in chosen.steps]
-    )
+    return chosen.with_encoder(cached) if cache else chosen
 
 
 def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
