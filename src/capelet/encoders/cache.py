@@ -34,7 +34,7 @@ class CachedEncoder:
     A cache that cannot be written is a warning, never a failure; a broken one is set aside.
     """
 
-    def __init__(self, encoder: Encoder, folder: Path) -> None:
+    def __init__(self, encoder: Encoder, folder: Path | None) -> None:
         self.inner = encoder
         self.folder = folder
 
@@ -81,12 +81,25 @@ class CachedEncoder:
         return np.stack([known[key] for key in keys])
 
     @contextlib.contextmanager
-    def _store(self) -> Iterator[_Store]:
+    def _store(self) -> Iterator[_Store | _Memory]:
+        assert self.folder is not None
         store = _Store(self.folder / f"{self.fingerprint}.sqlite")
         try:
             yield store
         finally:
             store.close()
+
+
+class RememberingEncoder(CachedEncoder):
+    """The same for a run that may keep no vectors on disk: they go with this object."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder, None)
+        self._memory = _Memory()
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[_Store | _Memory]:
+        yield self._memory
 
 
 def cached(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
@@ -123,6 +136,22 @@ def _offset(progress: Progress, before: int, whole: int) -> Progress:
         progress(what, done, total)
 
     return report
+
+
+class _Memory:
+    """Vectors by the key of their text, as `_Store` keeps them in a file."""
+
+    def __init__(self) -> None:
+        self._vectors: dict[bytes, Vectors] = {}
+
+    def dimension(self) -> int:
+        return next((len(vector) for vector in self._vectors.values()), 0)
+
+    def read(self, keys: list[bytes]) -> dict[bytes, Vectors]:
+        return {key: self._vectors[key] for key in keys if key in self._vectors}
+
+    def write(self, keys: list[bytes], vectors: Vectors) -> None:
+        self._vectors.update(zip(keys, vectors, strict=True))
 
 
 class _Store:

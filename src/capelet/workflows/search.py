@@ -16,14 +16,15 @@ import numpy as np
 from capelet.attacks.attribute import Family, Secret, View, attack, families, one_thread
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Settings, fit, method
+from capelet.defences import Fitted, Settings, fit, method
 from capelet.defences.training import Part
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
-from capelet.interfaces import Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.privacy.guarantees import Guarantee, ceiling_balanced, checked, checked_count
+from capelet.release import PrivateEncoder
 
 SHARES = (0.6, 0.8)
 """Up to 0.6 of the rows to fit on are learnt from, up to 0.8 spied on, the rest judged."""
@@ -117,6 +118,12 @@ def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attrib
     texts = plan.corpus.texts[rows].tolist() if plan.corpus.texts is not None else None
     secrets = tuple(held(item) for item in against)
     return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
+
+
+def steps_with(fitted: Fitted, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
+    """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
+    learnt = fitted.encoder
+    return (*(encoder if learnt is None else (learnt,)), *fitted.steps)
 
 
 def search(
@@ -251,13 +258,17 @@ class _Bench:
 
     def point(self, name: str, settings: Settings, chosen: Mapping[str, float | int]) -> Point:
         learner = replace(self.part, fit=self.learn)
-        made = fit(name, learner, settings)
-        return self._judged(made.release(self.part.vectors, self.part.texts), chosen)
+        fitted = fit(name, learner, settings)
+        # The vector steps of what would ship, from vectors that were encoded once for all points.
+        private = PrivateEncoder(*steps_with(fitted, ()))
+        inputs = self.part.vectors if private.encoder is None else self.part.texts
+        assert inputs is not None
+        return self._point(private.release(inputs).vectors, chosen)
 
     def unprotected(self) -> Point:
-        return self._judged(self.original, {})
+        return self._point(self.original, {})
 
-    def _judged(self, released: Vectors, chosen: Mapping[str, float | int]) -> Point:
+    def _point(self, released: Vectors, chosen: Mapping[str, float | int]) -> Point:
         with one_thread():
             leaks = [self._gain(released, item) for item in self.part.secrets]
             return Point(chosen, max(leaks, default=0.0), self._utility(released))
