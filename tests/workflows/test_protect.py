@@ -255,7 +255,7 @@ def test_what_is_measured_is_what_ships(
     steps = [[step["step"] for step in item.recipe["steps"]] for item in releases]
     assert steps == [["encoder"], *[["encoder", "laplace", "map"]] * 2]
     assert [id(item) for item in attacked[2:]] == [id(item.vectors) for item in releases[1:]]
-    assert encoder.count == len(reviews)  # though released three times
+    assert encoder.count == len(set(reviews.texts))  # type: ignore[arg-type] # though released three times
     assert done.encoder.recipe == releases[1].recipe
     assert cache or done.encoder.encoder is encoder  # no vectors stay in memory
 
