@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
@@ -84,7 +85,7 @@ def encode(
     progress: Progress = silent,
     block: int = BLOCK,
 ) -> Summary:
-    """Release a Parquet, CSV or JSONL file of texts, or of ready vectors, as a Parquet file.
+    """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
 
     The target has the row number, the vector and, where `subject` names a column, the subject;
     never the text. Guarantee and recipe stand in its metadata, and `Release.load` reads it. With a
@@ -93,6 +94,12 @@ def encode(
     and costs nothing, unless `fresh` asks, and pays, for new noise. Run the same call again after
     a crash and it goes on where it was.
     """
+    if is_named(source):
+        if text is not None or vectors is not None:
+            raise DataError(
+                f"the set {str(source)!r} knows its own columns; give its file to choose others"
+            )
+        text = TEXT
     job = _Job(private, Path(source), Path(target), text, vectors, subject, fresh, block)
     limit = budget if budget is None or isinstance(budget, Budget) else Budget(budget)
     _check_charging(job, ledger, limit)
@@ -124,8 +131,8 @@ class _Job:
     ) -> None:
         self.private, self.target, self.subject = private, target, subject
         kind = private.consumes
-        wanted, other = (text, vectors) if kind == "texts" else (vectors, text)
-        if wanted is None or other is not None:
+        column, other = (text, vectors) if kind == "texts" else (vectors, text)
+        if column is None or other is not None:
             raise CapeletError(
                 f"the recipe begins with {kind}; name their column, and only that, with "
                 f"{'text' if kind == 'texts' else 'vectors'}="
@@ -135,7 +142,7 @@ class _Job:
                 f"the subject's column may not be called {subject!r}, which the output uses itself"
             )
         self.fresh = bool(fresh)
-        self.source = Source(source, kind, wanted, subject, checked_count("block", block))
+        self.source = Source(source, kind, column, subject, checked_count("block", block))
         self.guarantee, self.recipe = private.guarantee, private.recipe
         self.word_guarantee = private.word_guarantee
         self.recipe_name = recipe_hash(self.recipe)
@@ -147,16 +154,16 @@ class _Job:
     def facts(self) -> str:
         """What must be the same for a run to be taken up, beside the rows and the ledger."""
         source = self.source
-        read = [source.kind, source.column, source.subject, source.size]
-        return json.dumps([self.recipe, read, self.fresh], sort_keys=True)
+        columns = [source.kind, source.column, source.subject, source.size]
+        return json.dumps([self.recipe, columns, self.fresh], sort_keys=True)
 
     def schema(self, width: int) -> pa.Schema:
         """The columns of the target, with guarantee and recipe in the metadata."""
         fields = [(ROW, pa.int64()), (VECTOR, pa.list_(pa.float32(), width))]
         if self.subject is not None:
             fields.insert(1, (self.subject, pa.string()))
-        said = describe(self.guarantee, self.recipe, self.word_guarantee)
-        return pa.schema(fields, metadata={METADATA: said})
+        description = describe(self.guarantee, self.recipe, self.word_guarantee)
+        return pa.schema(fields, metadata={METADATA: description})
 
 
 def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None) -> None:
@@ -167,11 +174,11 @@ def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None)
         return
     if job.subject is None:
         raise CapeletError("a ledger needs the column of the subjects who are charged: subject=")
-    promised = job.guarantee
-    if promised.notion != "local" or promised.unit != "text":
+    promise = job.guarantee
+    if promise.notion != "local" or promise.unit != "text":
         raise CapeletError(
             "a ledger charges people for whole texts, and this recipe promises "
-            f"{promised.sentence()}; add a noise step on the vectors, or leave the ledger out"
+            f"{promise.sentence()}; add a noise step on the vectors, or leave the ledger out"
         )
 
 
@@ -346,18 +353,18 @@ def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
             part = parts.read(number)
             drawn += int(np.count_nonzero(part[_DRAWN]))
             writer.write_table(part.drop_columns([_DRAWN]))
-    said = {"rows": plan.rows, "dimension": width, "drawn": drawn, "kept": plan.rows - drawn}
-    parts.let_out(json.dumps(said))
-    return Summary(job.target, **said, resumed=plan.resumed, **job.promises())
+    counts = {"rows": plan.rows, "dimension": width, "drawn": drawn, "kept": plan.rows - drawn}
+    parts.let_out(json.dumps(counts))
+    return Summary(job.target, **counts, resumed=plan.resumed, **job.promises())
 
 
 def _finished(job: _Job, parts: Parts) -> Summary | None:
     """The summary of this run where it was killed just after its target appeared."""
-    said = parts.summary(job.facts())
-    if not said or parts.rows() != joined(block.digest for block in job.source.blocks()):
+    summary = parts.summary(job.facts())
+    if not summary or parts.rows() != joined(block.digest for block in job.source.blocks()):
         return None
     parts.over = True
-    return Summary(job.target, **json.loads(said), resumed=True, **job.promises())
+    return Summary(job.target, **json.loads(summary), resumed=True, **job.promises())
 
 
 def _matrix_of(column: pa.ChunkedArray) -> Vectors:
