@@ -619,7 +619,7 @@ def test_a_named_set_is_released_by_its_name(tmp_path: Path) -> None:
     assert spent(book, corpus.author[0]) > 0
     with pytest.raises(DataError, match="knows its own columns"):
         encode("reviews", tmp_path / "again.parquet", private, text="text")
-    with pytest.raises(DataError, match="no column 'writer'; did you mean"):
+    with pytest.raises(DataError, match="no column 'writer'; there is"):
         encode("reviews", tmp_path / "again.parquet", private, subject="writer")
     with pytest.raises(DataError, match="there is no file and no set 'reviws'; did you mean"):
         encode("reviws", tmp_path / "again.parquet", private, text="text")
