@@ -66,9 +66,9 @@ def column_batches(
 
 def _in_memory(corpus: Corpus, columns: list[str]) -> Iterator[Batch]:
     """The columns of a corpus by the names that its file would have."""
-    named = {"text": corpus.texts, corpus.label_name or "label": corpus.label, **corpus.private}
-    named["author"] = corpus.author
-    present = {name: values for name, values in named.items() if values is not None}
+    label = {corpus.label_name or "label": corpus.label}
+    columns_by_name = {TEXT: corpus.texts, **label, **corpus.private, "author": corpus.author}
+    present = {name: values for name, values in columns_by_name.items() if values is not None}
     _check_columns(Path(corpus.name), columns, present)
     for start in range(0, len(corpus), _ROWS):
         yield [present[column][start : start + _ROWS].tolist() for column in columns]

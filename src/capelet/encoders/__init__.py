@@ -58,9 +58,9 @@ def load(name: str, backend: str = "auto") -> Encoder:
         "wordllama": StaticEncoder,
         "glove": WordVectorEncoder,
     }
-    known = (*BACKENDS, "numpy") if name in static else BACKENDS
-    if backend not in known:
-        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, known)}")
+    backends = (*BACKENDS, "numpy") if name in static else BACKENDS
+    if backend not in backends:
+        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, backends)}")
     if name in static:
         return static[name](name)
     if name == "minilm":

@@ -41,17 +41,17 @@ def vocabulary(texts: Sequence[str], most: int = VOCABULARY, rare: int = RARE) -
     ('a', 'dog')
     """
     counts = Counter(word for text in texts for word in set(words(text)))
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(word for word, count in ordered[:most] if count >= rare)
+    by_count = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple(word for word, count in by_count[:most] if count >= rare)
 
 
 def word_rows(
-    texts: Sequence[str], known: dict[str, int]
+    texts: Sequence[str], places: dict[str, int]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The places of all known words, one text after another, and where each text begins."""
-    found = [[known[word] for word in words(text) if word in known] for text in texts]
-    offsets = np.concatenate([[0], np.cumsum([len(some) for some in found])]).astype(np.intp)
-    flat = np.fromiter(chain.from_iterable(found), dtype=np.intp, count=int(offsets[-1]))
+    rows = [[places[word] for word in words(text) if word in places] for text in texts]
+    offsets = np.concatenate([[0], np.cumsum([len(some) for some in rows])]).astype(np.intp)
+    flat = np.fromiter(chain.from_iterable(rows), dtype=np.intp, count=int(offsets[-1]))
     return flat, offsets
 
 
@@ -79,8 +79,8 @@ class AutoEncoder:
     @cached_property
     def fingerprint(self) -> str:
         # As it was computed when words and version stood in one file: recipes hold this hash.
-        listed = json.dumps({"format": 1, "words": self.words}, ensure_ascii=False).encode()
-        return hashlib.sha256(b"\n".join([listed, self._tensors])).hexdigest()
+        words = json.dumps({"format": 1, "words": self.words}, ensure_ascii=False).encode()
+        return hashlib.sha256(b"\n".join([words, self._tensors])).hexdigest()
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
@@ -96,8 +96,8 @@ class AutoEncoder:
 
     def save(self, folder: Path) -> None:
         """Write the model folder."""
-        listed = json.dumps({"words": self.words}, ensure_ascii=False)
-        write_folder(folder, AUTO_ENCODER, {TABLE: self._tensors, WORDS: listed})
+        words = json.dumps({"words": self.words}, ensure_ascii=False)
+        write_folder(folder, AUTO_ENCODER, {TABLE: self._tensors, WORDS: words})
 
     @classmethod
     def load(cls, folder: Path | ModelFolder, name: str) -> AutoEncoder:
@@ -108,8 +108,8 @@ class AutoEncoder:
         source = folder if isinstance(folder, ModelFolder) else open_folder(folder, AUTO_ENCODER)
         try:
             tensors = load(source.read(TABLE))
-            known = tuple(str(word) for word in source.read_json(WORDS)["words"])
-            return cls(name, known, tensors["table"], tensors["bias"])
+            known_words = tuple(str(word) for word in source.read_json(WORDS)["words"])
+            return cls(name, known_words, tensors["table"], tensors["bias"])
         except (SafetensorError, KeyError, TypeError, ValueError):
             raise EncoderError(
                 f"{str(source.path)!r} is not an auto-encoder: a folder with {WORDS} and {TABLE}; "
@@ -134,10 +134,10 @@ class AutoEncoder:
 
 def checked_vocabulary(texts: Sequence[str]) -> tuple[str, ...]:
     """The vocabulary, or a sentence where the texts share too few words to learn anything."""
-    known = vocabulary(texts)
-    if len(known) < 2:
+    shared_words = vocabulary(texts)
+    if len(shared_words) < 2:
         raise DataError(
             f"an auto-encoder learns words that at least {RARE} texts use, and {len(texts)} texts "
-            f"have {len(known)} of them; give more texts"
+            f"have {len(shared_words)} of them; give more texts"
         )
-    return known
+    return shared_words

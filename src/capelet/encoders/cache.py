@@ -64,21 +64,21 @@ class CachedEncoder:
         for row, key in enumerate(keys):
             first.setdefault(key, row)
         with self._store() as store:
-            known = store.read(list(first))
-            missing = [key for key in first if key not in known]
+            vector_of = store.read(list(first))
+            missing = [key for key in first if key not in vector_of]
             for start in range(0, len(missing), BLOCK):
                 block = missing[start : start + BLOCK]
-                done = len(texts) - len(missing) + start
+                before = len(texts) - len(missing) + start
                 vectors = self.inner.encode(
-                    [texts[first[key]] for key in block], _offset(progress, done, len(texts))
+                    [texts[first[key]] for key in block], _offset(progress, before, len(texts))
                 ).astype(np.float32, copy=False)
                 store.write(block, vectors)
-                known.update(zip(block, vectors, strict=True))
+                vector_of.update(zip(block, vectors, strict=True))
         if len(texts) and not missing:
             progress("encoding", len(texts), len(texts))
-        if not known:
+        if not vector_of:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        return np.stack([known[key] for key in keys])
+        return np.stack([vector_of[key] for key in keys])
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[_Store | _Memory]:
@@ -119,12 +119,12 @@ def vector_folder() -> Path:
 
 def clear_cache(folder: Path | None = None) -> int:
     """Delete every cached vector, set-aside files included; the number of bytes freed."""
-    freed = 0
+    total = 0
     for path in sorted((folder or vector_folder()).glob("*.sqlite*")):
         with contextlib.suppress(FileNotFoundError):
-            freed += path.stat().st_size
+            total += path.stat().st_size
             path.unlink()
-    return freed
+    return total
 
 
 def _offset(progress: Progress, before: int, whole: int) -> Progress:

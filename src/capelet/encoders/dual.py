@@ -52,9 +52,9 @@ def numbered(texts: Sequence[str], number: Mapping[str, int], length: int) -> To
     >>> numbered(["a b", "c"], {"a": 2, "b": 3}, 5).tolist()
     [[2, 3], [1, 0]]
     """
-    found = [[number.get(word, UNKNOWN) for word in words_of(text)[:length]] for text in texts]
-    rows = np.full((len(texts), max(map(len, found), default=0) or 1), PAD, dtype=np.int64)
-    for row, some in enumerate(found):
+    codes = [[number.get(word, UNKNOWN) for word in words_of(text)[:length]] for text in texts]
+    rows = np.full((len(texts), max(map(len, codes), default=0) or 1), PAD, dtype=np.int64)
+    for row, some in enumerate(codes):
         rows[row, : len(some)] = some
     return rows
 
@@ -86,8 +86,8 @@ def save_dual(
         "training": dict(training),
         "words": list(words),
     }
-    described = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
-    return write_folder(folder, DUAL_ENCODER, {WEIGHTS: save(state), ABOUT: described})
+    description = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
+    return write_folder(folder, DUAL_ENCODER, {WEIGHTS: save(state), ABOUT: description})
 
 
 class DualEncoder:
@@ -171,11 +171,11 @@ def encoded(network: SentenceNetwork, tokens: Tokens, progress: Progress = silen
     device = next(network.parameters()).device
     vectors = np.zeros((len(tokens), network.sizes["dimension"]), dtype=np.float32)
     lengths = (tokens != PAD).sum(axis=1)
-    done = 0
+    count = 0
     with torch.inference_mode():
         for rows in token_batches(lengths, _BUDGET if device.type == "cpu" else 8 * _BUDGET):
             some = torch.from_numpy(tokens[rows, : max(1, int(lengths[rows].max()))]).to(device)
             vectors[rows] = network(some).cpu().numpy()
-            done += len(rows)
-            progress("encoding", done, len(tokens))
+            count += len(rows)
+            progress("encoding", count, len(tokens))
     return vectors

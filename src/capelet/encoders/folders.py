@@ -53,10 +53,10 @@ def check_folder(folder: Path) -> None:
     for place in places:
         files = [f for f in place.iterdir() if f.is_file()] if place.is_dir() else []
         tensors = any(f.suffix == ".safetensors" for f in files)
-        pickled = sorted(f.name for f in files if f.suffix in PICKLES)
-        if pickled and not tensors:
+        pickles = sorted(f.name for f in files if f.suffix in PICKLES)
+        if pickles and not tensors:
             raise EncoderError(
-                f"the model folder {str(folder)!r} has its weights as pickle only ({pickled[0]}), "
+                f"the model folder {str(folder)!r} has its weights as pickle only ({pickles[0]}), "
                 "which can run code when read; convert it to safetensors "
                 "(model.save_pretrained(folder, safe_serialization=True))"
             )
@@ -79,11 +79,11 @@ def content_hash(folder: Path) -> str:
 
 def model_files(folder: Path) -> list[Path]:
     """The files that decide the vectors, in a fixed order."""
-    found = sorted(path for pattern in HARMLESS for path in folder.rglob(pattern))
-    inside = [path.relative_to(folder).parts for path in found]
+    files = sorted(path for pattern in HARMLESS for path in folder.rglob(pattern))
+    inside = [path.relative_to(folder).parts for path in files]
     return [
         path
-        for path, parts in zip(found, inside, strict=True)
+        for path, parts in zip(files, inside, strict=True)
         if not any(part.startswith(".") or part in _SKIPPED for part in parts)
         and parts != _MANIFEST  # says what the folder holds and decides no vector
     ]

@@ -74,9 +74,9 @@ class ModelFolder:
         try:
             content = path.read_bytes()
         except OSError:
-            raise self._missing(name) from None
+            raise self._missing_error(name) from None
         if hashlib.sha256(content).hexdigest() != self.files[name]:
-            raise self._changed(name)
+            raise self._change_error(name)
         return content
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -91,17 +91,17 @@ class ModelFolder:
 
     def check(self) -> None:
         """Refuse the folder unless every file of the manifest is there as it was written."""
-        for name, expected in self.files.items():
+        for name, digest in self.files.items():
             path = self._inside(name)
             if not path.is_file():
-                raise self._missing(name)
-            if sha256_of_file(path) != expected:
-                raise self._changed(name)
+                raise self._missing_error(name)
+            if sha256_of_file(path) != digest:
+                raise self._change_error(name)
 
     def folder(self, name: str, *kinds: str) -> ModelFolder:
         """A model folder inside this one, whose manifest is a file of this one's."""
         if not (self.path / name).is_dir():
-            raise self._missing(name)
+            raise self._missing_error(name)
         if self.old:
             return open_folder(self.path / name, *kinds)
         self.read(f"{name}/{MANIFEST}")
@@ -115,12 +115,12 @@ class ModelFolder:
             )
         return self.path / name
 
-    def _missing(self, name: str) -> FolderError:
+    def _missing_error(self, name: str) -> FolderError:
         return FolderError(
             f"{name!r} is missing from {str(self.path)!r}, which needs its whole folder; {_RESTORE}"
         )
 
-    def _changed(self, name: str) -> FolderError:
+    def _change_error(self, name: str) -> FolderError:
         return FolderError(
             f"{name!r} in {str(self.path)!r} was changed after it was written: its hash differs "
             f"from that of the manifest; {_RESTORE}"
@@ -145,19 +145,19 @@ def open_folder(path: Path | str, *kinds: str) -> ModelFolder:
     source = Path(path)
     kind = kind_of(source)
     if kind is None or kind not in kinds:
-        found = "" if kind is None else f" (it is {KINDS[kind].partition(':')[0]})"
-        raise FolderError(f"{str(source)!r} is not {KINDS[kinds[0]]}{found}")
+        actual = "" if kind is None else f" (it is {KINDS[kind].partition(':')[0]})"
+        raise FolderError(f"{str(source)!r} is not {KINDS[kinds[0]]}{actual}")
     if not (source / MANIFEST).is_file():
         return ModelFolder(source, kind, LAYOUTS[kind].hashes(source), old=True)
     manifest = _manifest(source)
     try:
-        found_format = int(manifest["format"])
+        version = int(manifest["format"])
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _unreadable(source) from None
-    if found_format > FORMAT:
+    if version > FORMAT:
         raise FolderError(
-            f"{str(source)!r} has format {found_format}, and this version reads up to {FORMAT}; "
+            f"{str(source)!r} has format {version}, and this version reads up to {FORMAT}; "
             "install a newer capelet"
         )
     for name in files:

@@ -27,7 +27,7 @@ class OldLayout:
 
     description: str
     version: str
-    listed: Callable[[Path, Mapping[str, Any]], dict[str, str]]
+    find_hashes: Callable[[Path, Mapping[str, Any]], dict[str, str]]
 
     def hashes(self, path: Path) -> dict[str, str]:
         """The files of the folder with the hash that each must have; refused if it is no old one.
@@ -50,7 +50,7 @@ class OldLayout:
                 "without a manifest; install a newer capelet"
             )
         try:
-            return {self.description: sha256_of_file(source), **self.listed(path, about)}
+            return {self.description: sha256_of_file(source), **self.find_hashes(path, about)}
         except (OSError, ValueError, KeyError, TypeError):
             raise FolderError(
                 f"the model folder {str(path)!r} needs its whole folder, and something of it is "

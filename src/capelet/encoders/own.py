@@ -45,8 +45,8 @@ class TunedEncoder(TransformerEncoder):
     def save(self, folder: Path) -> None:
         """Copy the model to a model folder."""
         files = model_files(self.folder)
-        named = {path.relative_to(self.folder).as_posix(): path for path in files}
-        write_folder(folder, TUNED_ENCODER, named)
+        by_name = {path.relative_to(self.folder).as_posix(): path for path in files}
+        write_folder(folder, TUNED_ENCODER, by_name)
 
     def forget(self) -> None:
         """Delete the weights and what was exported of them: nobody will use them."""

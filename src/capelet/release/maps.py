@@ -37,8 +37,8 @@ def _relu(x: Matrix) -> Matrix:
 
 
 def _softmax(x: Matrix) -> Matrix:
-    grown = np.exp(x - x.max(axis=1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
 ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {
@@ -132,10 +132,10 @@ class Map(_Step):
         return out
 
     def _apply(self, rows: Matrix) -> Matrix:
-        first = passed = self.layers[0](rows)
+        first = rows_out = self.layers[0](rows)
         for layer in self.layers[1:]:
-            passed = layer(passed)
-        return passed if self.skip is None else passed + self.skip(first)
+            rows_out = layer(rows_out)
+        return rows_out if self.skip is None else rows_out + self.skip(first)
 
     # ---- on disk -------------------------------------------------------------------------------
 
@@ -152,14 +152,14 @@ class Map(_Step):
         """The file of this map, byte for byte."""
         from safetensors.numpy import save
 
-        named = {str(place): layer for place, layer in enumerate(self.layers)}
+        layer_by_name = {str(place): layer for place, layer in enumerate(self.layers)}
         if self.skip is not None:
-            named["skip"] = self.skip
+            layer_by_name["skip"] = self.skip
         tensors: dict[str, Matrix] = {}
-        for name, layer in named.items():
+        for name, layer in layer_by_name.items():
             tensors[f"{name}.weight"] = np.ascontiguousarray(layer.weight, dtype=np.float32)
             tensors[f"{name}.bias"] = np.ascontiguousarray(layer.bias, dtype=np.float32)
-        activations = {name: layer.activation for name, layer in named.items()}
+        activations = {name: layer.activation for name, layer in layer_by_name.items()}
         shape = {"format": FORMAT, "activations": activations}
         return save(tensors, {"capelet": json.dumps(shape, sort_keys=True)})
 
@@ -206,8 +206,8 @@ class Map(_Step):
                 for name, kind in shape["activations"].items()
             }
             skip = layers.pop("skip", None)
-            ordered = tuple(layers[name] for name in sorted(layers, key=int))
-            return cls(ordered, skip, path.name)
+            in_order = tuple(layers[name] for name in sorted(layers, key=int))
+            return cls(in_order, skip, path.name)
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError):
             raise OutputError(
                 f"{str(path)!r} is not a map: a safetensors file with its layers and their "
@@ -216,10 +216,10 @@ class Map(_Step):
 
 
 def _check_format(path: Path, shape: dict[str, Any]) -> None:
-    found = int(shape["format"])
-    if found > FORMAT:
+    version = int(shape["format"])
+    if version > FORMAT:
         raise OutputError(
-            f"the map {str(path)!r} has format {found}, and this version reads up to {FORMAT}; "
+            f"the map {str(path)!r} has format {version}, and this version reads up to {FORMAT}; "
             "install a newer capelet"
         )
 

@@ -89,15 +89,15 @@ def check_flow(steps: Sequence[Step]) -> None:
 def with_own_files(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps, with a file name of its own for each map: folders put together share theirs."""
     digests: dict[str, str] = {}
-    renamed: list[Step] = []
+    with_names: list[Step] = []
     for step in steps:
         if isinstance(step, Map):
             first, count = Path(step.file), 1
             while digests.setdefault(step.file, step.digest) != step.digest:
                 count += 1
                 step = step.named(f"{first.stem}-{count}{first.suffix}")
-        renamed.append(step)
-    return tuple(renamed)
+        with_names.append(step)
+    return tuple(with_names)
 
 
 # ---- from a recipe -------------------------------------------------------------------------------
@@ -131,24 +131,25 @@ def _step(entry: Any, folder: ModelFolder | None, specimens: bool) -> Step:
         return _map(options, folder)
     if name.startswith("specimen:") and not specimens:
         raise CapeletError(f"{name!r} is known to be broken and may not stand in a recipe")
-    broken = {f"specimen:{key}": item for key, item in SPECIMENS.items()} if specimens else {}
-    makers: dict[str, Callable[..., Step]] = {**MECHANISMS, **broken}
+    makers: dict[str, Callable[..., Step]] = dict(MECHANISMS)
+    if specimens:
+        makers |= {f"specimen:{key}": item for key, item in SPECIMENS.items()}
     if name not in makers:
         raise CapeletError(
             f"unknown step {name!r}; {did_you_mean(name, ['encoder', 'map', *makers])}"
         )
-    accepted = inspect.signature(makers[name]).parameters
-    _check_keys(name, options, accepted)
-    for key, parameter in accepted.items():
+    signature = inspect.signature(makers[name]).parameters
+    _check_keys(name, options, signature)
+    for key, parameter in signature.items():
         if parameter.default is inspect.Parameter.empty and key not in options:
             raise CapeletError(f"the step {name!r} needs {key!r}")
     return makers[name](**options)
 
 
-def _check_keys(step: str, options: Mapping[str, Any], accepted: Iterable[str]) -> None:
+def _check_keys(step: str, options: Mapping[str, Any], keys: Iterable[str]) -> None:
     for key in options:
-        if key not in accepted:
-            raise CapeletError(f"the step {step!r} has no {key!r}; {did_you_mean(key, accepted)}")
+        if key not in keys:
+            raise CapeletError(f"the step {step!r} has no {key!r}; {did_you_mean(key, keys)}")
 
 
 def _map(options: Mapping[str, Any], folder: ModelFolder | None) -> Map:
@@ -167,8 +168,8 @@ def _encoder(options: Mapping[str, Any], folder: ModelFolder | None) -> Encoder:
         encoder = load_own(_needs_folder("an encoder of its own", folder), backend)
     else:
         encoder = load(name, backend)
-    expected = options.get("fingerprint")
-    if expected is not None and expected != encoder.fingerprint:
+    fingerprint = options.get("fingerprint")
+    if fingerprint is not None and fingerprint != encoder.fingerprint:
         raise CapeletError(
             f"the encoder {encoder.name!r} is not the one of the recipe (its fingerprint differs: "
             "other weights, back-end or versions); remove the fingerprint to accept it"

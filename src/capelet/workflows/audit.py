@@ -77,9 +77,9 @@ def audit(
             plan, [release] * len(plan.splits), original, attacker_families, clock, progress
         )
     others = OtherAttacks(asked, redact=not show_texts, seeds=seeds)
-    more, shown = others.measure(plan, target, release, members, clock, progress)
-    origin = {**provenance(plan, target, release, clock), **_asked(plan, asked)}
-    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **shown})
+    more, pictures = others.measure(plan, target, release, members, clock, progress)
+    origin = {**provenance(plan, target, release, clock), **_attack_entries(plan, asked)}
+    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
 
 
 def plan_of(
@@ -100,7 +100,7 @@ def plan_of(
     return Plan(corpus, (), None, (split(corpus, split_kind, 0),), group_rows(corpus), ())
 
 
-def _asked(plan: Plan, asked: Asked) -> dict[str, Any]:
+def _attack_entries(plan: Plan, asked: Asked) -> dict[str, Any]:
     """What the provenance says of the kinds of attack; attributes only where they were tried."""
     entries: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
     if "attributes" not in asked.kinds:

@@ -117,7 +117,7 @@ def protect(
         chosen = replace(chosen, **frontier.picked())
     with clock("training"):
         fitted = [
-            _fitted(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
+            _fit_split(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
             for parts in plan.splits
         ]
     encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in fitted]
@@ -181,7 +181,7 @@ def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> 
         )
 
 
-def _fitted(
+def _fit_split(
     plan: Plan,
     parts: Split,
     vectors: Vectors,
@@ -198,7 +198,7 @@ def _fitted(
         assert plain.encoder is not None and part.texts is not None
         top = top_layers(plain.encoder, part.texts, settings.layers, progress)
         part = replace(part, top=top)
-    seeded = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
+    settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
     file = f"{name}-{part.digest()[:16]}.safetensors"
     checkpoint = cache_folder() / "training" / file
     place = plan.splits.index(parts)
@@ -206,7 +206,7 @@ def _fitted(
     def of_all_seeds(what: str, done: int, total: int) -> None:
         progress(what, place * total + done, len(plan.splits) * total)
 
-    return fit(name, part, seeded, checkpoint, of_all_seeds)
+    return fit(name, part, settings_of_split, checkpoint, of_all_seeds)
 
 
 def _findings(
@@ -229,17 +229,17 @@ def _joint(
     """What the defence's own adversary reached, on the defender's held-back rows."""
     rows = []
     for item in against:
-        reached = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
-        if reached:
+        scores = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
+        if scores:
             rows.append(
                 Finding(
                     "attribute-inference-reference",
                     item.name,
                     "balanced_accuracy",
-                    float(np.mean(reached)),
+                    float(np.mean(scores)),
                     chance=1 / len(item.classes),
                     attacker=JOINT,
-                    parameters={"by_seed": reached},
+                    parameters={"by_seed": scores},
                     recipe_hash=recipe_hash,
                 )
             )

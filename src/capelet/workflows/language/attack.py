@@ -122,14 +122,14 @@ def attack_model(
     `reference` is a model of other texts, for membership; `baseline` one of the same texts without
     privacy, for the loss of utility per author.
     """
-    chosen = settings or AttackSettings()
-    if chosen.seed < 0:
-        raise CapeletError(f"seed is {chosen.seed}; it must be at least 0")
+    options = settings or AttackSettings()
+    if options.seed < 0:
+        raise CapeletError(f"seed is {options.seed}; it must be at least 0")
     attack = _Attack(
         LanguageModel.load(folder),
         LanguageModel.load(reference) if reference is not None else None,
         LanguageModel.load(baseline) if baseline is not None else None,
-        chosen,
+        options,
     )
     attack.check(data)
     model = attack.model
@@ -140,8 +140,8 @@ def attack_model(
             attack.scorer,
             model.vocabulary,
             model.canaries,
-            samples=chosen.samples,
-            seed=chosen.seed,
+            samples=options.samples,
+            seed=options.seed,
         ).findings
     progress("attacks", 1, 3)
     if data is not None:

@@ -165,15 +165,15 @@ def train_model(
     on_epoch: Callable[[dict[str, float]], None] | None = None,
 ) -> LanguageModel:
     """Train a language model on the texts and write its folder; `on_epoch` is told how it goes."""
-    chosen = settings or LanguageSettings()
-    network, schedule = chosen.network, chosen.schedule
+    options = settings or LanguageSettings()
+    network, schedule = options.network, options.schedule
     check_writable(out)
-    chosen.check(authors is not None)
+    options.check(authors is not None)
     people = list(authors) if authors is not None else [""] * len(texts)
-    words, canaries = _words_and_canaries(texts, people, chosen)
+    words, canaries = _words_and_canaries(texts, people, options)
     rows = rows_of(texts, people, words, canaries, network.length, schedule.seed)
-    private = _private(chosen, len(rows.train))
-    method = _method(chosen.method, private, schedule.seed)
+    private = _private(options, len(rows.train))
+    method = _method(options.method, private, schedule.seed)
     # Of all texts: the division may take one of an author's two, which is no fault of theirs.
     check_authors(np.unique(people, return_inverse=True)[1], method)
     plan = Training(
@@ -189,7 +189,7 @@ def train_model(
         network.kind, len(words), network.width, network.layers, network.length, schedule.seed
     ).to(device_of(schedule.device))
     target = claim_folder(out)  # before the first checkpoint, which holds weights of private texts
-    done = plan.fit(
+    result = plan.fit(
         model,
         rows.train,
         rows.validation,
@@ -198,18 +198,18 @@ def train_model(
         told=on_epoch,
         allow_single=True,
     )
-    account = _account(plan, rows, private, done.history, texts, done.network)
+    account = _account(plan, rows, private, result.history, texts, result.network)
     if not math.isfinite(account["test_perplexity"]):
         (target / CHECKPOINT).unlink(missing_ok=True)
         raise CapeletError(
             "the training has diverged: its perplexity is no finite number; train again with a "
             "smaller rate or strength"
         )
-    promise = _guarantee(private, chosen.method.seeded_noise, words)
-    trained = LanguageModel(done.network, words, promise, canaries, account)
-    trained.save(target)
+    promise = _guarantee(private, options.method.seeded_noise, words)
+    finished_model = LanguageModel(result.network, words, promise, canaries, account)
+    finished_model.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
-    return trained
+    return finished_model
 
 
 def _words_and_canaries(
@@ -226,14 +226,14 @@ def _words_and_canaries(
     if not canaries.repetitions:
         return words, ()
     writers = [people[i] for i in train]
-    inserted = make_canaries(
+    secrets = make_canaries(
         writers,
         words.canary_words(),
         canaries.repetitions,
         per_level=canaries.per_level,
         seed=seed,
     )
-    return words, inserted
+    return words, secrets
 
 
 @dataclass(frozen=True)
@@ -282,10 +282,10 @@ def _method(settings: MethodSettings, private: Private | None, seed: int) -> Any
     return replace(kind(), strength=settings.strength, position=settings.position)
 
 
-def _guarantee(private: Private | None, seeded: bool, words: Vocabulary) -> Guarantee:
+def _guarantee(private: Private | None, is_seeded: bool, words: Vocabulary) -> Guarantee:
     if private is None:
         return NONE
-    return central(private.epsilon, private.delta, seeded, words.public)
+    return central(private.epsilon, private.delta, is_seeded, words.public)
 
 
 def _account(
