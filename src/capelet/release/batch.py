@@ -271,6 +271,7 @@ def _second_pass(
     """Draw what is not drawn, store it, charge what is not charged; block by block, in order."""
     place, rows = 0, 0
     for block in job.source.blocks():
+        # Other rows than were checked and budgeted: nothing of them may leave.
         if plan.digests[place : place + 1] != [block.digest]:
             raise _change_error(job)
         place, rows = place + 1, rows + len(block)
@@ -289,6 +290,8 @@ def _draw(job: _Job, block: Block, book: Ledger | None) -> pa.Table:
     names = [] if book is None or job.fresh else block.names(book, job.recipe_name)
     vectors_by_name = book.find(names) if book is not None else {}
     if names:
+        # A text that comes twice for one subject is drawn once: the average of two draws would
+        # have half the noise.
         first = {name: row for row, name in reversed(list(enumerate(names)))}
         rows = sorted(row for name, row in first.items() if name not in vectors_by_name)
     else:

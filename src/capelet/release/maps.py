@@ -37,6 +37,7 @@ def _relu(x: Matrix) -> Matrix:
 
 
 def _softmax(x: Matrix) -> Matrix:
+    # The largest exponent is 0: exp cannot overflow, and the quotient stays the same.
     exponentials = np.exp(x - x.max(axis=1, keepdims=True))
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
@@ -122,6 +123,7 @@ class Map(_Step):
                 f"the map {self.file!r} takes vectors of {self.width} coordinates; "
                 f"found shape {rows.shape}"
             )
+        # NaN would pass through every layer and leave as a release that nobody can use.
         if not np.isfinite(rows).all():
             raise DataError(f"the map {self.file!r} was given NaN or infinity")
         out = np.empty((len(rows), self.dimension), dtype=np.float32)
@@ -160,6 +162,7 @@ class Map(_Step):
             tensors[f"{name}.weight"] = np.ascontiguousarray(layer.weight, dtype=np.float32)
             tensors[f"{name}.bias"] = np.ascontiguousarray(layer.bias, dtype=np.float32)
         activations = {name: layer.activation for name, layer in layer_by_name.items()}
+        # Sorted, so that equal maps are equal bytes: the hash is the name of the map.
         shape = {"format": FORMAT, "activations": activations}
         return save(tensors, {"capelet": json.dumps(shape, sort_keys=True)})
 

@@ -111,7 +111,7 @@ def describe(
     guarantee: Guarantee, recipe: Mapping[str, Any], words: Guarantee | None = None
 ) -> bytes:
     """Guarantee and recipe as JSON; an unbounded ε is null, and so is no guarantee for words."""
-    promise = asdict(guarantee)
+    promise = asdict(guarantee)  # JSON has no infinity
     if guarantee.notion == "none":
         promise["epsilon"] = None
     of_words = None if words is None else asdict(words)
@@ -247,7 +247,7 @@ class PrivateEncoder:
         promises: list[Guarantee] = []
         for place, step in enumerate(self.steps):
             if not isinstance(step, OnTexts):
-                break
+                break  # anything else may let one word change many
             noise = [later.guarantee for later in self.steps[place + 1 :]]
             local = chain([g for g in noise if g and (g.notion, g.unit) == ("local", "text")])
             if isinstance(step, WordDropout) and step.mu > 0 and local.notion == "local":

@@ -45,6 +45,7 @@ class Block:
     def digest(self) -> bytes:
         """A hash of the rows, so that a second reading can be told to be the same."""
         total = hashlib.blake2b(digest_size=16)
+        # Lengths go in too, so that no two lists of rows can be cut to the same bytes.
         for part in (*self.contents(), *(who.encode() for who in self.subjects)):
             total.update(len(part).to_bytes(8, "big"))
             total.update(part)

@@ -71,6 +71,7 @@ def audit(
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
     if "attributes" in asked.kinds:
+        # What the noise cost can only be told beside the vectors as they were.
         plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(

@@ -156,6 +156,7 @@ def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
 
 def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
     """An ε that cannot serve the task is said before anything is trained."""
+    # The ε of mdp is per unit of distance between words, and bounds no single prediction.
     noisy = "epsilon" in method(name).needs and name != "mdp"
     if settings.epsilon is None or not noisy or anyway:
         return

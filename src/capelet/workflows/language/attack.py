@@ -78,6 +78,7 @@ def attack_canaries(
     completion = tab_attack(scorer, tokens, START)
     levels = np.array([item.repetitions for item in canaries], dtype=np.intp)
     _, people = np.unique([item.author for item in canaries], return_inverse=True)
+    # The first word is given to the attacker; each other is one of the space by chance.
     chance = float(len(space)) ** -(tokens.shape[1] - 1)
     rows = canary_findings(exposure, completion, levels, people, chance)
     return CanaryAttack(levels, people, exposure, completion, rows)
@@ -208,6 +209,7 @@ class _Attack:
         seed, people = self.settings.seed, data.people
         parts = divide(data.texts, self.model.training["seed"])
         random = np.random.default_rng([seed, 0x3D])
+        # Equal numbers of both, so that chance is one half.
         count = min(len(parts.train), len(parts.test))
         inside = np.sort(random.choice(len(parts.train), count, replace=False))
         outside = np.sort(random.choice(len(parts.test), count, replace=False))
