@@ -22,7 +22,7 @@ from capelet.data.corpus import Split
 from capelet.data.datasets import load
 from capelet.encoders import cached
 from capelet.encoders import load as load_encoder
-from capelet.encoders.folders import model_folder
+from capelet.encoders.folders import transformer_folder
 from capelet.evaluation.leakage import in_threads
 from capelet.evaluation.plan import Plan
 from capelet.findings.metrics import balanced_accuracy
@@ -100,7 +100,7 @@ def peer_seconds(texts: list[str]) -> float:
     """The best of three runs of sentence-transformers' own default."""
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(model_folder("minilm")))
+    model = SentenceTransformer(str(transformer_folder("minilm")))
     model.encode(texts[:64])
     times = []
     for _ in range(3):

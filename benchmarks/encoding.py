@@ -21,7 +21,7 @@ import pyarrow.parquet
 
 from capelet.encoders import load
 from capelet.encoders.export import cosines
-from capelet.encoders.folders import model_folder
+from capelet.encoders.folders import transformer_folder
 from capelet.encoders.onnx import cores
 from capelet.encoders.transformer import sentence_transformer
 from capelet.interfaces import Vectors
@@ -68,7 +68,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     sample = texts(arguments.texts)
-    peer = sentence_transformer(model_folder("minilm"), device="cpu")
+    peer = sentence_transformer(transformer_folder("minilm"), device="cpu")
     encoders = {name: load("minilm", name) for name in WANTED}
     contestants: dict[str, Callable[[list[str]], Vectors]] = {
         "sentence-transformers": lambda part: peer.encode(part, show_progress_bar=False),

@@ -34,6 +34,7 @@ from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
+from capelet.release import PrivateEncoder
 from capelet.workflows.search import part_of
 from pictures import Panel, drawn
 
@@ -99,7 +100,7 @@ def released(method: str, strength: float, plan: Plan, parts: Split, x: Vectors)
     settings = Settings(
         lam=None if method == "leace" else strength, keep="neighbours", schedule=schedule
     )
-    made = fit(method, part, settings).release(x)
+    made = PrivateEncoder(*fit(method, part, settings).steps).release(x).vectors
     return ((1 - strength) * x + strength * made).astype(np.float32) if method == "leace" else made
 
 

@@ -15,7 +15,7 @@ LAYERS = [
     ["release"],
     ["judge", "defences", "attacks", "language"],
     ["evaluation"],
-    ["workflows", "memorisation"],
+    ["workflows"],
     ["reports", "studies"],
     ["service", "integrations", "cli"],
 ]

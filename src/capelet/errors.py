@@ -26,6 +26,10 @@ class OutputError(CapeletError):
     """The result cannot be written where it was asked to go, or a stored one cannot be read."""
 
 
+class FolderError(EncoderError, OutputError):
+    """A model folder is missing, changed, of a newer format, or unsafe to read."""
+
+
 class MissingExtra(CapeletError):
     """A feature needs an optional dependency."""
 

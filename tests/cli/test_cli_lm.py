@@ -177,7 +177,7 @@ def test_an_interrupted_training_goes_on_where_it_was(
     done = invoke(*words, "--out", out)
     assert done.exit_code == 0 and "epoch 1 of" not in done.stderr, done.stderr
     weights = [
-        json.loads((place / "model.json").read_text("utf-8"))["weights"]
+        json.loads((place / "manifest.json").read_text("utf-8"))["files"]["model.safetensors"]
         for place in (out, folder / "plain")
     ]
     assert weights[0] == weights[1]  # as if nothing had happened
@@ -211,8 +211,8 @@ def test_dp_sgd_states_its_epsilon_in_the_folder(folder: Path, tmp_path: Path) -
     assert promise["unit"] == "record" and "not covered as a whole" in promise["caveat"]
     assert "guarantee: (7" in done.stdout or "guarantee: (8" in done.stdout
     assert not (out / "checkpoint.safetensors").exists()
-    assert mode_of(out / "model.safetensors") == 0o644
-    assert mode_of(out / "model.json") == 0o600  # its vocabulary was read off the texts
+    assert mode_of(out / "model.safetensors") == mode_of(out / "model.json") == 0o600
+    assert mode_of(out) == 0o700
 
 
 def mode_of(path: Path) -> int:
@@ -225,7 +225,9 @@ def test_a_model_without_a_promise_is_readable_by_its_owner_only(folder: Path) -
         assert mode_of(folder / "secret" / name) == 0o600
 
 
-def test_a_private_model_with_public_words_may_be_handed_on(folder: Path, tmp_path: Path) -> None:
+def test_a_private_model_with_public_words_follows_the_one_rule_of_folders(
+    folder: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     (tmp_path / "words.txt").write_text("the\nhas\na\nand\nbako\nbarth\n", encoding="utf-8")
     words = ["--words", tmp_path / "words.txt", "--method", "dpsgd", "--noise-multiplier", 1]
@@ -235,15 +237,15 @@ def test_a_private_model_with_public_words_may_be_handed_on(folder: Path, tmp_pa
     )
     assert done.exit_code == 0, done.stderr
     for name in ("model.safetensors", "model.json"):
-        assert mode_of(tmp_path / "private" / name) == 0o644
+        assert mode_of(tmp_path / "private" / name) == 0o600  # its owner may hand it on
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 99}, "has schema 99, this version reads 1"),
-        ({"weights": "0"}, "not those that model.json describes"),
-        ({"sizes": {}}, "not a whole model folder"),
+        ({"format": 99}, "has format 99, and this version reads up to 1"),
+        ({"files": {"model.json": "0"}}, "was changed after it was written"),
+        ({"files": {}}, "not in the manifest"),
     ],
 )
 def test_a_folder_of_another_version_or_a_broken_one_is_refused(
@@ -253,8 +255,8 @@ def test_a_folder_of_another_version_or_a_broken_one_is_refused(
 
     copy = tmp_path / "copy"
     shutil.copytree(folder / "secret", copy)
-    about = json.loads((copy / "model.json").read_text("utf-8"))
-    (copy / "model.json").write_text(json.dumps({**about, **change}), encoding="utf-8")
+    about = json.loads((copy / "manifest.json").read_text("utf-8"))
+    (copy / "manifest.json").write_text(json.dumps({**about, **change}), encoding="utf-8")
     done = invoke("lm", "attack", copy)
     assert done.exit_code == 2 and said in done.stderr
 

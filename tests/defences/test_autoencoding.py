@@ -13,6 +13,7 @@ from capelet.defences import Settings, fit
 from capelet.defences.autoencoder import WIDTH, WordBag, autoencode
 from capelet.defences.training import Part, Schedule
 from capelet.errors import DataError
+from capelet.release import PrivateEncoder
 
 SCHEDULE = Schedule(epochs=12, device="cpu")
 
@@ -87,7 +88,7 @@ def test_the_method_is_an_encoder_and_a_map_for_the_task(
     part = part_of(texts, subject)
     made = fit("ae", part, Settings(schedule=SCHEDULE))
     assert made.encoder is not None and made.trained.map.width == WIDTH
-    released = made.release(part.vectors, texts)
+    released = PrivateEncoder(made.encoder, *made.steps).release(texts).vectors
     assert released.shape == (len(texts), 64) and reads(released, subject) > 0.95
     with pytest.raises(DataError, match="only vectors"):
         fit("ae", replace(part, texts=None), Settings(schedule=SCHEDULE))

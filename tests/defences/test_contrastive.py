@@ -142,7 +142,11 @@ def test_a_saved_encoder_is_an_encoder(tmp_path: Path) -> None:
     dual = trained("lstm", 0, 0)
     folder = dual.save(tmp_path / "dual")
     assert is_dual(folder)
-    assert sorted(p.name for p in folder.iterdir()) == ["dual.json", "dual.safetensors"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "dual.json",
+        "dual.safetensors",
+        "manifest.json",
+    ]
     encoder = DualEncoder(str(folder))
     assert isinstance(encoder, Encoder)
     texts = ["t1x1 any3 habit0v1", "", "quite unknown", "t1x1 " * 200, "half \ud83d"]
@@ -178,7 +182,8 @@ def test_a_broken_folder_is_refused_in_a_sentence(tmp_path: Path, broken: str) -
     if broken == "weights":
         (folder / "dual.safetensors").write_bytes(b"other")
     elif broken == "schema":
-        about.write_text(about.read_text().replace('"schema": 1', '"schema": 9'))
+        manifest = folder / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 9'))
     elif broken == "json":
         about.write_text("{")
     else:

@@ -15,6 +15,7 @@ from capelet.defences.training import Part, Schedule
 from capelet.encoders import load
 from capelet.encoders.tuning import top_layers
 from capelet.errors import CapeletError
+from capelet.release import PrivateEncoder
 
 QUICK = Settings(layers=1, schedule=Schedule(epochs=3, device="cpu"))
 
@@ -50,7 +51,7 @@ def test_layers_are_trained_along_and_only_these(name: str, part: Part) -> None:
     before = load_file(whole / "model.safetensors")
     moved = {key for key, held in before.items() if not np.array_equal(held, plain[key])}
     assert moved and all("encoder.layer.5." in key for key in moved)
-    released = made.release(part.vectors, part.texts)
+    released = PrivateEncoder(made.encoder, *made.steps).release(part.texts).vectors
     assert released.shape == (96, 64) and np.isfinite(released).all()
     if name == "gr":
         assert set(made.trained.joint) == {"coin"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from capelet.encoders import AutoEncoder, load
-from capelet.encoders.autoencoder import CARD, TABLE, checked_vocabulary, vocabulary
+from capelet.encoders.autoencoder import TABLE, WORDS, checked_vocabulary, vocabulary
+from capelet.encoders.model_folder import MANIFEST
 from capelet.encoders.own import OWN
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.interfaces import Encoder
@@ -48,17 +50,44 @@ def test_a_folder_comes_back_and_is_an_encoder_by_name(small: AutoEncoder, tmp_p
     np.testing.assert_array_equal(back.encode(["cat rain"]), small.encode(["cat rain"]))
 
 
-def test_a_broken_or_newer_folder_is_refused(small: AutoEncoder, tmp_path: Path) -> None:
+def test_a_changed_folder_is_refused_and_its_words_are_the_owners(
+    small: AutoEncoder, tmp_path: Path
+) -> None:
     small.save(tmp_path)
-    (tmp_path / CARD).write_text(json.dumps({"format": 9, "words": []}))
+    assert (tmp_path / WORDS).stat().st_mode & 0o777 == 0o600
+    (tmp_path / WORDS).write_text(json.dumps({"words": ["cat", "dog", "sun"]}))
+    with pytest.raises(EncoderError, match="was changed after"):
+        AutoEncoder.load(tmp_path, "x")
+
+
+def old_folder(encoder: AutoEncoder, place: Path, words: list[str], version: int = 1) -> Path:
+    """As the first version wrote it: no manifest, and no hash of anything."""
+    encoder.save(place)
+    (place / MANIFEST).unlink()
+    (place / WORDS).write_text(json.dumps({"format": version, "words": words}))
+    return place
+
+
+def test_an_old_folder_still_loads_and_a_newer_one_is_refused(
+    small: AutoEncoder, tmp_path: Path
+) -> None:
+    words = list(small.words)
+    back = load(str(old_folder(small, tmp_path / "old", words)))
+    assert back.fingerprint == small.fingerprint
+    np.testing.assert_array_equal(back.encode(["cat rain"]), small.encode(["cat rain"]))
     with pytest.raises(EncoderError, match="install a newer capelet"):
-        AutoEncoder.load(tmp_path, "x")
-    (tmp_path / CARD).write_text(json.dumps({"format": 1, "words": ["cat"]}))
+        AutoEncoder.load(old_folder(small, tmp_path / "newer", words, 9), "x")
     with pytest.raises(EncoderError, match="which do not fit"):
-        AutoEncoder.load(tmp_path, "x")
-    (tmp_path / CARD).write_text("{}")
-    with pytest.raises(EncoderError, match="is not an auto-encoder"):
-        AutoEncoder.load(tmp_path, "x")
+        AutoEncoder.load(old_folder(small, tmp_path / "short", ["cat"]), "x")
+    small.save(tmp_path / "bare")
+    (tmp_path / "bare" / MANIFEST).unlink()
+    with pytest.raises(EncoderError, match="is missing"):
+        load(str(tmp_path / "bare"))
+
+
+def test_the_fingerprint_is_that_of_the_first_version(small: AutoEncoder) -> None:
+    """Recipes hold it: a change would refuse every folder written so far."""
+    assert small.fingerprint[:16] == "14d57596598a77e5"
 
 
 def private(small: AutoEncoder, folder: Path) -> Path:
@@ -79,6 +108,12 @@ def test_a_tampered_or_missing_encoder_is_refused(small: AutoEncoder, tmp_path: 
     folder = private(small, tmp_path / "private")
     other = AutoEncoder(OWN, small.words, small.table + 1, small.bias)
     other.save(folder / "encoder")
+    with pytest.raises(CapeletError, match=r"encoder/manifest.json' .* was changed after"):
+        PrivateEncoder(str(folder))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    changed = (folder / "encoder" / MANIFEST).read_bytes()
+    manifest["files"]["encoder/manifest.json"] = hashlib.sha256(changed).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(CapeletError, match="fingerprint differs"):
         PrivateEncoder(str(folder))
     for path in (folder / "encoder").iterdir():

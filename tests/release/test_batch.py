@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from capelet.data.datasets import load
 from capelet.errors import CapeletError, DataError, OutputError
+from capelet.interfaces import Progress, silent
 from capelet.mechanisms import Gaussian, Laplace, WordDropout
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.privacy.store import Budget, BudgetError, Ledger
 from capelet.release import PrivateEncoder, Release
+from capelet.release import parts as batch_parts
 from capelet.release.batch import Summary, encode
-from capelet.release.batch import parts as batch_parts
 
 WIDTH = 8
 
@@ -51,6 +54,18 @@ def spent(path: Path, who: str) -> float:
 def untouched(folder: Path, *names: str) -> bool:
     """Whether the folder holds these files and nothing else."""
     return sorted(item.name for item in folder.iterdir()) == sorted(names)
+
+
+class Length:
+    """An encoder of two coordinates: how long a text is, and a constant."""
+
+    name, backend, dimension, fingerprint = "length", "none", 2, "0" * 64
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> np.ndarray:
+        return np.array([[len(text), 1] for text in texts], dtype=np.float32)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        return np.zeros(len(texts), dtype=bool)
 
 
 class Plain:
@@ -587,3 +602,41 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, paid: bool) -> None:
         peaks.append(int(done.stdout))
     print(f"peak of 20,000 rows {peaks[0] // 1024} MiB, of 200,000 {peaks[1] // 1024} MiB")
     assert peaks[1] <= 1.5 * peaks[0]
+
+
+# ---- named sets ----------------------------------------------------------------------------------
+
+
+def test_a_named_set_is_released_by_its_name(tmp_path: Path) -> None:
+    """The embedded sample is made in memory; its author may be charged."""
+    out, book = tmp_path / "out.parquet", tmp_path / "book.db"
+    private = PrivateEncoder(Length(), Laplace(epsilon=2.0))
+    done = encode("reviews", out, private, subject="author", ledger=book)
+    corpus = load("reviews")
+    assert corpus.texts is not None and corpus.author is not None
+    assert done.rows == len(corpus) and done.guarantee == Guarantee(2.0)
+    assert pq.read_table(out)["author"].to_pylist() == corpus.author.tolist()
+    assert spent(book, corpus.author[0]) > 0
+    with pytest.raises(DataError, match="knows its own columns"):
+        encode("reviews", tmp_path / "again.parquet", private, text="text")
+    with pytest.raises(DataError, match="no column 'writer'; there is"):
+        encode("reviews", tmp_path / "again.parquet", private, subject="writer")
+    with pytest.raises(DataError, match="there is no file and no set 'reviws'; did you mean"):
+        encode("reviws", tmp_path / "again.parquet", private, text="text")
+
+
+def test_a_set_on_disk_is_its_file_and_a_file_of_that_name_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPELET_DATA", str(tmp_path))
+    pq.write_table(pa.table({"text": ["one", "two words"]}), tmp_path / "sst2.parquet")
+    private = PrivateEncoder(Length())
+    assert encode("sst2", tmp_path / "out.parquet", private).rows == 2
+    vectors = Release.load(tmp_path / "out.parquet").vectors
+    np.testing.assert_array_equal(vectors[:, 0], [3, 9])
+    with pytest.raises(DataError, match="the data set 'trec' is not here"):
+        encode("trec", tmp_path / "other.parquet", private)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews").write_text("a file")
+    with pytest.raises(DataError, match="not a kind of file"):
+        encode("reviews", tmp_path / "other.parquet", private, text="text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,12 @@ import pytest
 
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
+from capelet.encoders.model_folder import FORMAT, MANIFEST
 from capelet.errors import CapeletError, OutputError
 from capelet.mechanisms import Gaussian, Laplace, WordDropout, WordReplacement
 from capelet.mechanisms.words import amplified
 from capelet.privacy.guarantees import NONE, Guarantee
-from capelet.release import (
-    FOLDER_FORMAT,
-    PrivateEncoder,
-    Release,
-    is_private_encoder,
-    recipe_hash,
-)
+from capelet.release import PrivateEncoder, Release, is_private_encoder, recipe_hash
 from capelet.release.batch import encode
 from capelet.release.maps import Map, affine
 from capelet.workflows.audit import audit
@@ -228,10 +224,12 @@ def test_a_map_is_a_step_without_a_promise_of_its_own(tmp_path: Path) -> None:
     assert private.guarantee == PrivateEncoder(Laplace(8.0), made).guarantee == Guarantee(8.0)
     entry = private.recipe["steps"][0]
     assert entry == {"step": "map", "file": "map.safetensors", "sha256": made.digest}
-    made.save(tmp_path)
-    again = PrivateEncoder.from_recipe(written(tmp_path, private.to_recipe()))
+    place = private.save(tmp_path / "whole")
+    again = PrivateEncoder.from_recipe(place / "recipe.toml")
     assert again.recipe == private.recipe  # the map lies beside the recipe
-    assert PrivateEncoder.from_steps(private.recipe, folder=tmp_path).recipe == private.recipe
+    assert PrivateEncoder.from_steps(private.recipe, folder=place).recipe == private.recipe
+    with pytest.raises(CapeletError, match="not that of the private encoder"):
+        PrivateEncoder.from_steps({"steps": private.recipe["steps"][:1]}, folder=place)
     rows = np.random.default_rng(1).normal(size=(5, 4))
     np.testing.assert_array_equal(
         PrivateEncoder(made).release(rows).vectors,
@@ -252,7 +250,7 @@ def test_a_folder_comes_back_and_says_what_it_is(folder: Path) -> None:
 
 def test_a_tampered_map_is_refused(folder: Path) -> None:
     some_map(seed=1).save(folder)
-    with pytest.raises(OutputError, match="its hash differs"):
+    with pytest.raises(OutputError, match=r"'map.safetensors' .* its hash differs"):
         PrivateEncoder.load(folder)
 
 
@@ -264,9 +262,9 @@ def test_a_changed_recipe_is_refused(folder: Path) -> None:
 
 
 def test_a_newer_folder_is_refused(folder: Path) -> None:
-    path = folder / "private.json"
-    said = json.loads(path.read_text())
-    path.write_text(json.dumps({**said, "format": FOLDER_FORMAT + 1}))
+    path = folder / MANIFEST
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "format": FORMAT + 1}))
     with pytest.raises(OutputError, match="install a newer capelet"):
         PrivateEncoder.load(folder)
 
@@ -274,28 +272,147 @@ def test_a_newer_folder_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("file", ["private.json", "recipe.toml", "map.safetensors"])
 def test_a_folder_with_a_missing_file_is_refused(folder: Path, file: str) -> None:
     (folder / file).unlink()
-    with pytest.raises(OutputError, match=r"not a private encoder|needs its whole folder"):
+    with pytest.raises(OutputError, match="needs its whole folder"):
         PrivateEncoder.load(folder)
 
 
 def test_a_folder_that_says_nonsense_is_refused(folder: Path) -> None:
-    for said in ("[]", "{", '{"format": "new"}'):
-        (folder / "private.json").write_text(said)
-        with pytest.raises(OutputError, match="not a private encoder"):
+    for content, sentence in (("[]", "is broken"), ("{", "is broken"), ("{}", "not a private")):
+        (folder / MANIFEST).write_text(content)
+        with pytest.raises(OutputError, match=sentence):
             PrivateEncoder.load(folder)
+
+
+# ---- one door ------------------------------------------------------------------------------------
+
+
+def edit_epsilon(folder: Path) -> None:
+    path = folder / "recipe.toml"
+    content = path.read_text()
+    assert "epsilon = 8.0" in content
+    path.write_text(content.replace("epsilon = 8.0", "epsilon = 1000.0"))
+
+
+@pytest.mark.parametrize("inside", ["", "recipe.toml"])
+def test_an_edited_epsilon_is_refused_at_every_door(folder: Path, inside: str) -> None:
+    door = folder / inside
+    assert PrivateEncoder.from_recipe(door).guarantee == Guarantee(8.0)  # the control
+    edit_epsilon(folder)
+    for attempt in (
+        lambda: PrivateEncoder.from_recipe(door),
+        lambda: PrivateEncoder.load(folder),
+        lambda: PrivateEncoder(str(folder)),
+    ):
+        with pytest.raises(CapeletError, match=r"'recipe.toml' .* was changed after"):
+            attempt()
+
+
+def test_a_link_to_a_recipe_is_no_way_around_the_manifest(folder: Path, tmp_path: Path) -> None:
+    link = tmp_path / "mine.toml"
+    link.symlink_to(folder / "recipe.toml")
+    assert PrivateEncoder.from_recipe(link).guarantee == Guarantee(8.0)
+    edit_epsilon(folder)
+    with pytest.raises(CapeletError, match="was changed after"):
+        PrivateEncoder.from_recipe(link)
+
+
+def test_taking_the_manifest_away_makes_no_old_folder(folder: Path) -> None:
+    edit_epsilon(folder)
+    (folder / MANIFEST).unlink()
+    for door in (folder, folder / "recipe.toml"):
+        with pytest.raises(CapeletError, match=r"manifest .* is missing"):
+            PrivateEncoder.from_recipe(door)
+    (folder / "private.json").unlink()
+    with pytest.raises(CapeletError, match=r"names a learnt map.* --recipe private/mails"):
+        PrivateEncoder.from_recipe(folder / "recipe.toml")
+
+
+def test_another_recipe_in_a_private_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "mine.toml").write_text(RECIPE)
+    with pytest.raises(CapeletError, match="is not its recipe"):
+        PrivateEncoder.from_recipe(folder / "mine.toml")
+    assert PrivateEncoder.from_recipe(written(tmp_path, RECIPE)).guarantee == Guarantee(8.0)
 
 
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ('file = "none.safetensors"', "cannot read the map"),
-        ('sha256 = "0"', "needs 'file'"),
-        ('file = "m"\nhash = "0"', "has no 'hash'"),
+        ('step = "map"\nfile = "map.safetensors"', "names a learnt map, and there is no manifest"),
+        ('step = "map"\nsha256 = "0"', "needs 'file'"),
+        ('step = "map"\nfile = "m"\nhash = "0"', "has no 'hash'"),
+        ('step = "encoder"\nname = "./encoder"', "names an encoder of its own, and there is no"),
     ],
 )
-def test_map_steps_that_do_not_hold_are_refused(tmp_path: Path, keys: str, sentence: str) -> None:
+def test_what_was_learnt_is_refused_without_its_manifest(
+    tmp_path: Path, keys: str, sentence: str
+) -> None:
+    some_map().save(tmp_path)  # that it lies there is not enough
     with pytest.raises(CapeletError, match=sentence):
-        PrivateEncoder.from_recipe(written(tmp_path, f'[[steps]]\nstep = "map"\n{keys}'))
+        PrivateEncoder.from_recipe(written(tmp_path, f"[[steps]]\n{keys}"))
+
+
+def test_a_map_that_the_manifest_does_not_list_is_refused(folder: Path) -> None:
+    """Also where the recipe's hash was put right: only listed files are read."""
+    some_map().named("other.safetensors").save(folder)
+    path, manifest = folder / "recipe.toml", json.loads((folder / MANIFEST).read_text())
+    path.write_text(path.read_text().replace("map.safetensors", "other.safetensors"))
+    manifest["files"]["recipe.toml"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(CapeletError, match=r"'other.safetensors' is not in the manifest"):
+        PrivateEncoder.load(folder)
+
+
+# ---- folders from before there was a manifest ----------------------------------------------------
+
+
+def old_folder(place: Path, epsilon: float = 8.0) -> Path:
+    """As the first version wrote it: `private.json` with the recipe's hash, maps in the recipe."""
+    place.mkdir()
+    some_map().save(place)
+    recipe = PrivateEncoder(some_map(), Laplace(epsilon)).to_recipe()
+    (place / "recipe.toml").write_text(recipe)
+    about = {
+        "format": 1,
+        "capelet": "0.1.0",
+        "recipe_sha256": hashlib.sha256(recipe.encode()).hexdigest(),
+        "guarantee": "…",
+        "about": {"method": "gr"},
+    }
+    (place / "private.json").write_text(json.dumps(about))
+    return place
+
+
+def test_an_old_folder_still_loads_at_every_door(tmp_path: Path) -> None:
+    folder = old_folder(tmp_path / "old")
+    for private in (
+        PrivateEncoder.load(folder),
+        PrivateEncoder(str(folder)),
+        PrivateEncoder.from_recipe(folder),
+        PrivateEncoder.from_recipe(folder / "recipe.toml"),
+    ):
+        assert private.recipe == PrivateEncoder(some_map(), Laplace(8.0)).recipe
+    again = PrivateEncoder.load(folder).save(folder)  # becomes a folder of today
+    assert (again / MANIFEST).is_file() and PrivateEncoder.load(again).guarantee == Guarantee(8.0)
+    edit_epsilon(again)
+    with pytest.raises(CapeletError, match="was changed after"):
+        PrivateEncoder.load(again)
+
+
+def test_an_old_folder_is_refused_as_before(tmp_path: Path) -> None:
+    edit_epsilon(old_folder(tmp_path / "edited"))
+    for door in ("edited", "edited/recipe.toml"):
+        with pytest.raises(OutputError, match="was changed after it was written"):
+            PrivateEncoder.from_recipe(tmp_path / door)
+    some_map(seed=1).save(old_folder(tmp_path / "map"))
+    with pytest.raises(OutputError, match="its hash differs"):
+        PrivateEncoder.load(tmp_path / "map")
+    newer = old_folder(tmp_path / "newer") / "private.json"
+    newer.write_text(newer.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(OutputError, match="install a newer capelet"):
+        PrivateEncoder.load(tmp_path / "newer")
+    (old_folder(tmp_path / "part") / "map.safetensors").unlink()
+    with pytest.raises(OutputError, match="needs its whole folder"):
+        PrivateEncoder.load(tmp_path / "part")
 
 
 def test_a_folder_upon_a_folder_keeps_both_maps(folder: Path, tmp_path: Path) -> None:

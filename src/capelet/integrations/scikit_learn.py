@@ -1,4 +1,4 @@
-"""Defences with the manners of scikit-learn: `fit`, `transform`, `clone`, `Pipeline`.
+"""Defences as scikit-learn estimators: `fit`, `transform`, `clone`, `Pipeline`.
 
     cape = Cape(epsilon=8).fit(vectors, task, private=gender)
     released = cape.transform(others)        # fresh noise in every call
@@ -78,15 +78,15 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             X, y = validate_data(self, X, y, dtype=FLOATS, ensure_min_samples=2)
             check_classification_targets(y)
             task = _attribute("y", y)
-        secrets = tuple(_attribute(name, held) for name, held in _columns(private).items())
+        secrets = tuple(_attribute(name, column) for name, column in _columns(private).items())
         check_consistent_length(X, *[item.codes for item in secrets])
         name = self._method(secrets)
         if method(name).texts(self._settings()):
             raise DataError(f"the method {name!r} changes texts, and these are vectors")
         random = check_random_state(self.random_state)
         rows = random.permutation(len(X))
-        held = max(1, round(HELD_BACK * len(X)))
-        part = Part(X, np.sort(rows[held:]), np.sort(rows[:held]), task, secrets)
+        tune = max(1, round(HELD_BACK * len(X)))
+        part = Part(X, np.sort(rows[tune:]), np.sort(rows[:tune]), task, secrets)
         schedule = Schedule(epochs=self.epochs, seed=int(random.randint(2**31 - 1)))
         fitted = fit(name, part, self._settings(schedule))
         self.encoder_ = PrivateEncoder(*fitted.steps)
@@ -107,13 +107,13 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _settings(self, schedule: Any = None) -> Any:
         from capelet.defences import Settings
 
-        chosen = {"schedule": schedule} if schedule is not None else {}
+        options = {"schedule": schedule} if schedule is not None else {}
         return Settings(
             epsilon=self.epsilon if self._noisy() else None,
             lam=self.lam,
             width=self.width,
             keep=self.keep,
-            **chosen,
+            **options,
         )
 
     def _noisy(self) -> bool:
@@ -182,14 +182,14 @@ def _column(values: Any) -> npt.NDArray[Any]:
 
 def _attribute(name: str, values: npt.NDArray[Any]) -> Attribute:
     """A column as classes, −1 where it is None or NaN."""
-    held = np.asarray(values, dtype=object)
-    known = np.array([value is not None and value == value for value in held], dtype=bool)
-    classes = sorted(set(held[known].tolist()), key=lambda value: (str(type(value)), value))
+    column = np.asarray(values, dtype=object)
+    is_known = np.array([value is not None and value == value for value in column], dtype=bool)
+    classes = sorted(set(column[is_known].tolist()), key=lambda value: (str(type(value)), value))
     if len(classes) < 2:
-        found = "one class" if classes else "no value at all"
-        raise DataError(f"{name!r} has {found}; at least two classes are needed to learn from")
+        content = "one class" if classes else "no value at all"
+        raise DataError(f"{name!r} has {content}; at least two classes are needed to learn from")
     place = {value: code for code, value in enumerate(classes)}
     codes = np.array(
-        [place[value] if there else -1 for value, there in zip(held, known, strict=True)]
+        [place[value] if there else -1 for value, there in zip(column, is_known, strict=True)]
     )
     return Attribute(name, codes.astype(np.intp), tuple(str(value) for value in classes))

@@ -1,4 +1,4 @@
-"""A model folder: weights, vocabulary, how it was trained and what it promises; no pickle.
+"""The model folder of a language model: weights, vocabulary, training and promise.
 
 - `model.safetensors`: the weights.
 - `model.json`: network, sizes, vocabulary, method, guarantee, perplexities, the rows' fingerprint.
@@ -6,8 +6,9 @@
   words, so the file tells nothing about the authors but their names.
 
 The training texts are never in it. The vocabulary is, and so are author names if canaries are. A
-model without a proven guarantee may hold the texts in its weights, so such files are readable by
-their owner only; so is a vocabulary that was read off the texts.
+model without a proven guarantee may hold the texts in its weights. As every model folder
+(`encoders.model_folder`) it is readable by its owner only; one with a proven guarantee and a public
+vocabulary may be handed on.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from capelet.data.canaries import Canary
+from capelet.encoders.model_folder import (
+    LANGUAGE_MODEL,
+    ModelFolder,
+    kind_of,
+    open_folder,
+    write_folder,
+)
 from capelet.errors import OutputError
-from capelet.files import writable_folder, write_whole
 from capelet.language.model import NETWORKS, Network, state_of
 from capelet.language.vocabulary import Vocabulary
 from capelet.privacy.guarantees import NONE, Guarantee
 
-SCHEMA = 1
 WEIGHTS, ABOUT, CANARIES = "model.safetensors", "model.json", "canaries.json"
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -42,59 +48,60 @@ class LanguageModel:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def save(self, folder: Path | str) -> Path:
-        """Write the folder; `model.json` comes last, so a folder without it is not a model."""
+        """Write the model folder."""
         from safetensors.torch import save
 
-        target = writable_folder(folder)
-        weights = save(state_of(self.network))
-        proven = self.guarantee.status == "proven"
-        write_whole(target / WEIGHTS, weights, mode=0o644 if proven else 0o600)
-        if self.canaries:
-            listed = [canary.describe() for canary in self.canaries]
-            write_whole(target / CANARIES, json.dumps(listed, ensure_ascii=False) + "\n", 0o600)
-        else:
-            (target / CANARIES).unlink(missing_ok=True)
-        promised = {} if self.guarantee.notion == "none" else asdict(self.guarantee)
+        promise = {} if self.guarantee.notion == "none" else asdict(self.guarantee)
         about = {
-            "schema": SCHEMA,
             "network": self.network.kind,
             "sizes": self.network.sizes,
-            "weights": hashlib.sha256(weights).hexdigest(),
-            "guarantee": {**promised, "sentence": sentence_of(self.guarantee)},
+            "guarantee": {**promise, "sentence": sentence_of(self.guarantee)},
             "training": dict(self.training),
             "public_vocabulary": self.vocabulary.public,
             "vocabulary": list(self.vocabulary.words),
         }
-        mode = 0o644 if proven and self.vocabulary.public else 0o600
-        write_whole(target / ABOUT, json.dumps(about, ensure_ascii=False, indent=1) + "\n", mode)
-        return target
+        files: dict[str, bytes | str | Path] = {WEIGHTS: save(state_of(self.network))}
+        if self.canaries:
+            secrets = [canary.describe() for canary in self.canaries]
+            files[CANARIES] = json.dumps(secrets, ensure_ascii=False) + "\n"
+        else:  # of a model that lay here before
+            (Path(folder) / CANARIES).unlink(missing_ok=True)
+        files[ABOUT] = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
+        return write_folder(folder, LANGUAGE_MODEL, files)
 
     @classmethod
     def load(cls, folder: Path | str) -> LanguageModel:
-        """Read what `save` wrote; an `OutputError` says what is missing, broken or too new."""
+        """Read what `save` wrote; an `OutputError` says what is missing, changed or too new."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
-        source = Path(folder)
-        about = _about(source)
+        source = _open(Path(folder))
+        about = source.read_json(ABOUT)
         try:
-            raw = (source / WEIGHTS).read_bytes()
-            if hashlib.sha256(raw).hexdigest() != about["weights"]:
-                raise OutputError(
-                    f"the weights in {str(source)!r} are not those that model.json describes; "
-                    "train again, or copy the whole folder"
-                )
             network = NETWORKS[about["network"]](**about["sizes"])
-            network.load_state_dict(load(raw))
+            network.load_state_dict(load(source.read(WEIGHTS)))
             vocabulary = Vocabulary(tuple(about["vocabulary"]), about["public_vocabulary"])
-            promised = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
-            guarantee = Guarantee(**promised) if promised else NONE
-            canaries = _canaries(source / CANARIES)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+            promise = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
+            guarantee = Guarantee(**promise) if promise else NONE
+            secrets = json.loads(source.read(CANARIES)) if CANARIES in source.files else []
+            canaries = tuple(
+                Canary(item["author"], tuple(item["words"]), item["repetitions"])
+                for item in secrets
+            )
+            return cls(network, vocabulary, guarantee, canaries, about["training"])
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
             raise OutputError(
-                f"{str(source)!r} is not a whole model folder; train again, or copy it anew"
+                f"{str(source.path)!r} is not a whole model folder; train again, or copy it again"
             ) from None
-        return cls(network, vocabulary, guarantee, canaries, about["training"])
+
+
+def _open(source: Path) -> ModelFolder:
+    if kind_of(source) is None and (source / CHECKPOINT).is_file():
+        raise OutputError(
+            f"there is no model in {str(source)!r} yet; its training was interrupted: run the same "
+            "`capelet lm train` again to go on"
+        )
+    return open_folder(source, LANGUAGE_MODEL)
 
 
 def sentence_of(guarantee: Guarantee) -> str:
@@ -110,36 +117,3 @@ def digest_of(texts: Sequence[str]) -> str:
     for text in texts:
         total.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     return total.hexdigest()
-
-
-def _about(source: Path) -> dict[str, Any]:
-    try:
-        about = json.loads((source / ABOUT).read_text(encoding="utf-8"))
-        schema = about["schema"]
-    except FileNotFoundError:
-        unfinished = (source / CHECKPOINT).is_file()
-        raise OutputError(
-            f"there is no {ABOUT} in {str(source)!r}; "
-            + (
-                "its training was interrupted: run the same `capelet lm train` again to go on"
-                if unfinished
-                else "give a folder that `capelet lm train` wrote"
-            )
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError):
-        raise OutputError(f"{str(source / ABOUT)!r} is not a model's description") from None
-    if schema != SCHEMA:
-        raise OutputError(
-            f"the model in {str(source)!r} has schema {schema}, this version reads {SCHEMA}; "
-            "use the version of capelet that wrote it, or train again"
-        )
-    return dict(about)
-
-
-def _canaries(path: Path) -> tuple[Canary, ...]:
-    if not path.is_file():
-        return ()
-    listed = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(
-        Canary(item["author"], tuple(item["words"]), item["repetitions"]) for item in listed
-    )

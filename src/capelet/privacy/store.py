@@ -67,10 +67,10 @@ class Budget:
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", checked("the budget's delta", self.delta, 0.0, 1.0))
 
-    def covers(self, spent: Guarantee) -> bool:
+    def covers(self, total: Guarantee) -> bool:
         """Whether this much may be spent; a δ of 1 promises nothing and is never covered."""
-        within = spent.epsilon <= self.epsilon * (1 + SLACK)
-        return within and spent.delta <= self.delta * (1 + SLACK) and spent.delta < 1
+        within = total.epsilon <= self.epsilon * (1 + SLACK)
+        return within and total.delta <= self.delta * (1 + SLACK) and total.delta < 1
 
     def sentence(self) -> str:
         return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta < 1 else "")
@@ -80,11 +80,11 @@ class BudgetError(CapeletError):
     """A budget does not cover a charge; nothing of that charge was made."""
 
     def __init__(self, budget: Budget, over: Sequence[tuple[str, Guarantee]], count: int) -> None:
-        named = ", ".join(f"{who!r} (ε would be {spent.epsilon:g})" for who, spent in over)
+        names = ", ".join(f"{who!r} (ε would be {total.epsilon:g})" for who, total in over)
         more = f" and {count - len(over)} more" if count > len(over) else ""
         super().__init__(
             f"the budget of {budget.sentence()} is too small for {count} "
-            f"{'subject' if count == 1 else 'subjects'}: {named}{more}; "
+            f"{'subject' if count == 1 else 'subjects'}: {names}{more}; "
             "leave out some of their rows, add noise, or raise the budget"
         )
         self.subjects = tuple(who for who, _ in over)
@@ -101,7 +101,7 @@ class Ledger:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._key = secrets.token_bytes(32)
-        self._known: dict[int, Guarantee] = {}
+        self._guarantees: dict[int, Guarantee] = {}
         self._db: sqlite3.Connection | None = None
         if self.path.exists():
             self.open()
@@ -132,13 +132,13 @@ class Ledger:
     @property
     def budget(self) -> Budget | None:
         """The budget that was last set, for every subject alike."""
-        found = self._rows("SELECT value FROM facts WHERE name = 'budget'")
-        return Budget(**json.loads(found[0][0])) if found else None
+        rows = self._rows("SELECT value FROM facts WHERE name = 'budget'")
+        return Budget(**json.loads(rows[0][0])) if rows else None
 
     def spent(self, subject: str) -> Guarantee | None:
         """What all releases about a subject promise together; None where there is none."""
-        held = self._held(subject)
-        return compose(held) if held else None
+        promises = self._promises(subject)
+        return compose(promises) if promises else None
 
     def subjects(self) -> list[str]:
         """Everyone who was charged, in order of name."""
@@ -150,19 +150,20 @@ class Ledger:
 
     def name(self, recipe: str, subject: str, content: bytes) -> bytes:
         """The keyed hash under which the release of a person's text by a recipe is kept."""
+        # Each part goes in with its length: "ab" + "c" and "a" + "bc" must not share a name.
         parts = [recipe.encode(), subject.encode(), content]
-        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hmac.digest(self._key, framed, "sha256")
+        unambiguous = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hmac.digest(self._key, unambiguous, "sha256")
 
     def find(self, names: Iterable[bytes]) -> dict[bytes, Vectors]:
         """The kept vectors among these names."""
-        wanted, found = list(names), {}
-        for start in range(0, len(wanted), 500):
-            some = wanted[start : start + 500]
+        keys, vectors = list(names), {}
+        for start in range(0, len(keys), 500):
+            some = keys[start : start + 500]
             marks = ", ".join("?" * len(some))
             rows = self._rows(f"SELECT name, vector FROM kept WHERE name IN ({marks})", *some)
-            found.update({name: np.frombuffer(vector, dtype="<f4") for name, vector in rows})
-        return found
+            vectors.update({name: np.frombuffer(vector, dtype="<f4") for name, vector in rows})
+        return vectors
 
     def check(
         self,
@@ -180,10 +181,10 @@ class Ledger:
         over: list[tuple[str, Guarantee]] = []
         count = 0
         for subject, releases in needs:
-            spent = compose([*self._held(subject), _times(guarantee, releases)])
-            if limit is not None and not limit.covers(spent):
+            total = compose([*self._promises(subject), _times(guarantee, releases)])
+            if limit is not None and not limit.covers(total):
                 count += 1
-                over += [(subject, spent)] if len(over) < _NAMED else []
+                over += [(subject, total)] if len(over) < _NAMED else []
         if limit is not None and over:
             raise BudgetError(limit, over, count)
 
@@ -213,9 +214,9 @@ class Ledger:
 
     def limit(self, budget: Budget) -> None:
         """Set the budget that holds for every subject from now on."""
-        said = json.dumps(asdict(budget))
+        content = json.dumps(asdict(budget))
         with self._writing() as db:
-            db.execute("INSERT OR REPLACE INTO facts VALUES ('budget', ?)", (said,))
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('budget', ?)", (content,))
 
     def charge(
         self,
@@ -236,8 +237,8 @@ class Ledger:
         for count in needs.values():
             checked_count("releases", count)
         with self._writing() as db:
-            made = db.execute("INSERT OR IGNORE INTO blocks VALUES (?, ?)", (run, block))
-            if made.rowcount == 0:
+            insertion = db.execute("INSERT OR IGNORE INTO blocks VALUES (?, ?)", (run, block))
+            if insertion.rowcount == 0:
                 return False
             self.check(needs.items(), guarantee, budget)
             which = self._number(db, guarantee)
@@ -292,23 +293,23 @@ class Ledger:
         except sqlite3.Error as error:
             raise OutputError(f"the ledger {str(self.path)!r} cannot be read ({error})") from None
 
-    def _held(self, subject: str) -> list[Guarantee]:
+    def _promises(self, subject: str) -> list[Guarantee]:
         """What a subject was charged so far: one entry for each guarantee, all its releases."""
         query = "SELECT guarantee, sum(releases) FROM charges WHERE subject = ? GROUP BY guarantee"
         rows = self._rows(query, subject)
         return [_times(self._guarantee(which), int(count)) for which, count in rows]
 
     def _guarantee(self, which: int) -> Guarantee:
-        if which not in self._known:
-            said = self._rows("SELECT said FROM guarantees WHERE id = ?", which)[0][0]
-            self._known[which] = Guarantee(**json.loads(said))
-        return self._known[which]
+        if which not in self._guarantees:
+            content = self._rows("SELECT said FROM guarantees WHERE id = ?", which)[0][0]
+            self._guarantees[which] = Guarantee(**json.loads(content))
+        return self._guarantees[which]
 
     def _number(self, db: sqlite3.Connection, guarantee: Guarantee) -> int:
-        said = json.dumps(asdict(guarantee), sort_keys=True)
-        db.execute("INSERT OR IGNORE INTO guarantees (said) VALUES (?)", (said,))
-        found = db.execute("SELECT id FROM guarantees WHERE said = ?", (said,)).fetchone()
-        return int(found[0])
+        content = json.dumps(asdict(guarantee), sort_keys=True)
+        db.execute("INSERT OR IGNORE INTO guarantees (said) VALUES (?)", (content,))
+        row = db.execute("SELECT id FROM guarantees WHERE said = ?", (content,)).fetchone()
+        return int(row[0])
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
@@ -84,7 +85,7 @@ def encode(
     progress: Progress = silent,
     block: int = BLOCK,
 ) -> Summary:
-    """Release a Parquet, CSV or JSONL file of texts, or of ready vectors, as a Parquet file.
+    """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
 
     The target has the row number, the vector and, where `subject` names a column, the subject;
     never the text. Guarantee and recipe stand in its metadata, and `Release.load` reads it. With a
@@ -93,6 +94,12 @@ def encode(
     and costs nothing, unless `fresh` asks, and pays, for new noise. Run the same call again after
     a crash and it goes on where it was.
     """
+    if is_named(source):
+        if text is not None or vectors is not None:
+            raise DataError(
+                f"the set {str(source)!r} knows its own columns; give its file to choose others"
+            )
+        text = TEXT
     job = _Job(private, Path(source), Path(target), text, vectors, subject, fresh, block)
     limit = budget if budget is None or isinstance(budget, Budget) else Budget(budget)
     _check_charging(job, ledger, limit)
@@ -100,8 +107,8 @@ def encode(
     with ExitStack() as stack:
         book = stack.enter_context(Ledger(ledger)) if ledger is not None else None
         parts = stack.enter_context(opened(job.target))
-        if not overwrite and (done := _finished(job, parts)) is not None:
-            return done
+        if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
+            return summary
         _check_target(job.target, overwrite)
         plan = _first_pass(job, parts, book, limit, overwrite, progress)
         _second_pass(job, plan, parts, book, limit, progress)
@@ -124,8 +131,8 @@ class _Job:
     ) -> None:
         self.private, self.target, self.subject = private, target, subject
         kind = private.consumes
-        wanted, other = (text, vectors) if kind == "texts" else (vectors, text)
-        if wanted is None or other is not None:
+        column, other = (text, vectors) if kind == "texts" else (vectors, text)
+        if column is None or other is not None:
             raise CapeletError(
                 f"the recipe begins with {kind}; name their column, and only that, with "
                 f"{'text' if kind == 'texts' else 'vectors'}="
@@ -135,7 +142,7 @@ class _Job:
                 f"the subject's column may not be called {subject!r}, which the output uses itself"
             )
         self.fresh = bool(fresh)
-        self.source = Source(source, kind, wanted, subject, checked_count("block", block))
+        self.source = Source(source, kind, column, subject, checked_count("block", block))
         self.guarantee, self.recipe = private.guarantee, private.recipe
         self.word_guarantee = private.word_guarantee
         self.recipe_name = recipe_hash(self.recipe)
@@ -147,16 +154,16 @@ class _Job:
     def facts(self) -> str:
         """What must be the same for a run to be taken up, beside the rows and the ledger."""
         source = self.source
-        read = [source.kind, source.column, source.subject, source.size]
-        return json.dumps([self.recipe, read, self.fresh], sort_keys=True)
+        columns = [source.kind, source.column, source.subject, source.size]
+        return json.dumps([self.recipe, columns, self.fresh], sort_keys=True)
 
     def schema(self, width: int) -> pa.Schema:
         """The columns of the target, with guarantee and recipe in the metadata."""
         fields = [(ROW, pa.int64()), (VECTOR, pa.list_(pa.float32(), width))]
         if self.subject is not None:
             fields.insert(1, (self.subject, pa.string()))
-        said = describe(self.guarantee, self.recipe, self.word_guarantee)
-        return pa.schema(fields, metadata={METADATA: said})
+        description = describe(self.guarantee, self.recipe, self.word_guarantee)
+        return pa.schema(fields, metadata={METADATA: description})
 
 
 def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None) -> None:
@@ -167,11 +174,11 @@ def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None)
         return
     if job.subject is None:
         raise CapeletError("a ledger needs the column of the subjects who are charged: subject=")
-    promised = job.guarantee
-    if promised.notion != "local" or promised.unit != "text":
+    promise = job.guarantee
+    if promise.notion != "local" or promise.unit != "text":
         raise CapeletError(
             "a ledger charges people for whole texts, and this recipe promises "
-            f"{promised.sentence()}; add a noise step on the vectors, or leave the ledger out"
+            f"{promise.sentence()}; add a noise step on the vectors, or leave the ledger out"
         )
 
 
@@ -204,13 +211,13 @@ def _first_pass(
     progress: Progress,
 ) -> _Plan:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
-    resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
-    done = book.charged(parts.run) if book else parts.written
-    if not done <= parts.written:  # a part that was paid for is gone: begin, and pay, anew
+    is_resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
+    paid_blocks = book.charged(parts.run) if book else parts.written
+    if not paid_blocks <= parts.written:  # a part that was paid for is gone: begin, and pay, anew
         parts.renew()
-        resumed, done = False, frozenset()
+        is_resumed, paid_blocks = False, frozenset()
     with parts.counting():
-        digests, rows = _counted(job, parts, book, done, progress)
+        digests, rows = _count_needs(job, parts, book, paid_blocks, progress)
         same = parts.same_rows(joined(digests), overwrite)
         if same and book is not None:
             book.check(parts.needs(), job.guarantee, budget)
@@ -222,18 +229,18 @@ def _first_pass(
         if budget is not None:
             book.limit(budget)
         parts.remember("ledger", book.identity)
-    return _Plan(rows, digests, frozenset(done), resumed)
+    return _Plan(rows, digests, frozenset(paid_blocks), is_resumed)
 
 
-def _counted(
-    job: _Job, parts: Parts, book: Ledger | None, done: Set[int], progress: Progress
+def _count_needs(
+    job: _Job, parts: Parts, book: Ledger | None, paid_blocks: Set[int], progress: Progress
 ) -> tuple[list[bytes], int]:
     """Check all rows; the digest of each block, and the rows of all; needs are added up."""
     digests, rows = [], 0
     for block in job.source.blocks(progress):
         digests.append(block.digest)
         rows += len(block)
-        if book is not None and block.number not in done:
+        if book is not None and block.number not in paid_blocks:
             parts.count(_needs(job, block, parts, book))
     if not rows:
         raise DataError(f"{job.source.path.name!r} has no rows")
@@ -247,10 +254,10 @@ def _needs(job: _Job, block: Block, parts: Parts, book: Ledger) -> Counter[str]:
     names = block.names(book, job.recipe_name)
     new = parts.unseen(names)
     if block.number in parts.written:
-        return _drawn(parts.read(block.number), job)
-    kept = book.find(names)
+        return _new_by_subject(parts.read(block.number), job)
+    old_vectors = book.find(names)
     rows = zip(block.subjects, names, new, strict=True)
-    return Counter(who for who, name, first in rows if first and name not in kept)
+    return Counter(who for who, name, first in rows if first and name not in old_vectors)
 
 
 def _second_pass(
@@ -262,60 +269,63 @@ def _second_pass(
     progress: Progress,
 ) -> None:
     """Draw what is not drawn, store it, charge what is not charged; block by block, in order."""
-    seen, rows = 0, 0
+    place, rows = 0, 0
     for block in job.source.blocks():
-        if plan.digests[seen : seen + 1] != [block.digest]:
-            raise _changed(job)
-        seen, rows = seen + 1, rows + len(block)
+        # Other rows than were checked and budgeted: nothing of them may leave.
+        if plan.digests[place : place + 1] != [block.digest]:
+            raise _change_error(job)
+        place, rows = place + 1, rows + len(block)
         if block.number not in plan.done:
             if block.number not in parts.written:
                 parts.write(block.number, _draw(job, block, book))
             if book is not None:
                 _charge(job, block, parts, book, budget)
         progress("releasing", rows, plan.rows)
-    if seen != len(plan.digests):
-        raise _changed(job)
+    if place != len(plan.digests):
+        raise _change_error(job)
 
 
 def _draw(job: _Job, block: Block, book: Ledger | None) -> pa.Table:
     """The vectors of a block: kept ones as they are, all others with new noise."""
     names = [] if book is None or job.fresh else block.names(book, job.recipe_name)
-    kept = book.find(names) if book is not None else {}
+    vectors_by_name = book.find(names) if book is not None else {}
     if names:
+        # A text that comes twice for one subject is drawn once: the average of two draws would
+        # have half the noise.
         first = {name: row for row, name in reversed(list(enumerate(names)))}
-        rows = sorted(row for name, row in first.items() if name not in kept)
+        rows = sorted(row for name, row in first.items() if name not in vectors_by_name)
     else:
         rows = list(range(len(block)))
-    drawn = np.zeros(len(block), dtype=bool)
-    drawn[rows] = True
+    is_new = np.zeros(len(block), dtype=bool)
+    is_new[rows] = True
     new = job.private.release(block.take(rows)).vectors if rows else np.zeros((0, 0))
     if names:
-        kept.update(
+        vectors_by_name.update(
             zip((names[row] for row in rows), np.asarray(new, dtype=np.float32), strict=True)
         )
-        new = np.stack([kept[name] for name in names])
-    return _table(job, block, new, drawn)
+        new = np.stack([vectors_by_name[name] for name in names])
+    return _table(job, block, new, is_new)
 
 
-def _table(job: _Job, block: Block, vectors: Vectors, drawn: npt.NDArray[np.bool_]) -> pa.Table:
+def _table(job: _Job, block: Block, vectors: Vectors, is_new: npt.NDArray[np.bool_]) -> pa.Table:
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
     columns: list[Any] = [pa.array(np.arange(block.start, block.start + len(block)))]
     if job.subject is not None:
         columns.append(pa.array(block.subjects, pa.string()))
     columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
     table = pa.table(columns, schema=job.schema(vectors.shape[1]))
-    return table.append_column(_DRAWN, pa.array(drawn))
+    return table.append_column(_DRAWN, pa.array(is_new))
 
 
 def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget | None) -> None:
     """Charge a block for what its stored part holds, once."""
     part = parts.read(block.number)
     names, vectors = block.names(book, job.recipe_name), _matrix_of(part[VECTOR])
-    drawn = np.flatnonzero(part[_DRAWN].to_numpy(zero_copy_only=False))
-    kept = ((names[row], vectors[row]) for row in drawn)
+    new_rows = np.flatnonzero(part[_DRAWN].to_numpy(zero_copy_only=False))
+    releases = ((names[row], vectors[row]) for row in new_rows)
     try:
-        needs = _drawn(part, job)
-        book.charge(parts.run, block.number, needs, job.guarantee, budget=budget, kept=kept)
+        needs = _new_by_subject(part, job)
+        book.charge(parts.run, block.number, needs, job.guarantee, budget=budget, kept=releases)
     except BudgetError as error:
         raise CapeletError(
             f"the ledger was changed by another process meanwhile: {error}. Nothing is written; "
@@ -323,12 +333,12 @@ def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget 
         ) from None
 
 
-def _drawn(part: pa.Table, job: _Job) -> Counter[str]:
+def _new_by_subject(part: pa.Table, job: _Job) -> Counter[str]:
     """How many vectors of a part are new, by subject."""
     return Counter(part.filter(part[_DRAWN])[job.subject].to_pylist())
 
 
-def _changed(job: _Job) -> DataError:
+def _change_error(job: _Job) -> DataError:
     return DataError(
         f"{job.source.path.name!r} was changed while it was read; run the command again"
     )
@@ -340,24 +350,25 @@ def _changed(job: _Job) -> DataError:
 def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
     """Join the parts to one file, and let it out."""
     width = parts.read(0).schema.field(VECTOR).type.list_size
-    drawn = 0
+    new_vectors = 0
     with parts.whole(job.schema(width)) as writer:
         for number in range(len(plan.digests)):
             part = parts.read(number)
-            drawn += int(np.count_nonzero(part[_DRAWN]))
+            new_vectors += int(np.count_nonzero(part[_DRAWN]))
             writer.write_table(part.drop_columns([_DRAWN]))
-    said = {"rows": plan.rows, "dimension": width, "drawn": drawn, "kept": plan.rows - drawn}
-    parts.let_out(json.dumps(said))
-    return Summary(job.target, **said, resumed=plan.resumed, **job.promises())
+    old_vectors = plan.rows - new_vectors
+    counts = {"rows": plan.rows, "dimension": width, "drawn": new_vectors, "kept": old_vectors}
+    parts.let_out(json.dumps(counts))
+    return Summary(job.target, **counts, resumed=plan.resumed, **job.promises())
 
 
-def _finished(job: _Job, parts: Parts) -> Summary | None:
+def _summary_of_last_run(job: _Job, parts: Parts) -> Summary | None:
     """The summary of this run where it was killed just after its target appeared."""
-    said = parts.summary(job.facts())
-    if not said or parts.rows() != joined(block.digest for block in job.source.blocks()):
+    summary = parts.summary(job.facts())
+    if not summary or parts.rows() != joined(block.digest for block in job.source.blocks()):
         return None
     parts.over = True
-    return Summary(job.target, **json.loads(said), resumed=True, **job.promises())
+    return Summary(job.target, **json.loads(summary), resumed=True, **job.promises())
 
 
 def _matrix_of(column: pa.ChunkedArray) -> Vectors:

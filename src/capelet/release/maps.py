@@ -37,8 +37,9 @@ def _relu(x: Matrix) -> Matrix:
 
 
 def _softmax(x: Matrix) -> Matrix:
-    grown = np.exp(x - x.max(axis=1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+    # The largest exponent is 0: exp cannot overflow, and the quotient stays the same.
+    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
 ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {
@@ -122,6 +123,7 @@ class Map(_Step):
                 f"the map {self.file!r} takes vectors of {self.width} coordinates; "
                 f"found shape {rows.shape}"
             )
+        # NaN would pass through every layer and leave as a release that nobody can use.
         if not np.isfinite(rows).all():
             raise DataError(f"the map {self.file!r} was given NaN or infinity")
         out = np.empty((len(rows), self.dimension), dtype=np.float32)
@@ -132,10 +134,10 @@ class Map(_Step):
         return out
 
     def _apply(self, rows: Matrix) -> Matrix:
-        first = passed = self.layers[0](rows)
+        first = rows_out = self.layers[0](rows)
         for layer in self.layers[1:]:
-            passed = layer(passed)
-        return passed if self.skip is None else passed + self.skip(first)
+            rows_out = layer(rows_out)
+        return rows_out if self.skip is None else rows_out + self.skip(first)
 
     # ---- on disk -------------------------------------------------------------------------------
 
@@ -152,14 +154,15 @@ class Map(_Step):
         """The file of this map, byte for byte."""
         from safetensors.numpy import save
 
-        named = {str(place): layer for place, layer in enumerate(self.layers)}
+        layer_by_name = {str(place): layer for place, layer in enumerate(self.layers)}
         if self.skip is not None:
-            named["skip"] = self.skip
+            layer_by_name["skip"] = self.skip
         tensors: dict[str, Matrix] = {}
-        for name, layer in named.items():
+        for name, layer in layer_by_name.items():
             tensors[f"{name}.weight"] = np.ascontiguousarray(layer.weight, dtype=np.float32)
             tensors[f"{name}.bias"] = np.ascontiguousarray(layer.bias, dtype=np.float32)
-        activations = {name: layer.activation for name, layer in named.items()}
+        activations = {name: layer.activation for name, layer in layer_by_name.items()}
+        # Sorted, so that equal maps are equal bytes: the hash is the name of the map.
         shape = {"format": FORMAT, "activations": activations}
         return save(tensors, {"capelet": json.dumps(shape, sort_keys=True)})
 
@@ -176,9 +179,6 @@ class Map(_Step):
     @classmethod
     def load(cls, path: Path, sha256: str | None = None) -> Map:
         """Read what `save` wrote; a file with another hash, or of a newer format, is refused."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -186,13 +186,20 @@ class Map(_Step):
                 f"cannot read the map {str(path)!r} ({error.strerror}); "
                 "a private encoder needs its whole folder"
             ) from None
+        return cls.parse(content, path, sha256)
+
+    @classmethod
+    def parse(cls, content: bytes, path: Path, sha256: str | None = None) -> Map:
+        """The map from the bytes of its file, which are those that were hashed."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
         if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
             raise OutputError(
                 f"the map {str(path)!r} is not the one that its recipe names: its hash differs; "
                 "restore the file, or train again"
             )
         try:
-            # From the bytes that were hashed, never from the file again: it may have changed.
             tensors = load(content)
             length = int.from_bytes(content[:8], "little")
             shape = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["capelet"])
@@ -202,8 +209,8 @@ class Map(_Step):
                 for name, kind in shape["activations"].items()
             }
             skip = layers.pop("skip", None)
-            ordered = tuple(layers[name] for name in sorted(layers, key=int))
-            return cls(ordered, skip, path.name)
+            in_order = tuple(layers[name] for name in sorted(layers, key=int))
+            return cls(in_order, skip, path.name)
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError):
             raise OutputError(
                 f"{str(path)!r} is not a map: a safetensors file with its layers and their "
@@ -212,10 +219,10 @@ class Map(_Step):
 
 
 def _check_format(path: Path, shape: dict[str, Any]) -> None:
-    found = int(shape["format"])
-    if found > FORMAT:
+    version = int(shape["format"])
+    if version > FORMAT:
         raise OutputError(
-            f"the map {str(path)!r} has format {found}, and this version reads up to {FORMAT}; "
+            f"the map {str(path)!r} has format {version}, and this version reads up to {FORMAT}; "
             "install a newer capelet"
         )
 

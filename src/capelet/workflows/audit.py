@@ -8,6 +8,7 @@ audit of those needs no private column.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows, split
 from capelet.encoders import cached
-from capelet.errors import DataError
+from capelet.errors import CapeletError, DataError
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.kinds import Asked, OtherAttacks
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
@@ -31,7 +32,7 @@ DEFAULT_ENCODER = "minilm"
 
 def audit(
     corpus: Corpus,
-    private: PrivateEncoder | Encoder | str | None = None,
+    encoder: PrivateEncoder | Encoder | str | None = None,
     *,
     attacks: Sequence[str] = ("attributes",),
     members: Sequence[bool] | None = None,
@@ -43,35 +44,43 @@ def audit(
     bins: Mapping[str, Sequence[float]] | None = None,
     cache: bool = True,
     progress: Progress = silent,
+    private: PrivateEncoder | Encoder | str | None = None,
 ) -> Findings:
     """Measure what a release of this corpus leaks and what it is worth.
 
-    Example: `audit(capelet.load("reviews"), "minilm")`. Without `private`, ready vectors are
+    Example: `audit(capelet.load("reviews"), "minilm")`. Without `encoder`, ready vectors are
     audited as they are, and texts through the default encoder. `attacks` are kinds of attack
     (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
     says of each text whether the model was trained on it. The examples of inversion hold no text
-    unless `show_texts`.
+    unless `show_texts`. `private` is the old name of `encoder`, and deprecated: elsewhere it means
+    the secrets.
     """
+    if private is not None:
+        if encoder is not None:
+            raise CapeletError("audit was given encoder= and its old name private=; give one")
+        warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
+        encoder = private
     clock = Clock()
-    tried = families(attackers)
+    attacker_families = families(attackers)
     asked = Asked.of(attacks, corpus, members, derived)
     plan = plan_of(corpus, asked, seeds, split_kind, derived, bins)
-    encoder = private_encoder(corpus, private, cache)
-    inputs = inputs_of(corpus, encoder)
+    target = private_encoder(corpus, encoder, cache)
+    inputs = inputs_of(corpus, target)
     with clock("encoding"):
-        release = encoder.release(inputs, progress)
+        release = target.release(inputs, progress)
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
     if "attributes" in asked.kinds:
-        plain = encoder.unprotected().release(inputs, progress) if encoder.protects else None
+        # What the noise cost can only be told beside the vectors as they were.
+        plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
-        rows, artefacts = measured(
-            plan, [release] * len(plan.splits), original, tried, clock, progress
+        rows, artefacts = measure_releases(
+            plan, [release] * len(plan.splits), original, attacker_families, clock, progress
         )
     others = OtherAttacks(asked, redact=not show_texts, seeds=seeds)
-    more, shown = others.measure(plan, encoder, release, members, clock, progress)
-    origin = {**provenance(plan, encoder, release, clock), **_asked(plan, asked)}
-    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **shown})
+    more, pictures = others.measure(plan, target, release, members, clock, progress)
+    origin = {**provenance(plan, target, release, clock), **_attack_entries(plan, asked)}
+    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
 
 
 def plan_of(
@@ -92,19 +101,19 @@ def plan_of(
     return Plan(corpus, (), None, (split(corpus, split_kind, 0),), group_rows(corpus), ())
 
 
-def _asked(plan: Plan, asked: Asked) -> dict[str, Any]:
+def _attack_entries(plan: Plan, asked: Asked) -> dict[str, Any]:
     """What the provenance says of the kinds of attack; attributes only where they were tried."""
-    said: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
+    entries: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
     if "attributes" not in asked.kinds:
-        said |= {"attributes": {}, "label": None}
-    return said
+        entries |= {"attributes": {}, "label": None}
+    return entries
 
 
-def measured(
+def measure_releases(
     plan: Plan,
     releases: Sequence[Release],
     original: Vectors | None,
-    tried: Sequence[Family],
+    attackers: Sequence[Family],
     clock: Clock,
     progress: Progress = silent,
 ) -> tuple[list[Finding], dict[str, Any]]:
@@ -115,40 +124,38 @@ def measured(
     """
     first, vectors = releases[0], [release.vectors for release in releases]
     with clock("attacks"):
-        tally = attack_all(plan, vectors, tried, progress)
+        tally = attack_all(plan, vectors, attackers, progress)
     with clock("scores"), one_thread():
         rows = findings_of(plan, first, tally)
         victims = plan.splits[0].victims
-        shown = [*plan.secrets, *([plan.label] if plan.label else [])]
+        colours = [*plan.secrets, *([plan.label] if plan.label else [])]
         artefacts = {
             "learning_curve": learning_curve(plan, tally),
-            "tsne": tsne(first.vectors, victims, shown, seed=0),
+            "tsne": tsne(first.vectors, victims, colours, seed=0),
         }
         if original is not None:
             rows.append(neighbours(original, vectors, plan.splits, first.recipe_hash))
             if original.shape == first.vectors.shape:
                 rows += deviation(original, first.vectors, first.recipe_hash)
                 rows += separability(plan, original, first.vectors, first.recipe_hash)
-            if (moved := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
-                artefacts["tsne_shift"] = moved
+            if (shift := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
+                artefacts["tsne_shift"] = shift
     return rows, artefacts
 
 
 def private_encoder(
-    corpus: Corpus, private: PrivateEncoder | Encoder | str | None, cache: bool
+    corpus: Corpus, encoder: PrivateEncoder | Encoder | str | None, cache: bool
 ) -> PrivateEncoder:
     """What is to be audited, with a cache around its encoder if there may be one."""
-    if isinstance(private, PrivateEncoder):
-        chosen = private
-    elif private is not None:
-        chosen = PrivateEncoder(private)
+    if isinstance(encoder, PrivateEncoder):
+        private = encoder
+    elif encoder is not None:
+        private = PrivateEncoder(encoder)
     else:
-        chosen = PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
-    if not cache:
-        return chosen
-    return PrivateEncoder(
-        *[cached(step) if isinstance(step, Encoder) else step for step in chosen.steps]
-    )
+        private = (
+            PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
+        )
+    return private.with_encoder(cached) if cache else private
 
 
 def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:

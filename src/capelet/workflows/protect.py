@@ -22,7 +22,8 @@ from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
 from capelet.defences import Fitted, Settings, checked_for, fit, method
-from capelet.encoders.own import TunedEncoder
+from capelet.encoders.cache import RememberingEncoder
+from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, provenance
@@ -31,8 +32,8 @@ from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
-from capelet.workflows.audit import inputs_of, measured, private_encoder
-from capelet.workflows.search import part_of, search
+from capelet.workflows.audit import inputs_of, measure_releases, private_encoder
+from capelet.workflows.search import part_of, search, steps_with
 
 JOINT = "joint-adversary"
 
@@ -83,17 +84,19 @@ def protect(
     """
     clock = Clock()
     chosen = method(method_name).settled(settings or Settings())
-    tried = families(attackers)
+    attacker_families = families(attackers)
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     searched = any(value is not None for value in wish.values())
     # An ε that will be searched need not be given.
     open_epsilon = chosen.epsilon is None and "epsilon" in method(method_name).needs
-    given = replace(chosen, epsilon=1.0) if searched and open_epsilon else chosen
-    checked_for(method_name, given, plan.label, against)
+    complete = replace(chosen, epsilon=1.0) if searched and open_epsilon else chosen
+    checked_for(method_name, complete, plan.label, against)
     texts = method(method_name).texts(chosen)
     plain = private_encoder(corpus, encoder, cache)
+    if not cache:  # the texts are released once for each seed, and encoded once for all
+        plain = plain.with_encoder(RememberingEncoder)
     _check_epsilon(plan, chosen, method_name, anyway)
     inputs = inputs_of(corpus, plain)
     if plain.consumes != "texts" and (texts or "texts" in method(method_name).needs):
@@ -114,23 +117,21 @@ def protect(
         chosen = replace(chosen, **frontier.picked())
     with clock("training"):
         fitted = [
-            _fitted(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
+            _fit_split(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
             for parts in plan.splits
         ]
-    encoders = [
-        PrivateEncoder(*texts, *([item.encoder] if item.encoder else plain.steps), *item.steps)
-        for item in fitted
-    ]
-    with clock("release"):
-        releases = [
-            _release(base.vectors, inputs, item, made)
-            for item, made in zip(fitted, encoders, strict=True)
-        ]
+    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in fitted]
+    with clock("release"):  # by the object that is saved: what is measured is what ships
+        releases = [private.release(inputs, progress) for private in encoders]
     for item in fitted[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
-    before = _findings(plan, plain, [original] * len(plan.splits), None, tried, clock, progress)
-    after = _findings(plan, encoders[0], releases, original.vectors, tried, clock, progress)
+    before = _findings(
+        plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
+    )
+    after = _findings(
+        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress
+    )
     rows = (*after.rows, *_joint(fitted, against, releases[0].recipe_hash))
     about = _about(plan, method_name, chosen, against, fitted)
     artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
@@ -139,7 +140,7 @@ def protect(
         "protect": {**about, "held_out": list(held_out), "versions": after.provenance["versions"]},
     }
     after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
-    return Protected(encoders[0], before, after)
+    return Protected(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
 
 
 def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
@@ -155,12 +156,15 @@ def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
 
 def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
     """An ε that cannot serve the task is said before anything is trained."""
+    # The ε of mdp is per unit of distance between words, and bounds no single prediction.
     noisy = "epsilon" in method(name).needs and name != "mdp"
     if settings.epsilon is None or not noisy or anyway:
         return
-    said = plan.advance(Guarantee(settings.epsilon))
-    if said:
-        raise DataError(f"{said[0]}; give a larger --epsilon, or --anyway to see it for yourself")
+    objections = plan.advance(Guarantee(settings.epsilon))
+    if objections:
+        raise DataError(
+            f"{objections[0]}; give a larger --epsilon, or --anyway to see it for yourself"
+        )
 
 
 def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> None:
@@ -178,7 +182,7 @@ def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> 
         )
 
 
-def _fitted(
+def _fit_split(
     plan: Plan,
     parts: Split,
     vectors: Vectors,
@@ -195,21 +199,15 @@ def _fitted(
         assert plain.encoder is not None and part.texts is not None
         top = top_layers(plain.encoder, part.texts, settings.layers, progress)
         part = replace(part, top=top)
-    seeded = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
+    settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
     file = f"{name}-{part.digest()[:16]}.safetensors"
     checkpoint = cache_folder() / "training" / file
     place = plan.splits.index(parts)
 
-    def told(what: str, done: int, total: int) -> None:
+    def of_all_seeds(what: str, done: int, total: int) -> None:
         progress(what, place * total + done, len(plan.splits) * total)
 
-    return fit(name, part, seeded, checkpoint, told)
-
-
-def _release(vectors: Vectors, inputs: Any, fitted: Fitted, made: PrivateEncoder) -> Release:
-    """All rows through the steps behind the encoder; noise is the operating system's."""
-    vectors = fitted.release(vectors, inputs)
-    return Release(np.asarray(vectors), made.guarantee, made.recipe, made.word_guarantee)
+    return fit(name, part, settings_of_split, checkpoint, of_all_seeds)
 
 
 def _findings(
@@ -217,11 +215,11 @@ def _findings(
     encoder: PrivateEncoder,
     releases: Sequence[Release],
     original: Vectors | None,
-    tried: Sequence[Family],
+    attackers: Sequence[Family],
     clock: Clock,
     progress: Progress,
 ) -> Findings:
-    rows, artefacts = measured(plan, releases, original, tried, clock, progress)
+    rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress)
     origin = provenance(plan, encoder, releases[0], clock)
     return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 
@@ -232,17 +230,17 @@ def _joint(
     """What the defence's own adversary reached, on the defender's held-back rows."""
     rows = []
     for item in against:
-        reached = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
-        if reached:
+        scores = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
+        if scores:
             rows.append(
                 Finding(
                     "attribute-inference-reference",
                     item.name,
                     "balanced_accuracy",
-                    float(np.mean(reached)),
+                    float(np.mean(scores)),
                     chance=1 / len(item.classes),
                     attacker=JOINT,
-                    parameters={"by_seed": reached},
+                    parameters={"by_seed": scores},
                     recipe_hash=recipe_hash,
                 )
             )
@@ -265,7 +263,7 @@ def _about(
     """How the encoder was trained, and on what."""
     return {
         "method": name,
-        "settings": _told(settings),
+        "settings": _as_json(settings),
         "against": [item.name for item in against] if _fights(name, settings) else [],
         "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
         "trained_on": len(plan.splits[0].defender),
@@ -275,6 +273,6 @@ def _about(
     }
 
 
-def _told(settings: Settings) -> dict[str, Any]:
+def _as_json(settings: Settings) -> dict[str, Any]:
     """The settings as JSON: what was left at None is left out."""
     return {key: value for key, value in asdict(settings).items() if value is not None}

@@ -16,20 +16,23 @@ import numpy as np
 from capelet.attacks.attribute import Family, Secret, View, attack, families, one_thread
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Settings, fit, method
+from capelet.defences import Fitted, Settings, fit, method
 from capelet.defences.training import Part
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
-from capelet.interfaces import Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.privacy.guarantees import Guarantee, ceiling_balanced, checked, checked_count
+from capelet.release import PrivateEncoder
 
 SHARES = (0.6, 0.8)
 """Up to 0.6 of the rows to fit on are learnt from, up to 0.8 spied on, the rest judged."""
 SPIES = ("logistic", "kernel")
+"""One linear and one non-linear reader: the search must not reward what only blinds the first."""
 LAMBDAS = (0.03, 30.0)
 EPSILONS = (0.5, 16.0)
+"""Below, no task is served; above, the ceiling on an attacker of two classes is near 1."""
 WIDTHS = (16, 32, 64, 128)
 
 
@@ -93,13 +96,13 @@ class Frontier:
             return (
                 f"no setting tried keeps the attacker's gain at or below "
                 f"{self.wanted['max_leakage']:g}; the nearest gains {best.leakage:.3f} "
-                f"at {self.utility_name} {best.utility:.3f} ({_listed(best.settings)})"
+                f"at {self.utility_name} {best.utility:.3f} ({_settings_line(best.settings)})"
             )
         best = max(self.points, key=lambda point: point.utility)
         return (
             f"no setting tried reaches {self.utility_name} {self.wanted['min_utility']:g}; "
             f"the nearest has {best.utility:.3f}, where the attacker gains {best.leakage:.3f} "
-            f"({_listed(best.settings)})"
+            f"({_settings_line(best.settings)})"
         )
 
 
@@ -110,13 +113,19 @@ def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attrib
     place[rows] = np.arange(len(rows))
     fit_rows, tune_rows = (place[some] for some in parts.training("defender"))
 
-    def held(item: Attribute) -> Attribute:
+    def of_part(item: Attribute) -> Attribute:
         return replace(item, codes=item.codes[rows])
 
-    task = held(plan.label) if plan.label is not None else None
+    task = of_part(plan.label) if plan.label is not None else None
     texts = plan.corpus.texts[rows].tolist() if plan.corpus.texts is not None else None
-    secrets = tuple(held(item) for item in against)
+    secrets = tuple(of_part(item) for item in against)
     return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
+
+
+def steps_with(fitted: Fitted, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
+    """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
+    own_encoder = fitted.encoder
+    return (*(encoder if own_encoder is None else (own_encoder,)), *fitted.steps)
 
 
 def search(
@@ -138,30 +147,30 @@ def search(
     `fixed` are the settings that the user chose; the others are searched. `vectors` is what the
     defence is given, `original` what the unprotected encoder gives.
     """
-    wanted = _wanted(max_leakage, min_utility)
+    wish = _wish(max_leakage, min_utility)
     bench = _Bench(plan, vectors, original, against, settings)
     points: list[Point] = []
 
-    def tried(chosen: Mapping[str, Any]) -> tuple[float, float]:
-        point = bench.point(name, replace(settings, **chosen), chosen)
+    def evaluate(choice: Mapping[str, Any]) -> tuple[float, float]:
+        point = bench.point(name, replace(settings, **choice), choice)
         points.append(point)
         progress("searching", len(points), trials)
         return point.leakage, point.utility
 
-    _optimise(_space(name, settings, fixed), tried, checked_count("trials", trials))
+    _optimise(_space(name, settings, fixed), evaluate, checked_count("trials", trials))
     epsilon = settings.epsilon if "epsilon" in fixed else None
     top = ceiling_balanced(2, Guarantee(epsilon)) if epsilon else None
     return Frontier(
         tuple(points),
         bench.unprotected(),
-        _chosen(points, wanted),
-        wanted,
+        _best_point(points, wish),
+        wish,
         bench.utility_name,
         None if top is None else top - 0.5,
     )
 
 
-def _wanted(max_leakage: float | None, min_utility: float | None) -> dict[str, float]:
+def _wish(max_leakage: float | None, min_utility: float | None) -> dict[str, float]:
     if max_leakage is not None and min_utility is not None:
         raise CapeletError("give --max-leakage or --min-utility, not both")
     if max_leakage is not None:
@@ -171,14 +180,14 @@ def _wanted(max_leakage: float | None, min_utility: float | None) -> dict[str, f
     return {}
 
 
-def _chosen(points: Sequence[Point], wanted: Mapping[str, float]) -> Point | None:
+def _best_point(points: Sequence[Point], wish: Mapping[str, float]) -> Point | None:
     """The most useful point that leaks little enough, or the least leaky that is useful enough."""
-    if "max_leakage" in wanted:
-        fit_for = [point for point in points if point.leakage <= wanted["max_leakage"]]
-        return max(fit_for, key=lambda point: point.utility, default=None)
-    if "min_utility" in wanted:
-        fit_for = [point for point in points if point.utility >= wanted["min_utility"]]
-        return min(fit_for, key=lambda point: point.leakage, default=None)
+    if "max_leakage" in wish:
+        candidates = [point for point in points if point.leakage <= wish["max_leakage"]]
+        return max(candidates, key=lambda point: point.utility, default=None)
+    if "min_utility" in wish:
+        candidates = [point for point in points if point.utility >= wish["min_utility"]]
+        return min(candidates, key=lambda point: point.leakage, default=None)
     return None
 
 
@@ -195,21 +204,21 @@ def _space(name: str, settings: Settings, fixed: Sequence[str]) -> dict[str, Any
     return {key: value for key, value in space.items() if key not in fixed}
 
 
-def _optimise(space: Mapping[str, Any], tried: Any, trials: int) -> None:
+def _optimise(space: Mapping[str, Any], evaluate: Any, trials: int) -> None:
     try:
         import optuna
     except ImportError:
         raise MissingExtra("the search for settings", "protect") from None
 
     def objective(trial: Any) -> tuple[float, float]:
-        chosen: dict[str, float | int] = {}
+        settings: dict[str, float | int] = {}
         for key, values in space.items():
             if isinstance(values, list):
-                chosen[key] = trial.suggest_categorical(key, values)
+                settings[key] = trial.suggest_categorical(key, values)
             else:
-                drawn = trial.suggest_float(key, *values, log=True)
-                chosen[key] = float(f"{drawn:.2g}")
-        pair: tuple[float, float] = tried(chosen)
+                value = trial.suggest_float(key, *values, log=True)
+                settings[key] = float(f"{value:.2g}")  # what a user could have typed
+        pair: tuple[float, float] = evaluate(settings)
         return pair
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -235,6 +244,7 @@ class _Bench:
         self.original = original[parts.defender]
         self.seed = parts.seed
         units = plan.units[parts.defender]
+        # By author, not by row: a spy must not learn on the texts of those it is judged on.
         place = np.random.default_rng([parts.seed, 0xF0]).random(int(units.max()) + 1)
         share = place[units[self.part.fit]]
         rows = self.part.fit
@@ -251,51 +261,55 @@ class _Bench:
 
     def point(self, name: str, settings: Settings, chosen: Mapping[str, float | int]) -> Point:
         learner = replace(self.part, fit=self.learn)
-        made = fit(name, learner, settings)
-        return self._judged(made.release(self.part.vectors, self.part.texts), chosen)
+        fitted = fit(name, learner, settings)
+        # The vector steps of what would ship, from vectors that were encoded once for all points.
+        private = PrivateEncoder(*steps_with(fitted, ()))
+        inputs = self.part.vectors if private.encoder is None else self.part.texts
+        assert inputs is not None
+        return self._point(private.release(inputs).vectors, chosen)
 
     def unprotected(self) -> Point:
-        return self._judged(self.original, {})
+        return self._point(self.original, {})
 
-    def _judged(self, released: Vectors, chosen: Mapping[str, float | int]) -> Point:
+    def _point(self, vectors: Vectors, settings: Mapping[str, float | int]) -> Point:
         with one_thread():
-            leaks = [self._gain(released, item) for item in self.part.secrets]
-            return Point(chosen, max(leaks, default=0.0), self._utility(released))
+            leaks = [self._gain(vectors, item) for item in self.part.secrets]
+            return Point(settings, max(leaks, default=0.0), self._utility(vectors))
 
-    def _gain(self, released: Vectors, item: Attribute) -> float:
-        spies, judged = _known(item, self.spy), _known(item, self.judge)
-        score = self._score(released, item, spies, judged, families(SPIES), balanced=True)
+    def _gain(self, vectors: Vectors, item: Attribute) -> float:
+        spies, judge_rows = _rows_with(item, self.spy), _rows_with(item, self.judge)
+        score = self._score(vectors, item, spies, judge_rows, families(SPIES), balanced=True)
         return score - 1 / len(item.classes)
 
-    def _utility(self, released: Vectors) -> float:
+    def _utility(self, vectors: Vectors) -> float:
         task = self.part.task
         if self.neighbours or task is None:
-            return float(neighbour_recall(self.original[self.judge], released[self.judge]).mean())
-        learn, judged = _known(task, self.learn), _known(task, self.judge)
-        return self._score(released, task, learn, judged, families(SPIES), balanced=False)
+            return float(neighbour_recall(self.original[self.judge], vectors[self.judge]).mean())
+        learn, judge_rows = _rows_with(task, self.learn), _rows_with(task, self.judge)
+        return self._score(vectors, task, learn, judge_rows, families(SPIES), balanced=False)
 
     def _score(
         self,
-        released: Vectors,
+        vectors: Vectors,
         item: Attribute,
         rows: Rows,
-        judged: Rows,
-        tried: Sequence[Family],
+        judge_rows: Rows,
+        attackers: Sequence[Family],
         balanced: bool,
     ) -> float:
-        cut = max(len(rows) // 10, 1)
-        view = View(released, rows[cut:], rows[:cut], judged, self.seed)
+        tune_rows = max(len(rows) // 10, 1)
+        view = View(vectors, rows[tune_rows:], rows[:tune_rows], judge_rows, self.seed)
         secret = Secret(view, item.codes, len(item.classes), balanced=balanced)
-        result = attack(view, secret, tried)
-        said = result.best[result.strongest].scored.argmax(axis=1)
+        result = attack(view, secret, attackers)
+        guesses = result.best[result.strongest].scored.argmax(axis=1)
         if balanced:
-            return float(balanced_accuracy(secret.codes.scored, said))
-        return float((secret.codes.scored == said).mean())
+            return float(balanced_accuracy(secret.codes.scored, guesses))
+        return float((secret.codes.scored == guesses).mean())
 
 
-def _known(item: Attribute, rows: Rows) -> Rows:
+def _rows_with(item: Attribute, rows: Rows) -> Rows:
     return rows[item.codes[rows] >= 0]
 
 
-def _listed(settings: Mapping[str, float | int]) -> str:
+def _settings_line(settings: Mapping[str, float | int]) -> str:
     return ", ".join(f"{key} {value:.3g}" for key, value in settings.items()) or "nothing to choose"

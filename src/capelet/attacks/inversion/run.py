@@ -326,12 +326,10 @@ def _sender(
     private: PrivateEncoder,
 ) -> Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]]:
     """The release as a function of texts, past the cache: hundreds of thousands come once each."""
-    from capelet.encoders import CachedEncoder
-    from capelet.release import PrivateEncoder
+    from capelet.encoders.own import bare
 
-    steps = [step.inner if isinstance(step, CachedEncoder) else step for step in private.steps]
-    bare = PrivateEncoder(*steps)
-    return lambda texts: bare.release(list(texts)).vectors
+    direct = private.with_encoder(bare)
+    return lambda texts: direct.release(list(texts)).vectors
 
 
 def _groups(texts: Sequence[str], authors: Sequence[Any] | None) -> Rows:

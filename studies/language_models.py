@@ -27,7 +27,7 @@ from capelet.findings import Finding, Findings
 from capelet.language.model import Network, Scorer, build, state_of, wait_for
 from capelet.language.training import Adversarial, Dpsgd, Method, Plain, Training, Triplet
 from capelet.language.vocabulary import Codes, Samples, Tokens, Vocabulary, divide
-from capelet.memorisation.attack import attack_canaries
+from capelet.workflows.language import attack_canaries
 
 TOLERANCE = 0.03
 """Perplexities within this share of each other count as matched."""

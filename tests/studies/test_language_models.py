@@ -7,15 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from studies.language_models import (
+    BESIDE,
+    Comparison,
+    Prepared,
+    Snapshot,
+    Trajectory,
+    findings_of,
+    matched,
+    summary,
+)
 
 from capelet.attacks.extraction import CHANCE_BITS, exact_exposures, exposures
 from capelet.data.corpus import Corpus
 from capelet.errors import DataError
 from capelet.language.model import Scorer
 from capelet.language.vocabulary import START
-from capelet.memorisation import Comparison, attack_canaries, findings_of, matched, summary
-from capelet.memorisation.attack import canary_tokens
-from capelet.memorisation.comparison import BESIDE, Prepared, Snapshot, Trajectory
+from capelet.workflows.language import attack_canaries
+from capelet.workflows.language.attack import canary_tokens
 
 SMALL = Comparison(
     vocabulary=100,

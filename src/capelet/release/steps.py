@@ -1,0 +1,188 @@
+"""The steps of a private encoder: the encoder is one, and a recipe's entries become them.
+
+Every step consumes texts or vectors and emits one of the two (`interfaces.Step`). An encoder is put
+into an `EncoderStep`, so that whoever walks over steps need not ask which one it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from capelet.encoders import load
+from capelet.encoders.model_folder import ModelFolder
+from capelet.encoders.own import OWN, load_own
+from capelet.errors import CapeletError, did_you_mean
+from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
+from capelet.mechanisms import MECHANISMS
+from capelet.mechanisms.specimens import SPECIMENS
+from capelet.release.maps import Map
+
+
+class EncoderStep:
+    """Texts in, vectors out: the encoder as a step, which adds no noise and promises nothing."""
+
+    consumes: Kind = "texts"
+    emits: Kind = "vectors"
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    @property
+    def guarantee(self) -> None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """The step in a recipe; the fingerprint tells whether another encoder took the name."""
+        return {
+            "step": "encoder",
+            "name": self.encoder.name,
+            "backend": self.encoder.backend,
+            "fingerprint": self.encoder.fingerprint,
+        }
+
+    def __call__(self, batch: Sequence[str], progress: Progress = silent) -> Vectors:
+        return self.encoder.encode(batch, progress)
+
+
+def as_step(item: Encoder | Step) -> Step:
+    """The step itself, or the step that an encoder is."""
+    return EncoderStep(item) if isinstance(item, Encoder) else item
+
+
+def encoder_step(steps: Iterable[Step]) -> EncoderStep | None:
+    """The encoder among the steps; there is at most one, since nothing makes texts of vectors."""
+    return next((step for step in steps if isinstance(step, EncoderStep)), None)
+
+
+def map_encoder(steps: Iterable[Step], change: Callable[[Encoder], Encoder]) -> list[Step]:
+    """The steps with another encoder in the place of theirs."""
+    return [
+        EncoderStep(change(step.encoder)) if isinstance(step, EncoderStep) else step
+        for step in steps
+    ]
+
+
+def run(steps: Iterable[Step], batch: Any, progress: Progress = silent) -> Any:
+    """A whole batch through all steps in order; only the encoder takes long enough to report."""
+    for step in steps:
+        batch = step(batch, progress) if isinstance(step, EncoderStep) else step(batch)
+    return batch
+
+
+def check_flow(steps: Sequence[Step]) -> None:
+    """Refuse steps that do not fit each other, before anything runs."""
+    flow: Kind | None = None
+    for step in steps:
+        if flow is not None and flow != step.consumes:
+            raise CapeletError(
+                f"the step {step.describe()['step']!r} consumes {step.consumes}, not {flow}; "
+                "put text steps before the encoder and vector steps after it"
+            )
+        flow = step.emits
+    if flow == "texts":
+        raise CapeletError("the steps end in texts; an encoder is missing")
+
+
+def with_own_files(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps, with a file name of its own for each map: folders put together share theirs."""
+    digests: dict[str, str] = {}
+    with_names: list[Step] = []
+    for step in steps:
+        if isinstance(step, Map):
+            first, count = Path(step.file), 1
+            while digests.setdefault(step.file, step.digest) != step.digest:
+                count += 1
+                step = step.named(f"{first.stem}-{count}{first.suffix}")
+        with_names.append(step)
+    return tuple(with_names)
+
+
+# ---- from a recipe -------------------------------------------------------------------------------
+
+
+def steps_of(
+    recipe: Mapping[str, Any], folder: ModelFolder | None = None, *, specimens: bool = False
+) -> list[Step]:
+    """The steps that a recipe describes, with every key checked.
+
+    Maps and an encoder of its own are files: they are read from `folder`, through its manifest, and
+    refused without one.
+    """
+    unknown = sorted(set(recipe) - {"steps"})
+    if unknown:
+        raise CapeletError(f"a recipe has only [[steps]]; it was given {unknown[0]!r} too")
+    entries = recipe.get("steps")
+    if not isinstance(entries, list) or not entries:
+        raise CapeletError("a recipe needs at least one [[steps]] entry, such as an encoder")
+    return [_step(entry, folder, specimens) for entry in entries]
+
+
+def _step(entry: Any, folder: ModelFolder | None, specimens: bool) -> Step:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("step"), str):
+        raise CapeletError('each of the [[steps]] of a recipe needs a name: step = "laplace"')
+    name = entry["step"]
+    options = {key: value for key, value in entry.items() if key != "step"}
+    if name == "encoder":
+        return EncoderStep(_encoder(options, folder))
+    if name == "map":
+        return _map(options, folder)
+    if name.startswith("specimen:") and not specimens:
+        raise CapeletError(f"{name!r} is known to be broken and may not stand in a recipe")
+    makers: dict[str, Callable[..., Step]] = dict(MECHANISMS)
+    if specimens:
+        makers |= {f"specimen:{key}": item for key, item in SPECIMENS.items()}
+    if name not in makers:
+        raise CapeletError(
+            f"unknown step {name!r}; {did_you_mean(name, ['encoder', 'map', *makers])}"
+        )
+    signature = inspect.signature(makers[name]).parameters
+    _check_keys(name, options, signature)
+    for key, parameter in signature.items():
+        if parameter.default is inspect.Parameter.empty and key not in options:
+            raise CapeletError(f"the step {name!r} needs {key!r}")
+    return makers[name](**options)
+
+
+def _check_keys(step: str, options: Mapping[str, Any], keys: Iterable[str]) -> None:
+    for key in options:
+        if key not in keys:
+            raise CapeletError(f"the step {step!r} has no {key!r}; {did_you_mean(key, keys)}")
+
+
+def _map(options: Mapping[str, Any], folder: ModelFolder | None) -> Map:
+    _check_keys("map", options, ("file", "sha256"))
+    if "file" not in options:
+        raise CapeletError("the step 'map' needs 'file'")
+    file = str(options["file"])
+    source = _needs_folder("a learnt map", folder)
+    return Map.parse(source.read(file), source.path / file, options.get("sha256"))
+
+
+def _encoder(options: Mapping[str, Any], folder: ModelFolder | None) -> Encoder:
+    _check_keys("encoder", options, ("name", "backend", "fingerprint"))
+    name, backend = str(options.get("name", "minilm")), str(options.get("backend", "auto"))
+    if name == OWN:
+        encoder = load_own(_needs_folder("an encoder of its own", folder), backend)
+    else:
+        encoder = load(name, backend)
+    fingerprint = options.get("fingerprint")
+    if fingerprint is not None and fingerprint != encoder.fingerprint:
+        raise CapeletError(
+            f"the encoder {encoder.name!r} is not the one of the recipe (its fingerprint differs: "
+            "other weights, back-end or versions); remove the fingerprint to accept it"
+        )
+    return encoder
+
+
+def _needs_folder(what: str, folder: ModelFolder | None) -> ModelFolder:
+    """Without a manifest nobody could tell whether ε and map are those that were measured."""
+    if folder is None:
+        raise CapeletError(
+            f"the recipe names {what}, and there is no manifest beside it that says what belongs "
+            "together; give the whole folder that `capelet protect` wrote, as in --recipe "
+            "private/mails, or write one with PrivateEncoder(…).save(folder)"
+        )
+    return folder

@@ -1,0 +1,32 @@
+"""Language models: trained into a folder, and attacked there for what they remember.
+
+Here `language`, which trains, and `attacks`, which judge, meet; neither knows the other.
+"""
+
+from capelet.workflows.language.attack import (
+    AttackSettings,
+    TrainingTexts,
+    attack_canaries,
+    attack_model,
+)
+from capelet.workflows.language.training import (
+    CanarySettings,
+    LanguageSettings,
+    MethodSettings,
+    NetworkSettings,
+    ScheduleSettings,
+    train_model,
+)
+
+__all__ = [
+    "AttackSettings",
+    "CanarySettings",
+    "LanguageSettings",
+    "MethodSettings",
+    "NetworkSettings",
+    "ScheduleSettings",
+    "TrainingTexts",
+    "attack_canaries",
+    "attack_model",
+    "train_model",
+]
