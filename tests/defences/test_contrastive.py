@@ -14,7 +14,7 @@ from capelet.attacks.authorship import Authorship
 from capelet.attacks.inversion.blackbox import MultiLabel
 from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
 from capelet.defences.contrastive import Contrastive, Dual, Pairs, Sentences
-from capelet.defences.contrastive.adversaries import Authors, Words, counted
+from capelet.defences.contrastive.adversaries import Authors, Words, count_words
 from capelet.defences.contrastive.pairs import batches
 from capelet.encoders.dual import DualEncoder, is_dual
 from capelet.encoders.dual_networks import build
@@ -246,7 +246,7 @@ def test_unknown_authors_do_not_count() -> None:
 
 def test_the_word_adversary_asks_for_words_not_signs() -> None:
     tokens = np.array([[2, 3, 3, 0], [2, 4, 0, 0], [2, 5, 0, 0]])
-    numbers, shares = counted(tokens, ["<pad>", "<unk>", ".", "b", "c", "d"], 2)
+    numbers, shares = count_words(tokens, ["<pad>", "<unk>", ".", "b", "c", "d"], 2)
     assert numbers.tolist() == [3, 4]
     np.testing.assert_allclose(shares, [1 / 3, 1 / 3])
     made = Words(4, numbers, shares, 1, 0, 6)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet import defences
-from capelet.defences import KEEPS, LABEL_FREE, METHODS, Fitted, Settings, checked_for, fit, method
+from capelet.defences import KEEPS, METHODS, Fitted, Settings, check_needs, dense, fit, method
 from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
@@ -45,7 +44,7 @@ def fitted(small_part: Any) -> Any:
         if name not in made:
             with pytest.MonkeyPatch.context() as patch:
                 # gr+ makes 150 steps however few epochs are asked for: here a few must do.
-                patch.setattr(defences, "_paced", lambda schedule, *others: schedule)
+                patch.setattr(dense, "_pace", lambda schedule, *others: schedule)
                 made[name] = fit(name, small_part, settings_of(name))
         return made[name]
 
@@ -83,19 +82,19 @@ def test_a_method_says_what_it_needs(name: str, small_part: Any) -> None:
     assert METHODS[name].summary.endswith(".")
     assert needs <= {"label", "private", "epsilon", "texts"}
     bare = {"task": small_part.task, "secrets": small_part.secrets}
-    assert checked_for(name, settings_of(name), **bare) is METHODS[name]
+    assert check_needs(name, settings_of(name), **bare) is METHODS[name]
     if "epsilon" in needs:
         with pytest.raises(CapeletError, match="needs an epsilon"):
-            checked_for(name, SHORT, **bare)
+            check_needs(name, SHORT, **bare)
     if "private" in needs:
         with pytest.raises(DataError, match="needs a private attribute"):
-            checked_for(name, settings_of(name), small_part.task, ())
+            check_needs(name, settings_of(name), small_part.task, ())
     if "label" in needs:
         with pytest.raises(DataError, match="there is no label"):
-            checked_for(name, settings_of(name), None, small_part.secrets)
-    if name not in LABEL_FREE:
+            check_needs(name, settings_of(name), None, small_part.secrets)
+    if "neighbours" not in METHODS[name].keeps:
         with pytest.raises(CapeletError, match="keeps a task"):
-            checked_for(name, replace(settings_of(name), keep="neighbours"), **bare)
+            check_needs(name, replace(settings_of(name), keep="neighbours"), **bare)
 
 
 def test_settings_out_of_bounds_are_refused_before_any_training(small_part: Any) -> None:

@@ -198,7 +198,8 @@ def test_the_triplet_hides_the_author_from_a_fresh_probe(written: Written) -> No
 
 
 def test_the_adversarial_penalty_blinds_its_discriminator() -> None:
-    from capelet.language.training import _Run
+    from capelet.language.learners import Discrimination, NextWord
+    from capelet.training.loop import Position
 
     people = [SIGNS[row % 6] for row in range(600)]
     texts = [f"{sign} {'bdfg'[row // 6 % 4]}ako {sign}" for row, sign in enumerate(people)]
@@ -208,15 +209,15 @@ def test_the_adversarial_penalty_blinds_its_discriminator() -> None:
     def seen(strength: float) -> float:
         network = build("lstm", len(words), width=24, layers=1, length=3, seed=1)
         settings = plan(Adversarial(strength, hidden=64, rate=5e-3), batch=48, rate=1e-2)
-        run = _Run(settings, network, samples)
-        for _ in range(20):
-            for batch in run.batches():
-                run.step(batch)
-            run.epoch += 1
-        assert run.discriminator is not None
+        learner, step = NextWord(settings, network, samples), 0
+        for epoch in range(20):
+            for place, batch in enumerate(learner.batches(epoch)):
+                learner.step(batch, Position(epoch, place, step))
+                step += 1
+        assert isinstance(learner.penalty, Discrimination)
         with torch.no_grad():
             states = network.hidden(torch.from_numpy(samples.tokens[:, :-1]))[:, 1:]
-            said = run.discriminator(states).argmax(2).numpy()
+            said = learner.penalty.discriminator(states).argmax(2).numpy()
         return float((said == samples.authors[:, None]).mean())
 
     assert seen(0.0) > 0.95  # chance: 1/6

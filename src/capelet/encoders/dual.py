@@ -25,6 +25,7 @@ from capelet.encoders.tokens import token_batches
 from capelet.errors import EncoderError
 from capelet.files import sha256_of_file, writable_folder, write_whole
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.training.device import choose
 
 if TYPE_CHECKING:
     from capelet.encoders.dual_networks import SentenceNetwork
@@ -151,7 +152,6 @@ class DualEncoder:
             return self._network
 
     def _read(self) -> SentenceNetwork:
-        import torch
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -170,8 +170,7 @@ class DualEncoder:
             raise EncoderError(
                 f"{str(self._folder)!r} is not a whole dual encoder; copy the folder anew"
             ) from None
-        device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return network.to(device).eval()
+        return network.to(choose(self._device)).eval()
 
 
 def encoded(network: SentenceNetwork, tokens: Tokens, progress: Progress = silent) -> Vectors:

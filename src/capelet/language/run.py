@@ -16,7 +16,7 @@ from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.files import check_writable, writable_folder
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import CHECKPOINT, LanguageModel, digest_of
-from capelet.language.model import Scorer, build, device_of
+from capelet.language.model import Scorer, build
 from capelet.language.regularisers import POSITIONS
 from capelet.language.training import (
     METHODS,
@@ -30,6 +30,7 @@ from capelet.language.training import (
 from capelet.language.vocabulary import Samples, Tokens, Vocabulary, divide, words_of
 from capelet.privacy.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.privacy.guarantees import NONE, Guarantee
+from capelet.training.device import choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ def train_model(
     # Of all given texts: the division may take one of an author's two, which is no fault of theirs.
     check_authors(np.unique(people, return_inverse=True)[1], chosen)
     plan = Training(chosen, epochs, batch, rate, batching, seed=seed, device=device)
-    made = build(network, len(words), width, layers, length, seed).to(device_of(device))
+    made = build(network, len(words), width, layers, length, seed).to(choose(device))
     target = writable_folder(out)
     done = plan.fit(
         made,
@@ -136,7 +137,7 @@ def train_model(
         rows.validation,
         checkpoint=target / CHECKPOINT,
         progress=progress,
-        told=told,
+        on_epoch=told,
         allow_single=True,
     )
     account = _account(plan, rows, private, done.history, texts, done.network)

@@ -28,9 +28,6 @@ from capelet.privacy.guarantees import Guarantee, ceiling_balanced, checked, che
 SHARES = (0.6, 0.8)
 """Up to 0.6 of the rows to fit on are learnt from, up to 0.8 spied on, the rest judged."""
 SPIES = ("logistic", "kernel")
-LAMBDAS = (0.03, 30.0)
-EPSILONS = (0.5, 16.0)
-WIDTHS = (16, 32, 64, 128)
 
 
 class NoPoint(CapeletError):
@@ -184,14 +181,7 @@ def _chosen(points: Sequence[Point], wanted: Mapping[str, float]) -> Point | Non
 
 def _space(name: str, settings: Settings, fixed: Sequence[str]) -> dict[str, Any]:
     """What may vary: (low, high) on a logarithmic scale, or a list."""
-    chosen = method(name)
-    space: dict[str, Any] = {}
-    if name in ("gr", "gr+", "cape", "bottleneck"):
-        space["lam"] = LAMBDAS
-    if "epsilon" in chosen.needs and name != "mdp":  # whose texts would have to be made anew
-        space["epsilon"] = EPSILONS
-    if name not in ("leace", "bottleneck") and settings.keep == "task":
-        space["width"] = list(WIDTHS)
+    space = method(name).space(settings.keep)
     return {key: value for key, value in space.items() if key not in fixed}
 
 

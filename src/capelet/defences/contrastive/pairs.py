@@ -6,6 +6,7 @@ of other posts are what they are told apart from. The author of a post only serv
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -106,6 +107,14 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def digest(self) -> str:
+        """A hash of everything that training sees."""
+        hasher = hashlib.sha256("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        for values in (self.tokens, self.first, self.posts, self.authors):
+            hasher.update(str(values.shape).encode())
+            hasher.update(np.ascontiguousarray(values, "<i8").tobytes())
+        return hasher.hexdigest()
 
 
 def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
