@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from capelet.defences import Settings, fit
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import twin
 from capelet.defences.terms import Neighbourhood, Reversal, Task
@@ -132,6 +133,39 @@ def test_a_checkpoint_of_another_training_is_not_taken_up(
     fresh = train(made(), part, schedule)
     assert train(made(), part, schedule, tmp_path).map.digest == fresh.map.digest
     assert file.exists() == (change != "broken")  # another training's file is left alone
+
+
+def test_trainings_that_differ_only_in_lambda_do_not_share_a_file(
+    small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side in one folder, both killed, both taken up: each ends where it would have."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    schedule = Schedule(epochs=4, patience=None, device="cpu")
+
+    def settings(lam: float) -> Settings:
+        return Settings(lam=lam, width=8, schedule=schedule)
+
+    def dies(what: str, done: int, total: int) -> None:
+        if done == 7:  # the first step of the third epoch
+            raise Killed
+
+    straight = {lam: fit("gr", small, settings(lam)).trained.map.digest for lam in (1.0, 2.0)}
+    assert straight[1.0] != straight[2.0]
+    for lam in straight:
+        with pytest.raises(Killed):
+            fit("gr", small, settings(lam), tmp_path, dies)
+    assert len(list(tmp_path.iterdir())) == 2
+    for lam, digest in straight.items():
+        seen: list[int] = []
+        resumed = fit(
+            "gr",
+            small,
+            settings(lam),
+            tmp_path,
+            lambda what, done, total, seen=seen: seen.append(done),
+        )
+        assert resumed.trained.map.digest == digest and seen[0] == 7
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_training_that_diverges_is_said_and_leaves_nothing(

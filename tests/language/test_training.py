@@ -21,6 +21,7 @@ from capelet.language.training import (
     batches_of,
 )
 from capelet.language.vocabulary import Samples, Vocabulary
+from capelet.training.loop import TrainingError
 
 Written = tuple[list[str], list[str]]
 METHODS = [Plain(), Adversarial(1.0, hidden=32), Triplet(1.0), Dpsgd(0.5, seed_noise=1)]
@@ -236,6 +237,36 @@ def test_the_best_epoch_is_kept_but_dp_sgd_keeps_the_last(written: Written) -> N
     )
     last_said = [row["perplexity"] for row in last.history]
     assert np.isclose(Scorer(last.network, "cpu").perplexity(validation), last_said[-1])
+
+
+def test_divergence_is_noticed_when_it_happens_not_at_the_end(written: Written) -> None:
+    words, samples = prepared(written)
+    steps: list[int] = []
+    with pytest.raises(TrainingError, match=r"has diverged in epoch 1 .*smaller rate or strength"):
+        plan(epochs=50, rate=1e18).fit(
+            small(words),
+            samples,
+            samples.tokens[:40],
+            watch=lambda step, network: steps.append(step),
+        )
+    assert steps[-1] == 6  # of 300
+    calm = plan(epochs=2).fit(small(words), samples, samples.tokens[:40])
+    assert calm.steps == 12  # the control
+
+
+def test_dp_sgd_that_diverges_is_noticed_though_it_tells_no_loss(written: Written) -> None:
+    words, samples = prepared(written)
+
+    def spoil(step: int, network: Network) -> None:
+        if step == 8:
+            with torch.no_grad():
+                network.bias[0] = torch.inf
+
+    private = plan(Dpsgd(0.5, seed_noise=1), epochs=50)
+    with pytest.raises(TrainingError, match="has diverged in epoch 2"):
+        private.fit(small(words), samples, watch=spoil)
+    history = replace(private, epochs=2).fit(small(words), samples).history
+    assert all("loss" not in row for row in history)  # the control, which tells nothing
 
 
 def test_the_paper_s_second_pass_trains_too(written: Written) -> None:
