@@ -44,7 +44,7 @@ def contents(parts: Parts) -> list[Any]:
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
-    store = Store.named(tmp_path / "inner", "some", "settings")
+    store = Store.in_folder(tmp_path / "inner", "some", "settings")
     saved = Checkpoint({"epoch": 3, "best": float("inf"), "history": [{"loss": 0.5}]}, {})
     parts, other = parts_of(1), parts_of(2)
     assert store.load(other) is None  # nothing there yet
@@ -70,7 +70,7 @@ def test_the_best_state_is_beside_the_last_one(tmp_path: Path) -> None:
 
 def test_trainings_that_differ_in_anything_have_files_of_their_own(tmp_path: Path) -> None:
     def name(*settings: object) -> str:
-        return Store.named(tmp_path, "gr", *settings).path.name
+        return Store.in_folder(tmp_path, "gr", *settings).path.name
 
     assert name(1.0, "data") == name(1.0, "data")
     names = {name(1.0, "data"), name(2.0, "data"), name(1.0, "other"), name("1.0d", "ata")}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from capelet.errors import CapeletError
-from capelet.training.device import choose, generators, half_precision, seeded, wait_for
+from capelet.training.device import choose, generators, half_precision, seeded_fork, wait_for
 
 
 def test_auto_takes_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,13 +31,13 @@ def test_a_seed_decides_inside_and_nothing_outside() -> None:
     plain = torch.rand(2)
     torch.manual_seed(5)
     first = torch.rand(1)
-    with seeded(7):
+    with seeded_fork(7):
         inside = torch.rand(3)
     second = torch.rand(1)
     assert torch.equal(torch.cat([first, second]), plain)
-    with seeded(7, torch.device("cpu")):
+    with seeded_fork(7, torch.device("cpu")):
         assert torch.equal(torch.rand(3), inside)
-    with seeded(8):
+    with seeded_fork(8):
         assert not torch.equal(torch.rand(3), inside)
 
 

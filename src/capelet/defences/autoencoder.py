@@ -26,7 +26,7 @@ from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_r
 from capelet.encoders.own import OWN
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
-from capelet.training.device import seeded
+from capelet.training.device import seeded_fork
 from capelet.training.networks import Front, dense
 
 WIDTH = 256
@@ -97,13 +97,14 @@ def autoencode(
     """An auto-encoder of the part's texts: words and weights come from the rows to fit on."""
     assert part.texts is not None
     words = checked_vocabulary([part.texts[row] for row in part.fit])
-    with seeded(schedule.seed):
+    with seeded_fork(schedule.seed):
         front = WordBag(part.texts, words)
         body = Body(dense([WIDTH, WIDTH]), "relu")
         network = Network(body, [Reconstruction(WIDTH, len(words))], front=front)
     with torch.no_grad():
         start = front(torch.arange(len(part.texts))).numpy()
     bare = replace(part, vectors=start, task=None, secrets=())
+    # Mean and layer are both linear, so table and layer become one table of words.
     layer = train(network, bare, schedule, checkpoints, progress).map.layers[0]
     table = front.table.detach().cpu().numpy() @ layer.weight.T
     return AutoEncoder(OWN, words, np.asarray(table, np.float32), layer.bias)

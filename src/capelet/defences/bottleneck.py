@@ -25,7 +25,7 @@ from capelet.defences.terms import Reversal, SymbolIndependence, SymbolTask, Tas
 from capelet.defences.training import Part, Schedule, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
-from capelet.training.device import seeded
+from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
 HIDDEN = 64
@@ -104,9 +104,9 @@ def _train(
     checkpoints: Path | None,
     progress: Progress,
 ) -> TrainedMap:
-    guarded = bool(lam and part.secrets)
-    secrets = part.secrets if guarded else ()
-    with seeded(schedule.seed):
+    fights = bool(lam and part.secrets)
+    secrets = part.secrets if fights else ()
+    with seeded_fork(schedule.seed):
         if isinstance(noise, RandomisedResponse):
             width = noise.classes
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]), "softmax")
@@ -118,7 +118,7 @@ def _train(
             terms = [Task(width, task)]
             terms += [Reversal(width, secrets, lam, warm=0.2)] if secrets else []
         network = Network(body, terms, after=twin(noise))
-    if guarded:
+    if fights:
         schedule = replace(schedule, batch=max(schedule.batch, GUARDED_BATCH))
     return train(network, part, schedule, checkpoints, progress)
 

@@ -27,7 +27,7 @@ from capelet.defences.terms import (
 from capelet.defences.training import Part, Schedule, train
 from capelet.interfaces import Progress
 from capelet.mechanisms import Laplace
-from capelet.training.device import seeded
+from capelet.training.device import seeded_fork
 from capelet.training.networks import Residual, dense
 
 WARM = 0.2
@@ -58,35 +58,35 @@ class Dense:
             part = replace(part, fit=np.concatenate([part.fit, part.tune]))
         network = self._network(part, settings, before, mixes, progress)
         schedule = _pace(settings.schedule, part, self.adversary, settings.keep)
-        trained = train(network, part, schedule, checkpoints, progress)
+        first = train(network, part, schedule, checkpoints, progress)
         if part.top is None:
-            return Fitted(trained, before=before)
+            return Fitted(first, before=before)
         # The map first, on vectors as they are: through a map that begins at random the layers
         # would learn nonsense before it knows anything.
         network.front = part.top
         epochs, batch = min(schedule.epochs, TUNED_EPOCHS), min(schedule.batch, TUNED_BATCH)
         short = replace(schedule, epochs=epochs, batch=batch)
         along = train(network, part, short, checkpoints, progress)
-        along = replace(along, seconds=trained.seconds + along.seconds)
+        along = replace(along, seconds=first.seconds + along.seconds)
         return Fitted(along, before=before, encoder=part.top.cpu().encoder())
 
     def _network(
         self, part: Part, settings: Settings, before: Any, mixes: bool, progress: Progress
     ) -> Network:
         schedule, width = settings.schedule, settings.width
-        with seeded(schedule.seed):
+        with seeded_fork(schedule.seed):
             if settings.keep == "task":
                 body = Body(dense([part.width, width, width]), "relu")
             else:
                 width = part.width
                 body = Body(Residual(width, max(2 * settings.width, 512)))
-            terms = self._kept(part, settings, width)
+            terms = self._utility_terms(part, settings, width)
             reader = read(part, schedule, progress) if mixes else None
-            terms += self._hidden(part, settings, width, reader)
+            terms += self._privacy_terms(part, settings, width, reader)
             noise = Mixing() if mixes else twin(before) if before else None
             return Network(body, terms, before=noise)
 
-    def _kept(self, part: Part, settings: Settings, width: int) -> list[Term]:
+    def _utility_terms(self, part: Part, settings: Settings, width: int) -> list[Term]:
         """What the features must stay good for; the first of these is watched."""
         terms: list[Term] = []
         if settings.keep != "neighbours" and part.task is not None:
@@ -98,7 +98,7 @@ class Dense:
             terms.append(Neighbourhood())
         return terms
 
-    def _hidden(
+    def _privacy_terms(
         self, part: Part, settings: Settings, width: int, reader: Reader | None
     ) -> list[Term]:
         """What the features must lose."""

@@ -29,11 +29,11 @@ class Body(nn.Module):
         if isinstance(self.inner, Residual):
             self.scale = 1 / x.norm(dim=1).mean().clamp(min=1e-12).reshape(1)
             return
-        spread = x.std(dim=0)
-        # MiniLM has three dead coordinates: divided by their spread, rounding would become signal.
-        alive = spread > 1e-6 * x.abs().max().clamp(min=1e-12)
+        deviation = x.std(dim=0)
+        # MiniLM has three dead coordinates: divided by their deviation, rounding would be signal.
+        alive = deviation > 1e-6 * x.abs().max().clamp(min=1e-12)
         self.shift = x.mean(dim=0)
-        self.scale = torch.where(alive, 1 / spread.clamp(min=1e-12), torch.zeros_like(spread))
+        self.scale = torch.where(alive, 1 / deviation.clamp(min=1e-12), torch.zeros_like(deviation))
 
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.inner((x - self.shift) * self.scale)
@@ -45,7 +45,7 @@ class Body(nn.Module):
         """What was learnt, for numpy: from vectors of this width."""
         scale = _numpy(self.scale) * np.ones(width, dtype=np.float32)
         first = affine(np.diag(scale), -_numpy(self.shift) * scale)
-        chain = self.inner.bend if isinstance(self.inner, Residual) else self.inner
+        chain = self.inner.correction if isinstance(self.inner, Residual) else self.inner
         linear = [item for item in chain.modules() if isinstance(item, nn.Linear)]
         layers = [
             Layer(

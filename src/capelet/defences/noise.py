@@ -87,6 +87,8 @@ class PrivUnitTwin:
         cap = spherical_cap(self.epsilon, x.shape[1])
         chance = torch.rand((len(x), 1), generator=random, device=x.device)
         cosine = self._cosine(chance, x.shape[1])
+        # V = t·u + √(1 − t²)·w with w uniform on the sphere orthogonal to u; dividing by the mean
+        # of t makes the release unbiased.
         around = torch.randn(x.shape, generator=random, device=x.device)
         around = around - (around * unit).sum(dim=1, keepdim=True) * unit
         around = torch.nn.functional.normalize(around, dim=1)
@@ -126,8 +128,10 @@ class ResponseTwin:
     """
 
     def __init__(self, epsilon: float, classes: int) -> None:
+        # q = 1/(e^ε + m − 1); beyond ε = 709 e^ε is no float, and q is 0 either way.
         self.other = 1.0 / (math.exp(min(epsilon, 700.0)) + classes - 1)
         self.classes = classes
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
+        # P(out = s) = p·P(in = s) + q·(1 − P(in = s)) with p + (m − 1)q = 1.
         return x * (1 - self.classes * self.other) + self.other

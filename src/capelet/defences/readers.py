@@ -20,7 +20,7 @@ from capelet.defences.network import Body, Network
 from capelet.defences.terms import Batch, Term, known_loss
 from capelet.defences.training import Part, Schedule, train
 from capelet.interfaces import Progress, silent
-from capelet.training.device import seeded
+from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
 READERS = 5
@@ -69,12 +69,14 @@ def read(part: Part, schedule: Schedule, progress: Progress = silent) -> Reader:
     gentle = replace(
         schedule, epochs=20, batch=256, rate=1e-3, patience=3, decay=1e-4, cooling=False
     )
+    # Cross-validation: each reader stops by a fold that it has not learnt, so that the mean of all
+    # says how likely a class is, and not which texts were learnt by heart.
     order = np.random.default_rng(schedule.seed).permutation(part.fit)
     wide = sum(len(item.classes) for item in part.secrets)
     bodies = []
     for place, fold in enumerate(np.array_split(order, READERS)):
         own = replace(part, fit=np.setdiff1d(part.fit, fold), tune=np.sort(fold), top=None)
-        with seeded(schedule.seed + place):
+        with seeded_fork(schedule.seed + place):
             body = Body(dense([part.width, HIDDEN, wide]))
         network = Network(body, [Reading(part.secrets)])
         train(network, own, gentle)
@@ -100,6 +102,7 @@ class Mixing:
         if near < 1:
             return x
         unit = normalize(x, dim=1)
+        # −2 is below every cosine: no text is its own neighbour.
         close = (unit @ unit.T).fill_diagonal_(-2.0).topk(near, dim=1).indices
         pick = torch.randint(near, (count, 1), generator=random, device=x.device)
         other = close.gather(1, pick)[:, 0]

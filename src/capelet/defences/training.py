@@ -118,7 +118,7 @@ def train(
     store = None
     if checkpoints is not None:
         settings = (part.digest(), schedule, learner.device, network.settings())
-        store = Store.named(checkpoints, "defence", *settings)
+        store = Store.in_folder(checkpoints, "defence", *settings)
     course = run(learner, schedule.plan(), store, Listeners(progress))
     if store is not None:
         store.forget()
@@ -178,8 +178,8 @@ class _DefenceLearner:
         self.optimiser.zero_grad(set_to_none=True)
         losses.sum().backward()
         self.optimiser.step()
-        detached: Tensor = losses.detach()
-        return detached
+        values: Tensor = losses.detach()
+        return values
 
     def loss(self, means: Mapping[str, float]) -> float:
         return sum(means[name] for name in self.names)

@@ -27,7 +27,7 @@ from capelet.language.regularisers import (
 from capelet.language.vocabulary import PAD, Codes, Samples, Tokens
 from capelet.mechanisms.sampling import Stream
 from capelet.training.checkpoint import Parts
-from capelet.training.device import choose, seeded
+from capelet.training.device import choose, seeded_fork
 from capelet.training.dpsgd import (
     Clipping,
     Noise,
@@ -105,6 +105,7 @@ class NextWord:
             torch.autograd.backward(loss)
             self.optimiser.step()
             return loss.detach().reshape(1)
+        # Of the step alone, so that a resumed run draws the same prefixes.
         seed = hash((self.plan.seed, position.step + 1)) % 2**62
         random = torch.Generator().manual_seed(seed)
         states = states_at(hidden, tokens, self.penalty.position, random)
@@ -193,7 +194,7 @@ class Discrimination:
     def __init__(self, method: Adversarial, learner: NextWord) -> None:
         self.method, self.position = method, method.position
         width, people = learner.network.sizes["width"], len(learner.samples.names)
-        with seeded(learner.plan.seed):
+        with seeded_fork(learner.plan.seed):
             discriminator = Discriminator(width, people, method.hidden)
         self.discriminator = discriminator.to(learner.device)
         self.optimiser = torch.optim.Adam(self.discriminator.parameters(), lr=method.rate)

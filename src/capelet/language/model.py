@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.language.vocabulary import PAD, SPECIAL, START, Tokens
-from capelet.training.device import choose, seeded
+from capelet.training.device import choose, seeded_fork
 from capelet.training.ghost import (
     Direct,
     Trace,
@@ -104,7 +104,7 @@ def build(kind: str, words: int, width: int, layers: int, length: int, seed: int
     for name, value in (("width", width), ("layers", layers), ("length", length)):
         if value < 1:
             raise CapeletError(f"{name} is {value}; it must be at least 1")
-    with seeded(seed):
+    with seeded_fork(seed):
         return NETWORKS[kind](words=words, width=width, layers=layers, length=length)
 
 
@@ -117,8 +117,8 @@ def tracer_of(network: nn.Module) -> Tracer | None:
         return partial(_trace_lstm, network)
     if type(network) is Transformer:
         own = (network.embedding.weight, network.positions, network.bias)
-        seen = layer_weights(network) | {id(weight) for weight in own}
-        if all(id(weight) in seen for weight in network.parameters()):
+        traced_weights = layer_weights(network) | {id(weight) for weight in own}
+        if all(id(weight) in traced_weights for weight in network.parameters()):
             return partial(_trace_transformer, network)
     return None
 
@@ -184,7 +184,7 @@ class Scorer:
         rows = self._tensor(first)
         for _ in range(steps):
             scores = self.network.scores(self.network.hidden(rows)[:, -1])
-            scores[:, [PAD, START]] = -torch.inf
+            scores[:, [PAD, START]] = -torch.inf  # signs that no text contains
             rows = torch.cat([rows, scores.argmax(dim=1, keepdim=True)], dim=1)
         return rows[:, first.shape[1] :].cpu().numpy()
 

@@ -61,9 +61,9 @@ def identity_of(*settings: object) -> str:
 class Store:
     """One file for the checkpoints of one training.
 
-    In the cache (`named`) a file that cannot be used is passed over: nobody asked for it by name.
-    At a place that the user chose (`at`) it is refused, for to begin anew would throw away work,
-    and for DP-SGD the steps already taken would be missing from ε.
+    In a folder of the cache (`in_folder`) a file that cannot be used is passed over: nobody asked
+    for it by name. At a place that the user chose (`at`) it is refused, for to begin anew would
+    throw away work, and for DP-SGD the steps already taken would be missing from ε.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Store:
     refuses: bool = True
 
     @classmethod
-    def named(cls, folder: Path, label: str, *settings: object) -> Store:
+    def in_folder(cls, folder: Path, label: str, *settings: object) -> Store:
         """A file in a folder of the cache, named after everything that decides the training."""
         identity = identity_of(label, *settings)
         path = folder / f"{label}-{identity[:32]}.safetensors"
@@ -157,7 +157,9 @@ def _restore(parts: Parts, tensors: Mapping[str, Tensor], random: Mapping[str, A
         for key, value in _under(tensors, f"optimiser.{name}.").items():
             place, _, entry = key.partition(".")
             state.setdefault(int(place), {})[entry] = value
+        # Rates are not saved: learners set them from the position of the step.
         optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    # The same draws must follow as without a break, or a resumed training would be another one.
     for name, generator in parts.generators.items():
         if isinstance(generator, torch.Generator):
             generator.set_state(tensors[f"random.{name}"])

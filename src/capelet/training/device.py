@@ -1,4 +1,4 @@
-"""One choice of a device, one seeded fork of its random numbers, one kind of half precision.
+"""One choice of a device, one seeded_fork fork of its random numbers, one kind of half precision.
 
 Torch takes a second to import, so it is imported inside the functions: an encoder that runs by
 ONNX asks here whether there is a GPU, and needs nothing else.
@@ -39,6 +39,7 @@ def choose(name: str | None = "auto") -> torch.device:
 
 def gpu_available() -> bool:
     """Whether torch can use a GPU; asked of torch, slow to import, only where a driver shows."""
+    # What the drivers of NVIDIA, of WSL and of AMD leave in the file system.
     signs = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
     if "torch" not in sys.modules and os.name == "posix" and not any(map(os.path.exists, signs)):
         return False
@@ -48,7 +49,7 @@ def gpu_available() -> bool:
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def seeded_fork(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Inside, torch draws from this seed; afterwards the caller's random numbers go on as before.
 
     Without a device only the CPU's numbers are restored: enough to draw first weights, which are
@@ -56,8 +57,8 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """
     import torch
 
-    forked = [device] if device is not None and device.type == "cuda" else []
-    with torch.random.fork_rng(devices=forked):
+    gpus = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
         yield
 

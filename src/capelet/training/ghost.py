@@ -59,10 +59,10 @@ class Site:
         return (gram * other).sum((1, 2))
 
     def add(self, shares: Tensor) -> None:
-        scaled = (self.output_gradient * shares[:, None, None]).flatten(0, 1)
+        clipped_gradient = (self.output_gradient * shares[:, None, None]).flatten(0, 1)
         for weight, activation in self.weights:
-            accumulate(weight, scaled.T @ activation.flatten(0, 1))
-        total = scaled.sum(0)
+            accumulate(weight, clipped_gradient.T @ activation.flatten(0, 1))
+        total = clipped_gradient.sum(0)
         for bias in self.biases:
             accumulate(bias, total)
 

@@ -95,13 +95,13 @@ class Course:
     epoch: int = 0
     steps: int = 0
     best: float = math.inf
-    waited: int = 0
+    epochs_without_gain: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     best_state: dict[str, Tensor] = field(default_factory=dict)
 
     def ends(self, plan: Plan) -> bool:
         """Whether all epochs are over, or too many of them went by without a gain."""
-        impatient = plan.patience is not None and self.waited >= plan.patience
+        impatient = plan.patience is not None and self.epochs_without_gain >= plan.patience
         return impatient or self.epoch >= plan.epochs
 
     def checkpoint(self) -> Checkpoint:
@@ -109,7 +109,7 @@ class Course:
         return Checkpoint(numbers, self.best_state)
 
 
-_NUMBERS = ("epoch", "steps", "best", "waited", "history")
+_NUMBERS = ("epoch", "steps", "best", "epochs_without_gain", "history")
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ def run(
             _epoch(learner, plan, course, listeners)
             if listeners.on_epoch is not None:
                 listeners.on_epoch(course.history[-1])
+            # Only between epochs: a learner's batches are drawn when its epoch begins.
             if store is not None and time.monotonic() - time_saved >= store.interval:
                 store.save(learner.parts, course.checkpoint())
                 time_saved = time.monotonic()
@@ -172,6 +173,7 @@ def _epoch(learner: Learner, plan: Plan, course: Course, listeners: Listeners) -
     """One pass over the batches, and one row of history."""
     start = time.perf_counter()
     total = plan.epochs * learner.steps_per_epoch
+    # Summed where the values lie: to ask for a number waits for the GPU.
     sums: Tensor | None = None
     place = 0
     for batch in learner.batches(course.epoch):
@@ -179,7 +181,7 @@ def _epoch(learner: Learner, plan: Plan, course: Course, listeners: Listeners) -
         sums = values if sums is None else sums + values
         place, course.steps = place + 1, course.steps + 1
         if place % LOOK_EVERY == 0 and not bool(torch.isfinite(sums).all()):
-            raise _diverged(plan, course, course.epoch + 1, math.nan)
+            raise _divergence(plan, course, course.epoch + 1, math.nan)
         listeners.progress("training", course.steps, total)
         if listeners.on_step is not None:
             listeners.on_step(course.steps)
@@ -198,30 +200,31 @@ def _check_loss(learner: Learner, plan: Plan, course: Course, means: Mapping[str
     if last is None:
         return
     first = learner.loss(course.history[0]) if course.history else last
+    # A first loss near 0 would make any later one an explosion: 1 nat is the least yardstick.
     limit = plan.explosion * max(abs(first or 0.0), 1.0)
     if not math.isfinite(last) or last > limit:
-        raise _diverged(plan, course, course.epoch, last, first)
+        raise _divergence(plan, course, course.epoch, last, first)
 
 
 def _watch(learner: Learner, plan: Plan, course: Course, row: dict[str, float]) -> None:
     """Look at the held-back rows: a gain keeps the state, none counts against the patience."""
-    watched = learner.watch()
-    if watched is None:
+    observation = learner.watch()
+    if observation is None:
         return
-    name, value = watched
+    name, value = observation
     row[name] = value
     if not math.isfinite(value):
-        raise _diverged(plan, course, course.epoch, value)
+        raise _divergence(plan, course, course.epoch, value)
     if value < course.best - plan.least_gain:
-        course.best, course.waited = value, 0
+        course.best, course.epochs_without_gain = value, 0
         if plan.restore_best:
             state = learner.parts.modules["network"].state_dict()
             course.best_state = {key: tensor.detach().clone() for key, tensor in state.items()}
     else:
-        course.waited += 1
+        course.epochs_without_gain += 1
 
 
-def _diverged(
+def _divergence(
     plan: Plan, course: Course, epoch: int, last: float, first: float | None = None
 ) -> TrainingError:
     figures = f"{last:.3g} now" if first is None else f"{first:.3g} at first, {last:.3g} now"

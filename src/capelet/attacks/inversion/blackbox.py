@@ -34,7 +34,7 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
-from capelet.training.device import choose, half_precision, seeded
+from capelet.training.device import choose, half_precision, seeded_fork
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -291,7 +291,7 @@ def _trained(
     progress: Progress,
 ) -> Reader:
     words = len(vocabulary)
-    with seeded(attack.seed * 1000 + member, device):
+    with seeded_fork(attack.seed * 1000 + member, device):
         reader = Reader(draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees)
         _start_from_frequencies(reader, vocabulary)
         reader = reader.to(device)

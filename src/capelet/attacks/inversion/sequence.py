@@ -35,7 +35,7 @@ from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, 
 from capelet.attacks.inversion.words import Floats, Ids, Vocabulary
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
-from capelet.training.device import choose, half_precision, seeded
+from capelet.training.device import choose, half_precision, seeded_fork
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,7 +136,7 @@ class SequenceInversion:
         pieces = Pieces.of(
             own, most=self.pieces, longest=self.longest, lower=not _cased(encode, own)
         )
-        with seeded(self.seed, device):
+        with seeded_fork(self.seed, device):
             learner = _Learner(self, draws[:, fit], own, pieces, encode, device)
             check = (draws[0][held], pieces.rows([texts[row] for row in held.tolist()]))
             learner.run(progress, notice, check)

@@ -31,7 +31,7 @@ from capelet.encoders.dual_networks import NETWORKS, SentenceNetwork, build
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.training.checkpoint import Store
-from capelet.training.device import choose, seeded
+from capelet.training.device import choose, seeded_fork
 from capelet.training.loop import Listeners, Plan, run
 
 NEGATIVES = ("any", "author")
@@ -121,7 +121,7 @@ class Contrastive:
         """The same for texts that have been numbered already."""
         beginning = time.monotonic()
         device = choose(self.device)
-        with seeded(self.seed, device):
+        with seeded_fork(self.seed, device):
             layers = self.layers if self.network == "transformer" else min(self.layers, 1)
             network = build(self.network, len(pairs.words), self.width, layers, self.dimension)
             if start is not None:
@@ -129,7 +129,7 @@ class Contrastive:
             store = None
             if checkpoints is not None:
                 data = (pairs.digest(), _digest(start))
-                store = Store.named(checkpoints, "dual", self, device, *data)
+                store = Store.in_folder(checkpoints, "dual", self, device, *data)
             learner = DualLearner(self, pairs, network.to(device), device)
             plan = Plan(
                 self.epochs, explosion=_EXPLOSION, advice="give smaller λ or a smaller rate"

@@ -57,16 +57,16 @@ class Sentences:
         """
         if authors is not None and len(authors) != len(texts):
             raise DataError(f"{len(authors)} authors do not match {len(texts)} texts")
-        cut: list[str] = []
+        pieces: list[str] = []
         posts: list[int] = []
         for number, text in enumerate(texts):
             for piece in _END.split(text):
                 if piece and least <= len(re.findall(r"[^\W_]+", piece)) <= most:
-                    cut.append(piece.strip())
+                    pieces.append(piece.strip())
                     posts.append(number)
         codes, names = _codes(authors, len(texts), fewest)
         rows = np.array(posts, dtype=np.int64)
-        return cls(tuple(cut), rows, codes[rows], names)
+        return cls(tuple(pieces), rows, codes[rows], names)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -120,8 +120,8 @@ class Pairs:
 def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
     """The special words, then the most frequent ones that stand in at least two texts."""
     counts = Counter(word for text in texts for word in set(words_of(text)))
-    kept = sorted((word for word in counts if counts[word] > 1), key=lambda w: (-counts[w], w))
-    return (*SPECIAL, *kept[:size])
+    words = sorted((word for word in counts if counts[word] > 1), key=lambda w: (-counts[w], w))
+    return (*SPECIAL, *words[:size])
 
 
 def batches(
@@ -146,6 +146,6 @@ def _codes(authors: Sequence[Any] | None, posts: int, fewest: int) -> tuple[Code
         return np.full(posts, -1, dtype=np.int64), ()
     names = [str(author) for author in authors]
     counts = Counter(names)
-    kept = sorted(name for name, count in counts.items() if count >= fewest)
-    place = {name: code for code, name in enumerate(kept)}
-    return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(kept)
+    frequent = sorted(name for name, count in counts.items() if count >= fewest)
+    place = {name: code for code, name in enumerate(frequent)}
+    return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(frequent)
