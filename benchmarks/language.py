@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from capelet.language.learners import PrivateNextWord, learner_of
 from capelet.language.model import build
-from capelet.language.training import Adversarial, Dpsgd, Plain, Training, Triplet, _Run
+from capelet.language.training import Adversarial, Dpsgd, Plain, Training, Triplet
 from capelet.language.vocabulary import Samples
+from capelet.training.loop import Position
 
 WORDS, WIDTH, LENGTH, BATCH, AUTHORS = 10_000, 256, 20, 100, 100
 METHODS = {
@@ -79,15 +81,15 @@ def stepper(kind: str, method: Any, device: str) -> Callable[[], None]:
     """One training step of a method, on a full batch each time."""
     samples = random_samples()
     network = build(kind, WORDS, WIDTH, layers=2, length=LENGTH)
-    run = _Run(Training(method, batch=BATCH, device=device), network, samples)
+    learner = learner_of(Training(method, batch=BATCH, device=device), network, samples)
     random = np.random.default_rng(1)
 
     def step() -> None:
         people = random.choice(AUTHORS, size=10, replace=False)
         rows = (people[:, None] * 20 + np.arange(10)).ravel()
-        if run.noise is not None:
-            run.noise.step(run.steps, run.device)
-        run.step(rows)
+        if isinstance(learner, PrivateNextWord):
+            learner.noise.begin_step(0, learner.device)
+        learner.step(rows, Position(0, 0, 0))
 
     return step
 

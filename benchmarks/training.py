@@ -16,8 +16,9 @@ import torch
 
 from capelet.data.labels import Attribute
 from capelet.defences import METHODS, Part, Schedule, Settings, fit
+from capelet.defences.network import Body, Network
 from capelet.defences.terms import Task
-from capelet.defences.training import Body, Network, train
+from capelet.defences.training import train
 from capelet.training.networks import dense
 from tables import best_of, result, table, wanted
 

@@ -24,9 +24,10 @@ from capelet.attacks.extraction import CHANCE_BITS, mean_by_author
 from capelet.data.canaries import REPETITIONS, Canary, insert_canaries, make_canaries
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
-from capelet.language.model import Network, Scorer, build, state_of, wait_for
+from capelet.language.model import Network, Scorer, build, state_of
 from capelet.language.training import Adversarial, Dpsgd, Method, Plain, Training, Triplet
 from capelet.language.vocabulary import Codes, Samples, Tokens, Vocabulary, divide
+from capelet.training.device import choose, wait_for
 from capelet.workflows.language import attack_canaries
 
 TOLERANCE = 0.03
@@ -180,7 +181,7 @@ class Comparison:
             nonlocal looking
             wanted = steps == total if private else steps % every == 0 or steps in early
             if wanted:
-                wait_for(self.device)
+                wait_for(choose(self.device))
                 began = time.perf_counter()
                 perplexity = Scorer(network, self.device).perplexity(data.validation)
                 network.train()

@@ -155,19 +155,19 @@ def test_a_training_that_diverges_says_so_and_can_be_repeated(folder: Path, tmp_
 def test_an_interrupted_training_goes_on_where_it_was(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from capelet.language.training import _Run
+    from capelet.language.learners import NextWord
 
     out = tmp_path / "model"
     words = ["lm", "train", folder / "mine.jsonl", "--text", "body", "--author", "who", *SMALL]
-    step = _Run.step
+    step = NextWord.step
 
-    def interrupted(run: _Run, rows: Any) -> Any:
-        if run.epoch == 1:
+    def interrupted(learner: NextWord, batch: Any, position: Any) -> Any:
+        if position.epoch == 1:
             raise KeyboardInterrupt
-        return step(run, rows)
+        return step(learner, batch, position)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Run, "step", interrupted)
+        patch.setattr(NextWord, "step", interrupted)
         stopped = invoke(*words, "--out", out)
     assert stopped.exit_code == 130
     assert "run the same command again" in stopped.stderr

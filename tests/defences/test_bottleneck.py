@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from capelet.data.labels import Attribute
-from capelet.defences.bottleneck import _candidates, squeeze
+from capelet.defences.bottleneck import _mechanisms, squeeze
+from capelet.defences.settings import Settings
 from capelet.defences.training import Schedule
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
 from capelet.privacy.guarantees import Guarantee, ceiling
@@ -22,7 +23,7 @@ def through(candidate: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def best(world: Any) -> Any:
-    return squeeze(world.part, world.part.task, 4.0, 0.0, QUICK)
+    return squeeze(world.part, Settings(4.0, schedule=QUICK))
 
 
 def test_it_serves_the_task_at_a_real_epsilon_where_plain_noise_does_not(
@@ -42,7 +43,7 @@ def test_what_does_not_serve_the_task_does_not_pass(world: Any, best: Any) -> No
 
 
 def test_the_choice_is_repeatable(world: Any, best: Any) -> None:
-    again = squeeze(world.part, world.part.task, 4.0, 0.0, QUICK)
+    again = squeeze(world.part, Settings(4.0, schedule=QUICK))
     assert again.mechanism == best.mechanism and again.score == best.score
     assert again.trained.map.digest == best.trained.map.digest
 
@@ -50,7 +51,7 @@ def test_the_choice_is_repeatable(world: Any, best: Any) -> None:
 @pytest.mark.parametrize("name", ["response", "laplace", "privunit"])
 def test_each_mechanism_can_be_asked_for(world: Any, name: str) -> None:
     kinds = {"response": RandomisedResponse, "laplace": Laplace, "privunit": PrivUnit}
-    made = squeeze(world.part, world.part.task, 8.0, 0.0, QUICK, name)
+    made = squeeze(world.part, Settings(8.0, mechanism=name, schedule=QUICK))
     assert isinstance(made.mechanism, kinds[name]) and made.mechanism.epsilon == 8.0
     assert world.reads("task", through=through(made)) > 0.8
     assert made.trained.map.dimension == through(made)(world.others[:3]).shape[1]
@@ -65,8 +66,8 @@ def test_guarded_symbols_lose_a_secret_that_the_task_carries(world: Any) -> None
     tied = type(part)(
         part.vectors, part.fit, part.tune, part.task, (Attribute("tied", codes, ("no", "yes")),)
     )
-    free = squeeze(tied, part.task, 8.0, 0.0, QUICK, "response")
-    held = squeeze(tied, part.task, 8.0, 3.0, QUICK)
+    free = squeeze(tied, Settings(8.0, mechanism="response", schedule=QUICK))
+    held = squeeze(tied, Settings(8.0, lam=3.0, schedule=QUICK))
     assert isinstance(held.mechanism, RandomisedResponse)
     assert world.reads("task", through=through(free)) > 0.85
     assert world.reads("task", through=through(held)) < 0.7
@@ -77,8 +78,8 @@ def test_symbols_are_no_more_than_the_task_has_classes() -> None:
     five = Attribute("t", np.arange(5), tuple("abcde"))
     twenty = Attribute("t", np.arange(20), tuple("abcdefghijklmnopqrst"))
     symbols = [
-        [item.classes for item in _candidates(task, 2.0, "response")]
+        [item.classes for item in _mechanisms(task, 2.0, "response")]
         for task in (two, five, twenty)
     ]
     assert symbols == [[2], [2, 3, 4, 5], [2, 3, 4, 5, 6, 7, 8]]
-    assert len(_candidates(five, 2.0, "auto")) == 6
+    assert len(_mechanisms(five, 2.0, "auto")) == 6

@@ -14,12 +14,13 @@ from capelet.attacks.authorship import Authorship
 from capelet.attacks.inversion.blackbox import MultiLabel
 from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
 from capelet.defences.contrastive import Contrastive, Dual, Pairs, Sentences
-from capelet.defences.contrastive.adversaries import Authors, Words, counted
+from capelet.defences.contrastive.adversaries import Authors, Words, count_words
 from capelet.defences.contrastive.pairs import batches
 from capelet.encoders.dual import DualEncoder, is_dual
 from capelet.encoders.dual_networks import build
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.interfaces import Encoder
+from capelet.training import checkpoint
 
 TOPICS, WRITERS, FEW = 12, 8, 10
 SMALL = {
@@ -251,7 +252,7 @@ def test_unknown_authors_do_not_count() -> None:
 
 def test_the_word_adversary_asks_for_words_not_signs() -> None:
     tokens = np.array([[2, 3, 3, 0], [2, 4, 0, 0], [2, 5, 0, 0]])
-    numbers, shares = counted(tokens, ["<pad>", "<unk>", ".", "b", "c", "d"], 2)
+    numbers, shares = count_words(tokens, ["<pad>", "<unk>", ".", "b", "c", "d"], 2)
     assert numbers.tolist() == [3, 4]
     np.testing.assert_allclose(shares, [1 / 3, 1 / 3])
     made = Words(4, numbers, shares, 1, 0, 6)
@@ -295,6 +296,53 @@ def test_steps_without_a_finite_slope_are_left_out_and_many_are_refused(
     dual = settings.fit(Sentences.of(texts, authors))
     assert np.isfinite(dual.encode(texts[:5])).all()
     assert any(epoch["left_out"] > 0 for epoch in dual.training["history"])
+
+
+class Killed(Exception):
+    """Stands for a process that was killed."""
+
+
+@pytest.mark.parametrize("strength", [0.0, 1.0])
+def test_a_killed_training_goes_on_to_the_same_encoder(
+    strength: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With adversaries that are reset on the way: their random numbers belong to a checkpoint."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    texts, names, _ = planted(150, 0)
+    known = Sentences.of(texts, names, fewest=2)
+    small = {**SMALL, "epochs": 4, "batch": 64, "renew": 9}
+    small |= {"width": 32, "dimension": 12, "asked": 40}
+
+    def training(words: float) -> Contrastive:
+        return Contrastive(
+            device="cpu",
+            lambda_words=words,
+            lambda_authors=strength,
+            **small,  # type: ignore[arg-type]
+        )
+
+    whole = training(strength).fit(known)
+    total: list[int] = []
+
+    def dies(what: str, done: int, all_steps: int) -> None:
+        total.append(all_steps)
+        if done > all_steps // 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        training(strength).fit(known, None, dies, tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+    other = training(strength + 1).fit(known, None, checkpoints=tmp_path)  # begins from the start
+    assert file.exists() and len(other.training["history"]) == 4
+    seen: list[int] = []
+    resumed = training(strength).fit(
+        known, None, lambda what, done, all_steps: seen.append(done), tmp_path
+    )
+    assert seen[0] == total[0] // 2 + 1
+    np.testing.assert_array_equal(resumed.encode(texts), whole.encode(texts))
+    assert resumed.training["history"] == whole.training["history"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_training_repeats_itself_with_its_seed() -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet import defences
-from capelet.defences import KEEPS, LABEL_FREE, METHODS, Fitted, Settings, checked_for, fit, method
+from capelet.defences import KEEPS, METHODS, Fitted, Settings, check_needs, dense, fit, method
 from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
@@ -45,7 +44,7 @@ def fitted(small_part: Any) -> Any:
         if name not in made:
             with pytest.MonkeyPatch.context() as patch:
                 # gr+ makes 150 steps however few epochs are asked for: here a few must do.
-                patch.setattr(defences, "_paced", lambda schedule, *others: schedule)
+                patch.setattr(dense, "_pace", lambda schedule, *others: schedule)
                 made[name] = fit(name, small_part, settings_of(name))
         return made[name]
 
@@ -83,19 +82,122 @@ def test_a_method_says_what_it_needs(name: str, small_part: Any) -> None:
     assert METHODS[name].summary.endswith(".")
     assert needs <= {"label", "private", "epsilon", "texts"}
     bare = {"task": small_part.task, "secrets": small_part.secrets}
-    assert checked_for(name, settings_of(name), **bare) is METHODS[name]
+    assert check_needs(name, settings_of(name), **bare) is METHODS[name]
     if "epsilon" in needs:
         with pytest.raises(CapeletError, match="needs an epsilon"):
-            checked_for(name, SHORT, **bare)
+            check_needs(name, SHORT, **bare)
     if "private" in needs:
         with pytest.raises(DataError, match="needs a private attribute"):
-            checked_for(name, settings_of(name), small_part.task, ())
+            check_needs(name, settings_of(name), small_part.task, ())
     if "label" in needs:
         with pytest.raises(DataError, match="there is no label"):
-            checked_for(name, settings_of(name), None, small_part.secrets)
-    if name not in LABEL_FREE:
+            check_needs(name, settings_of(name), None, small_part.secrets)
+    if "neighbours" not in METHODS[name].keeps:
         with pytest.raises(CapeletError, match="keeps a task"):
-            checked_for(name, replace(settings_of(name), keep="neighbours"), **bare)
+            check_needs(name, replace(settings_of(name), keep="neighbours"), **bare)
+
+
+def test_the_record_says_what_a_method_can_do() -> None:
+    can = {
+        "layers": {"fx", "gr", "gr+", "ldp", "cape"},
+        "neighbours": {"gr", "gr+", "leace"},
+        "rewrites": {"mdp", "dpnr"},
+        "vectors": {"fx", "gr", "gr+", "cgt", "leace", "ldp", "cape", "bottleneck"},
+        "fights": {"gr", "gr+", "cgt", "leace", "cape", "bottleneck"},
+        "fights without lambda": {"cgt", "leace"},
+    }
+
+    def names(holds: Any) -> set[str]:
+        return {name for name, item in METHODS.items() if holds(item)}
+
+    assert names(lambda item: item.layers) == can["layers"]
+    assert names(lambda item: "neighbours" in item.keeps) == can["neighbours"]
+    assert names(lambda item: item.rewrites is not None) == can["rewrites"]
+    assert names(lambda item: item.on_vectors) == can["vectors"]
+    assert names(lambda item: item.fights_with(Settings(lam=1.0))) == can["fights"]
+    assert names(lambda item: item.fights_with(Settings(lam=0.0))) == can["fights without lambda"]
+    assert names(lambda item: "label" not in item.needs_for("task")) == {"leace"}
+    for name, item in METHODS.items():
+        assert (item.noise != "none") == ("epsilon" in item.needs), name
+        assert list(item.space("neighbours")) == [k for k in item.space("task") if k != "width"]
+
+
+SPACES = {
+    "fx": ["width"],
+    "ae": ["width"],
+    "gr": ["lam", "width"],
+    "gr+": ["lam", "width"],
+    "cgt": ["width"],
+    "leace": [],
+    "ldp": ["epsilon", "width"],
+    "cape": ["lam", "epsilon", "width"],
+    "mdp": ["width"],
+    "dpnr": ["epsilon", "width"],
+    "bottleneck": ["lam", "epsilon"],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_search_draws_what_the_record_names_in_its_order(name: str) -> None:
+    space = METHODS[name].space("task")
+    assert list(space) == SPACES[name]
+    known = {"lam": (0.03, 30.0), "epsilon": (0.5, 16.0), "width": [16, 32, 64, 128]}
+    assert all(space[key] == known[key] for key in space)
+
+
+def test_a_preset_equal_to_gr_under_another_name_behaves_as_gr(
+    small_part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may know a method by its name: not its fit, its search, its checks, its users."""
+    from capelet.integrations import Protector
+    from capelet.workflows.search import _space
+
+    monkeypatch.setitem(METHODS, "again", replace(METHODS["gr"]))
+    maps = {name: fit(name, small_part, SHORT).trained.map.digest for name in ("gr", "again")}
+    assert maps["gr"] == maps["again"]
+    for keep in KEEPS:
+        chosen = replace(SHORT, keep=keep)
+        spaces = [_space(name, chosen, ()) for name in ("gr", "again")]
+        assert spaces[0] == spaces[1] and "lam" in spaces[1]
+        assert "lam" not in _space("again", chosen, ("lam",))
+        assert check_needs("again", chosen, small_part.task, small_part.secrets)
+    check_needs("again", replace(SHORT, layers=2), small_part.task, small_part.secrets)
+    with pytest.raises(DataError, match="keep neighbours instead"):
+        check_needs("again", SHORT, None, small_part.secrets)
+    x, task = small_part.vectors, small_part.task.codes
+    secret = small_part.secrets[0].codes
+    released = [
+        Protector(name, epochs=2, random_state=0).fit(x, task, private=secret).transform(x)
+        for name in ("gr", "again")
+    ]
+    np.testing.assert_array_equal(*released)
+    assert not Protector("again", keep="neighbours")._needs_label()
+
+
+def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("optuna", reason="the extra protect is not installed")
+    from capelet.data.corpus import Corpus
+    from capelet.evaluation.plan import Plan
+    from capelet.workflows.search import search
+
+    random = np.random.default_rng(0)
+    task, secret = random.integers(0, 2, 600), random.integers(0, 2, 600)
+    vectors = random.normal(size=(600, 6)).astype(np.float32)
+    vectors[:, 0] += 3 * task
+    vectors[:, 1] += 3 * secret
+    corpus = Corpus(vectors=vectors, label=task, private={"secret": secret}, name="planted")
+    plan = Plan.of(corpus, 1)
+    monkeypatch.setitem(METHODS, "again", replace(METHODS["gr"]))
+    short = replace(SHORT, schedule=Schedule(epochs=2, device="cpu"))
+    fronts = [
+        search(plan, vectors, vectors, plan.secrets, name, short, min_utility=0.1, trials=2)
+        for name in ("gr", "again")
+    ]
+    assert fronts[0].artefact() == fronts[1].artefact()
+    strengths = {point.settings["lam"] for point in fronts[1].points}
+    assert len(strengths) == 2  # λ was searched, not left at its default
 
 
 def test_settings_out_of_bounds_are_refused_before_any_training(small_part: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.stats import chisquare, ks_2samp
 
-from capelet.defences.noise import LaplaceTwin, drawn, twin
+from capelet.defences.noise import LaplaceTwin, draw, twin
 from capelet.errors import CapeletError
 from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
 
@@ -72,12 +72,12 @@ def test_a_response_twin_gives_the_exact_chances() -> None:
 def test_what_is_drawn_to_choose_by_is_distributed_as_a_release() -> None:
     mechanism = RandomisedResponse(1.5, 4)
     rows = torch.tensor([[0.1, 0.2, 0.6, 0.1]]).repeat(DRAWS, 1)
-    made = drawn(mechanism, rows, generator()).numpy()
+    made = draw(mechanism, rows, generator()).numpy()
     assert set(np.unique(made)) == {0.0, 1.0} and (made.sum(axis=1) == 1).all()
     keep = np.exp(1.5) / (np.exp(1.5) + 3)
     wanted = DRAWS * np.array([1 - keep, 1 - keep, 3 * keep, 1 - keep]) / 3
     assert chisquare(made.sum(axis=0), wanted).pvalue > ALPHA
-    one = drawn(Laplace(2.0), rows, generator())
+    one = draw(Laplace(2.0), rows, generator())
     torch.testing.assert_close(one, twin(Laplace(2.0))(rows, generator()), rtol=0, atol=0)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from capelet.data.labels import Attribute
+from capelet.defences.network import Body, Network
 from capelet.defences.terms import (
     Batch,
     CrossGradient,
@@ -21,10 +22,10 @@ from capelet.defences.terms import (
     SymbolIndependence,
     SymbolTask,
     Task,
-    balanced,
+    class_weights,
     known_loss,
 )
-from capelet.defences.training import Body, Network, Schedule, train
+from capelet.defences.training import Schedule, train
 from capelet.training.networks import Residual, dense
 
 
@@ -100,7 +101,7 @@ def test_a_batch_without_a_known_value_moves_nothing(kind: str) -> None:
 
 def test_rare_classes_weigh_as_much_as_common_ones() -> None:
     codes = torch.tensor([0] * 90 + [1] * 10 + [-1] * 50)
-    weights = balanced(attribute("secret", [0, 1]), codes)
+    weights = class_weights(attribute("secret", [0, 1]), codes)
     torch.testing.assert_close(weights * torch.tensor([90.0, 10.0]), torch.tensor([50.0, 50.0]))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from capelet.data.datasets import load as load_set
 from capelet.data.labels import Attribute, attribute
-from capelet.defences import Settings, checked_for, fit
+from capelet.defences import Settings, check_needs, fit
 from capelet.defences.training import Part, Schedule
 from capelet.encoders import load
 from capelet.encoders.tuning import top_layers
@@ -79,4 +79,4 @@ def test_methods_that_cannot_tune_say_so(part: Part) -> None:
         ("gr+", replace(QUICK, keep="neighbours")),
     ):
         with pytest.raises(CapeletError, match="leave --tune-layers out"):
-            checked_for(name, changed, part.task, part.secrets)
+            check_needs(name, changed, part.task, part.secrets)

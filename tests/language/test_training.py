@@ -21,6 +21,7 @@ from capelet.language.training import (
     batches_of,
 )
 from capelet.language.vocabulary import Samples, Vocabulary
+from capelet.training.loop import TrainingError
 
 Written = tuple[list[str], list[str]]
 METHODS = [Plain(), Adversarial(1.0, hidden=32), Triplet(1.0), Dpsgd(0.5, seed_noise=1)]
@@ -198,7 +199,8 @@ def test_the_triplet_hides_the_author_from_a_fresh_probe(written: Written) -> No
 
 
 def test_the_adversarial_penalty_blinds_its_discriminator() -> None:
-    from capelet.language.training import _Run
+    from capelet.language.learners import Discrimination, NextWord
+    from capelet.training.loop import Position
 
     people = [SIGNS[row % 6] for row in range(600)]
     texts = [f"{sign} {'bdfg'[row // 6 % 4]}ako {sign}" for row, sign in enumerate(people)]
@@ -208,15 +210,15 @@ def test_the_adversarial_penalty_blinds_its_discriminator() -> None:
     def seen(strength: float) -> float:
         network = build("lstm", len(words), width=24, layers=1, length=3, seed=1)
         settings = plan(Adversarial(strength, hidden=64, rate=5e-3), batch=48, rate=1e-2)
-        run = _Run(settings, network, samples)
-        for _ in range(20):
-            for batch in run.batches():
-                run.step(batch)
-            run.epoch += 1
-        assert run.discriminator is not None
+        learner, step = NextWord(settings, network, samples), 0
+        for epoch in range(20):
+            for place, batch in enumerate(learner.batches(epoch)):
+                learner.step(batch, Position(epoch, place, step))
+                step += 1
+        assert isinstance(learner.penalty, Discrimination)
         with torch.no_grad():
             states = network.hidden(torch.from_numpy(samples.tokens[:, :-1]))[:, 1:]
-            said = run.discriminator(states).argmax(2).numpy()
+            said = learner.penalty.discriminator(states).argmax(2).numpy()
         return float((said == samples.authors[:, None]).mean())
 
     assert seen(0.0) > 0.95  # chance: 1/6
@@ -235,6 +237,36 @@ def test_the_best_epoch_is_kept_but_dp_sgd_keeps_the_last(written: Written) -> N
     )
     last_said = [row["perplexity"] for row in last.history]
     assert np.isclose(Scorer(last.network, "cpu").perplexity(validation), last_said[-1])
+
+
+def test_divergence_is_noticed_when_it_happens_not_at_the_end(written: Written) -> None:
+    words, samples = prepared(written)
+    steps: list[int] = []
+    with pytest.raises(TrainingError, match=r"has diverged in epoch 1 .*smaller rate or strength"):
+        plan(epochs=50, rate=1e18).fit(
+            small(words),
+            samples,
+            samples.tokens[:40],
+            watch=lambda step, network: steps.append(step),
+        )
+    assert steps[-1] == 6  # of 300
+    calm = plan(epochs=2).fit(small(words), samples, samples.tokens[:40])
+    assert calm.steps == 12  # the control
+
+
+def test_dp_sgd_that_diverges_is_noticed_though_it_tells_no_loss(written: Written) -> None:
+    words, samples = prepared(written)
+
+    def spoil(step: int, network: Network) -> None:
+        if step == 8:
+            with torch.no_grad():
+                network.bias[0] = torch.inf
+
+    private = plan(Dpsgd(0.5, seed_noise=1), epochs=50)
+    with pytest.raises(TrainingError, match="has diverged in epoch 2"):
+        private.fit(small(words), samples, watch=spoil)
+    history = replace(private, epochs=2).fit(small(words), samples).history
+    assert all("loss" not in row for row in history)  # the control, which tells nothing
 
 
 def test_the_paper_s_second_pass_trains_too(written: Written) -> None:

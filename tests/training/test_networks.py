@@ -23,7 +23,7 @@ def test_a_residual_map_begins_as_the_identity() -> None:
 def test_a_residual_map_can_learn_both_its_parts() -> None:
     made = Residual(4, 8)
     made(torch.ones(2, 4)).sum().backward()
-    last = made.bend[-1]
+    last = made.correction[-1]
     assert made.skip.weight.grad is not None and last.weight.grad is not None  # type: ignore
     assert last.weight.grad.abs().sum() > 0  # type: ignore[union-attr]
 

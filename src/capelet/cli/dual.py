@@ -63,7 +63,7 @@ def train(
     Attack it afterwards on texts that it was not trained on: `capelet invert`, `capelet audit`.
     """
     from capelet.errors import CapeletError, DataError
-    from capelet.files import check_writable
+    from capelet.files import cache_folder, check_writable
 
     check_writable(out)
     if start not in ("none", "glove"):
@@ -96,7 +96,7 @@ def train(
         seed=seed,
     )
     with progress_bars(json) as progress:
-        dual = training.fit(made, vectors, progress)
+        dual = training.fit(made, vectors, progress, cache_folder() / "training")
     dual.save(out)
     last = dual.training["history"][-1]
     if json:

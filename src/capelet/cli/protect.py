@@ -96,7 +96,7 @@ def protect(
 ) -> None:
     """Train a private encoder; measure before and after with fresh attackers; write a report."""
     from capelet.data.labels import makes_task
-    from capelet.defences import LABEL_FREE, Settings
+    from capelet.defences import METHODS, Settings
     from capelet.files import check_writable
     from capelet.workflows.protect import protect as run
     from capelet.workflows.search import NoPoint
@@ -105,7 +105,9 @@ def protect(
     corpus = corpus_of(data, text, label, private, author, vectors, where)
     if keep == "auto":
         task = corpus.label is not None or any(map(makes_task, listed(derive)))
-        keep = "task" if task or method not in LABEL_FREE else "neighbours"
+        known = METHODS.get(method)  # `protect` refuses the name that is in no table
+        free = known is not None and "neighbours" in known.keeps
+        keep = "task" if task or not free else "neighbours"
     settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers)
     options: dict[str, Any] = {
         "held_out": listed(hold_out),

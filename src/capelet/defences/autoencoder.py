@@ -1,4 +1,4 @@
-"""An auto-encoder of the defender's texts, trained by the one loop; it replaces the language model.
+"""The method `ae`: an auto-encoder of the defender's texts, which replaces the language model.
 
 The front is a table of word vectors, whose mean over a text goes through one layer; the one term
 asks for the text's words back. What was learnt leaves as an `encoders.autoencoder.AutoEncoder`.
@@ -7,6 +7,7 @@ There is no secret and no task in it: what it tells of a writer is what the word
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
+from capelet.defences.dense import Dense
+from capelet.defences.network import Body, Network
+from capelet.defences.settings import Fitted, Settings
 from capelet.defences.terms import Batch, Term
-from capelet.defences.training import Body, Network, Part, Schedule, train
+from capelet.defences.training import Part, Schedule, train
 from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
 from capelet.encoders.own import OWN
+from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
+from capelet.training.device import seeded_fork
 from capelet.training.networks import Front, dense
 
 WIDTH = 256
@@ -32,8 +38,8 @@ class WordBag(Front):
 
     def __init__(self, texts: Sequence[str], words: Sequence[str]) -> None:
         super().__init__()
-        known = {word: place for place, word in enumerate(words)}
-        flat, offsets = word_rows(texts, known)
+        number = {word: place for place, word in enumerate(words)}
+        flat, offsets = word_rows(texts, number)
         self.flat, self.offsets = torch.tensor(flat), torch.tensor(offsets)
         self.table = nn.Parameter(torch.randn(len(words), WIDTH))
 
@@ -64,27 +70,41 @@ class Reconstruction(Term):
         assert isinstance(network.front, WordBag) and batch.rows is not None
         words, place = network.front.words(batch.rows)
         counts = torch.bincount(place, minlength=len(batch.features)).clamp(min=1)
-        said = log_softmax(self.head(batch.features), dim=1)[place, words]
-        return -(said / counts[place]).sum() / len(batch.features)
+        likelihood = log_softmax(self.head(batch.features), dim=1)[place, words]
+        return -(likelihood / counts[place]).sum() / max(len(batch.features), 1)
+
+
+def fit_autoencoder(
+    part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
+) -> Fitted:
+    """The auto-encoder in place of the encoder, then a task map without privacy."""
+    if part.texts is None:
+        raise DataError("the method 'ae' learns from texts, and there are only vectors")
+    start = time.monotonic()
+    encoder = autoencode(part, settings.schedule, checkpoints, progress)
+    own = replace(part, vectors=encoder.encode(part.texts))
+    fitted = Dense()(own, settings, checkpoints, progress)
+    trained = replace(fitted.trained, seconds=time.monotonic() - start)
+    return replace(fitted, trained=trained, encoder=encoder)
 
 
 def autoencode(
     part: Part,
     schedule: Schedule,
-    checkpoint: Path | None = None,
+    checkpoints: Path | None = None,
     progress: Progress = silent,
 ) -> AutoEncoder:
     """An auto-encoder of the part's texts: words and weights come from the rows to fit on."""
     assert part.texts is not None
     words = checked_vocabulary([part.texts[row] for row in part.fit])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(schedule.seed)
+    with seeded_fork(schedule.seed):
         front = WordBag(part.texts, words)
         body = Body(dense([WIDTH, WIDTH]), "relu")
         network = Network(body, [Reconstruction(WIDTH, len(words))], front=front)
     with torch.no_grad():
         start = front(torch.arange(len(part.texts))).numpy()
     bare = replace(part, vectors=start, task=None, secrets=())
-    layer = train(network, bare, schedule, checkpoint, progress).map.layers[0]
+    # Mean and layer are both linear, so table and layer become one table of words.
+    layer = train(network, bare, schedule, checkpoints, progress).map.layers[0]
     table = front.table.detach().cpu().numpy() @ layer.weight.T
     return AutoEncoder(OWN, words, np.asarray(table, np.float32), layer.bias)

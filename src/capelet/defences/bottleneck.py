@@ -15,20 +15,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from capelet.data.labels import Attribute
-from capelet.defences.noise import drawn, twin
+from capelet.defences.network import Body, Network
+from capelet.defences.noise import draw, twin
+from capelet.defences.settings import Fitted, Settings, epsilon_of
 from capelet.defences.terms import Reversal, SymbolIndependence, SymbolTask, Task, Term
-from capelet.defences.training import Body, Network, Part, Schedule, Trained, train
+from capelet.defences.training import Part, Schedule, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
+from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
 HIDDEN = 64
 MOST_SYMBOLS = 8
 WIDTHS = {"laplace": 4, "privunit": 8}
+# PrivUnit takes no larger ε: its cap is then smaller than rounding.
+MOST_EPSILON = 200.0
 DRAWS = 8
 """Releases of the held-back rows over which a candidate is judged."""
+GUARDED_BATCH = 512
+"""The least batch against secrets: their shares in each symbol are estimated from it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,54 +44,55 @@ class Candidate:
     """A mechanism with the map that was trained for it, and the task's score on held-back rows."""
 
     mechanism: Any
-    trained: Trained
+    trained: TrainedMap
     score: float
+
+
+def fit_bottleneck(
+    part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
+) -> Fitted:
+    """The best bottleneck for the ε of the settings, and the noise behind it."""
+    best = squeeze(part, settings, checkpoints, progress)
+    return Fitted(best.trained, after=best.mechanism)
 
 
 def squeeze(
     part: Part,
-    task: Attribute,
-    epsilon: float,
-    lam: float,
-    schedule: Schedule,
-    mechanism: str = "auto",
-    checkpoint: Path | None = None,
+    settings: Settings,
+    checkpoints: Path | None = None,
     progress: Progress = silent,
 ) -> Candidate:
     """The best bottleneck for this ε; with λ > 0 it is also kept from telling the secrets."""
-    tried = []
-    guarded = bool(lam and part.secrets)
-    # What a symbol tells is known exactly, and can be held down exactly: the others cannot compete.
-    chosen = _candidates(
-        task, epsilon, "response" if guarded and mechanism == "auto" else mechanism
-    )
-    for place, noise in enumerate(chosen):
-        file = (
-            None if checkpoint is None else checkpoint.with_suffix(f".{place}{checkpoint.suffix}")
-        )
+    assert part.task is not None
+    lam, mechanism = settings.lam or 0.0, settings.mechanism
+    if lam and part.secrets and mechanism == "auto":
+        # What a symbol tells is known exactly, and can be held down exactly: no other competes.
+        mechanism = "response"
+    mechanisms = _mechanisms(part.task, epsilon_of(settings), mechanism)
+    candidates = []
+    for place, noise in enumerate(mechanisms):
 
-        def told(what: str, done: int, total: int, place: int = place) -> None:
-            progress(what, place * total + done, len(chosen) * total)
+        def report(what: str, done: int, total: int, place: int = place) -> None:
+            progress(what, place * total + done, len(mechanisms) * total)
 
-        made = _train(part, task, noise, lam, schedule, file, told)
-        tried.append(Candidate(noise, made, _score(part, task, made, noise, schedule.seed)))
-    return max(tried, key=lambda item: item.score)
+        trained = _train(part, part.task, noise, lam, settings.schedule, checkpoints, report)
+        score = _score(part, part.task, trained, noise, settings.schedule.seed)
+        candidates.append(Candidate(noise, trained, score))
+    return max(candidates, key=lambda item: item.score)
 
 
-def _candidates(task: Attribute, epsilon: float, mechanism: str) -> list[Any]:
-    made: dict[str, list[Any]] = {
+def _mechanisms(task: Attribute, epsilon: float, name: str) -> list[Any]:
+    by_name: dict[str, list[Any]] = {
         "response": [
             RandomisedResponse(epsilon, symbols)
             for symbols in range(2, min(len(task.classes), MOST_SYMBOLS) + 1)
         ],
         "laplace": [Laplace(epsilon, WIDTHS["laplace"])],
-        "privunit": [PrivUnit(min(epsilon, 200.0), WIDTHS["privunit"])],
+        "privunit": [PrivUnit(min(epsilon, MOST_EPSILON), WIDTHS["privunit"])],
     }
-    return (
-        made[mechanism]
-        if mechanism != "auto"
-        else [item for some in made.values() for item in some]
-    )
+    if name != "auto":
+        return by_name[name]
+    return [item for some in by_name.values() for item in some]
 
 
 def _train(
@@ -92,48 +101,45 @@ def _train(
     noise: Any,
     lam: float,
     schedule: Schedule,
-    checkpoint: Path | None,
+    checkpoints: Path | None,
     progress: Progress,
-) -> Trained:
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(schedule.seed)
+) -> TrainedMap:
+    fights = bool(lam and part.secrets)
+    secrets = part.secrets if fights else ()
+    with seeded_fork(schedule.seed):
         if isinstance(noise, RandomisedResponse):
             width = noise.classes
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]), "softmax")
             terms: list[Term] = [SymbolTask(width, task)]
-            if lam and part.secrets:
-                terms.append(SymbolIndependence(part.secrets, lam))
+            terms += [SymbolIndependence(secrets, lam)] if secrets else []
         else:
             width = int(noise.dimension)
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]))
             terms = [Task(width, task)]
-            if lam and part.secrets:
-                terms.append(Reversal(width, part.secrets, lam, warm=0.2))
+            terms += [Reversal(width, secrets, lam, warm=0.2)] if secrets else []
         network = Network(body, terms, after=twin(noise))
-    wide = replace(schedule, batch=max(schedule.batch, 512)) if lam and part.secrets else schedule
-    return train(network, part, wide, checkpoint, progress)
+    if fights:
+        schedule = replace(schedule, batch=max(schedule.batch, GUARDED_BATCH))
+    return train(network, part, schedule, checkpoints, progress)
 
 
-def _score(part: Part, task: Attribute, made: Trained, noise: Any, seed: int) -> float:
+def _score(part: Part, task: Attribute, trained: TrainedMap, noise: Any, seed: int) -> float:
     """Accuracy of a plain probe on noisy vectors: learnt on the rows to fit on, scored on tune.
 
     The noise is that of a release but seeded, or the choice could not be repeated.
     """
-    import torch
     from sklearn.linear_model import LogisticRegression
 
     random = torch.Generator().manual_seed(seed)
 
     def noisy(rows: Vectors) -> Vectors:
-        return drawn(noise, torch.tensor(rows), random).numpy()
+        return draw(noise, torch.tensor(rows), random).numpy()
 
-    known = task.codes >= 0
-    fit, tune = part.fit[known[part.fit]], part.tune[known[part.tune]]
+    present = task.codes >= 0
+    fit, tune = part.fit[present[part.fit]], part.tune[present[part.tune]]
     probe = LogisticRegression(C=1.0, max_iter=500)
-    probe.fit(noisy(made.map(part.vectors[fit])), task.codes[fit])
-    inside = made.map(part.vectors[tune])
+    probe.fit(noisy(trained.map(part.vectors[fit])), task.codes[fit])
+    inside = trained.map(part.vectors[tune])
     scores = [
         float((probe.predict(noisy(inside)) == task.codes[tune]).mean()) for _ in range(DRAWS)
     ]

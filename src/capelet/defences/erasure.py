@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from capelet.data.corpus import Rows
-from capelet.defences.training import Part, Trained
+from capelet.defences.settings import Fitted, Settings
+from capelet.defences.training import Part, TrainedMap
 from capelet.errors import MissingExtra
 from capelet.findings.metrics import Floats
+from capelet.interfaces import Progress
 from capelet.release.maps import Map, affine
 
 
-def erase(part: Part) -> Trained:
+def fit_erasure(
+    part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
+) -> Fitted:
+    """The eraser of the part's secrets: nothing to set, nothing to resume."""
+    return Fitted(erase(part))
+
+
+def erase(part: Part) -> TrainedMap:
     """The affine map that takes all secrets of the part out of its vectors, linearly."""
     try:
         with warnings.catch_warnings():  # it uses torch.jit, which torch has deprecated
@@ -28,7 +38,7 @@ def erase(part: Part) -> Trained:
             from concept_erasure import LeaceFitter
     except ImportError:
         raise MissingExtra("the method leace", "protect") from None
-    began = time.monotonic()
+    start = time.monotonic()
     rows = np.concatenate([part.fit, part.tune])
     x = torch.tensor(np.asarray(part.vectors[rows], dtype=np.float64))
     fitter = LeaceFitter.fit(x, torch.tensor(_columns(part, rows)))
@@ -39,8 +49,9 @@ def erase(part: Part) -> Trained:
     # standardises would read it there: it stays at its mean, and nothing is taken from it.
     dead = x.std(dim=0).numpy() <= 1e-6 * np.abs(x.numpy()).max()
     apply[dead], apply[:, dead] = 0.0, 0.0
-    frozen = Map((affine(apply, middle - apply @ middle),))
-    return Trained(frozen, seconds=time.monotonic() - began)
+    # x ↦ μ + P(x − μ), as one affine map.
+    eraser_map = Map((affine(apply, middle - apply @ middle),))
+    return TrainedMap(eraser_map, seconds=time.monotonic() - start)
 
 
 def _columns(part: Part, rows: Rows) -> Floats:
@@ -54,7 +65,7 @@ def _columns(part: Part, rows: Rows) -> Floats:
         codes = item.codes[rows]
         for code in range(1, len(item.classes)):
             column = (codes == code).astype(np.float64)
-            known = codes >= 0
-            column[~known] = column[known].mean() if known.any() else 0.0
+            present = codes >= 0
+            column[~present] = column[present].mean() if present.any() else 0.0
             columns.append(column)
     return np.stack(columns, axis=1)

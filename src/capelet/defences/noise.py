@@ -39,12 +39,12 @@ def twin(mechanism: Any) -> Twin:
     raise CapeletError(f"no map can be trained through the step {mechanism.describe()['step']!r}")
 
 
-def drawn(mechanism: Any, x: Tensor, random: torch.Generator) -> Tensor:
+def draw(mechanism: Any, x: Tensor, random: torch.Generator) -> Tensor:
     """What the mechanism would release, drawn with seeded noise: to choose by, never to release."""
-    made = twin(mechanism)
-    if not isinstance(made, ResponseTwin):
-        return made(x, random)
-    chances = made(torch.nn.functional.one_hot(x.argmax(dim=1), x.shape[1]).to(x), random)
+    noise = twin(mechanism)
+    if not isinstance(noise, ResponseTwin):
+        return noise(x, random)
+    chances = noise(torch.nn.functional.one_hot(x.argmax(dim=1), x.shape[1]).to(x), random)
     symbols = torch.multinomial(chances, 1, generator=random)[:, 0]
     return torch.nn.functional.one_hot(symbols, x.shape[1]).to(x)
 
@@ -56,8 +56,9 @@ class LaplaceTwin:
         self.scale = scale
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
-        centred = torch.rand(x.shape, generator=random, device=x.device) - 0.5
-        noise = -centred.sign() * torch.log1p(-2 * centred.abs().clamp(max=0.5 - 1e-7))
+        # The inverse of Laplace's distribution at u + 1/2: −sgn(u) ln(1 − 2|u|).
+        u = torch.rand(x.shape, generator=random, device=x.device) - 0.5
+        noise = -u.sign() * torch.log1p(-2 * u.abs().clamp(max=0.5 - 1e-7))
         return x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12) + self.scale * noise
 
 
@@ -86,6 +87,8 @@ class PrivUnitTwin:
         cap = spherical_cap(self.epsilon, x.shape[1])
         chance = torch.rand((len(x), 1), generator=random, device=x.device)
         cosine = self._cosine(chance, x.shape[1])
+        # V = t·u + √(1 − t²)·w with w uniform on the sphere orthogonal to u; dividing by the mean
+        # of t makes the release unbiased.
         around = torch.randn(x.shape, generator=random, device=x.device)
         around = around - (around * unit).sum(dim=1, keepdim=True) * unit
         around = torch.nn.functional.normalize(around, dim=1)
@@ -125,8 +128,10 @@ class ResponseTwin:
     """
 
     def __init__(self, epsilon: float, classes: int) -> None:
+        # q = 1/(e^ε + m − 1); beyond ε = 709 e^ε is no float, and q is 0 either way.
         self.other = 1.0 / (math.exp(min(epsilon, 700.0)) + classes - 1)
         self.classes = classes
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
+        # P(out = s) = p·P(in = s) + q·(1 − P(in = s)) with p + (m − 1)q = 1.
         return x * (1 - self.classes * self.other) + self.other

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from capelet.data.labels import Attribute
+from capelet.defences.network import Body, Network
 from capelet.defences.terms import Batch, Term, known_loss
-from capelet.defences.training import Body, Network, Part, Schedule, train
+from capelet.defences.training import Part, Schedule, train
 from capelet.interfaces import Progress, silent
+from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
 READERS = 5
@@ -36,13 +38,13 @@ class Reader(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        said = [
+        chances = [
             torch.cat(
                 [torch.softmax(one, dim=1) for one in body(x).split(self.sizes, dim=1)], dim=1
             )
             for body in self.bodies
         ]
-        return torch.stack(said).mean(dim=0)
+        return torch.stack(chances).mean(dim=0)
 
 
 class Reading(Term):
@@ -54,10 +56,10 @@ class Reading(Term):
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         sizes = [len(item.classes) for item in self.secrets]
-        said = torch.split(batch.features, sizes, dim=1)
+        scores = torch.split(batch.features, sizes, dim=1)
         losses = [
-            known_loss(one, batch.codes[item.name], network.weights[item.name])
-            for item, one in zip(self.secrets, said, strict=True)
+            known_loss(some, batch.codes[item.name], network.weights[item.name])
+            for item, some in zip(self.secrets, scores, strict=True)
         ]
         return torch.stack(losses).sum()
 
@@ -67,13 +69,14 @@ def read(part: Part, schedule: Schedule, progress: Progress = silent) -> Reader:
     gentle = replace(
         schedule, epochs=20, batch=256, rate=1e-3, patience=3, decay=1e-4, cooling=False
     )
+    # Cross-validation: each reader stops by a fold that it has not learnt, so that the mean of all
+    # says how likely a class is, and not which texts were learnt by heart.
     order = np.random.default_rng(schedule.seed).permutation(part.fit)
     wide = sum(len(item.classes) for item in part.secrets)
     bodies = []
-    for place, held in enumerate(np.array_split(order, READERS)):
-        own = replace(part, fit=np.setdiff1d(part.fit, held), tune=np.sort(held), top=None)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(schedule.seed + place)
+    for place, fold in enumerate(np.array_split(order, READERS)):
+        own = replace(part, fit=np.setdiff1d(part.fit, fold), tune=np.sort(fold), top=None)
+        with seeded_fork(schedule.seed + place):
             body = Body(dense([part.width, HIDDEN, wide]))
         network = Network(body, [Reading(part.secrets)])
         train(network, own, gentle)
@@ -99,6 +102,7 @@ class Mixing:
         if near < 1:
             return x
         unit = normalize(x, dim=1)
+        # −2 is below every cosine: no text is its own neighbour.
         close = (unit @ unit.T).fill_diagonal_(-2.0).topk(near, dim=1).indices
         pick = torch.randint(near, (count, 1), generator=random, device=x.device)
         other = close.gather(1, pick)[:, 0]

@@ -20,7 +20,7 @@ from capelet.data.labels import Attribute
 from capelet.training.networks import dense, reversed_gradient
 
 if TYPE_CHECKING:
-    from capelet.defences.training import Network
+    from capelet.defences.network import Network
 
 HEAD = 200
 """Hidden units of a head, as in YAWYW."""
@@ -52,22 +52,22 @@ class Term(nn.Module):
         raise NotImplementedError
 
 
-def balanced(target: Attribute, rows: Tensor) -> Tensor:
+def class_weights(target: Attribute, codes: Tensor) -> Tensor:
     """A weight for each class with which all classes count alike."""
-    counts = torch.bincount(rows[rows >= 0], minlength=len(target.classes)).float().clamp(min=1)
+    counts = torch.bincount(codes[codes >= 0], minlength=len(target.classes)).float().clamp(min=1)
     return counts.sum() / (len(counts) * counts)
 
 
-def known_loss(said: Tensor, codes: Tensor, weight: Tensor | None = None) -> Tensor:
+def known_loss(scores: Tensor, codes: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean cross-entropy over the rows whose class is known; 0 where none is.
 
     torch would give NaN for a batch without a known row, and to forgive NaN would hide a training
     that diverges.
     """
-    known = codes >= 0
-    if not known.any():
-        return said.sum() * 0
-    return cross_entropy(said[known], codes[known], weight)
+    present = codes >= 0
+    if not present.any():
+        return scores.sum() * 0
+    return cross_entropy(scores[present], codes[present], weight)
 
 
 class Task(Term):
@@ -106,7 +106,8 @@ class Neighbourhood(Term):
 
     def _attention(self, rows: Tensor) -> Tensor:
         unit = normalize(rows[: self.MOST], dim=1)
-        itself = torch.eye(len(unit), device=unit.device) * 1e4  # nobody is its own neighbour
+        # Nobody is its own neighbour: e^−10⁴ is 0, and no infinity enters the gradient.
+        itself = torch.eye(len(unit), device=unit.device) * 1e4
         return log_softmax(unit @ unit.T / self.TEMPERATURE - itself, dim=1)
 
 
@@ -135,10 +136,10 @@ class Reversal(Term):
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
-        turned = reversed_gradient(batch.features, strength)
+        features = reversed_gradient(batch.features, strength)
         losses = [
-            known_loss(said, batch.codes[item.name], network.weights[item.name])
-            for item, said in zip(self.secrets, self.joint(turned).values(), strict=True)
+            known_loss(scores, batch.codes[item.name], network.weights[item.name])
+            for item, scores in zip(self.secrets, self.joint(features).values(), strict=True)
         ]
         return torch.stack(losses).sum()
 
@@ -175,28 +176,32 @@ class CrossGradient(Term):
     def forward(self, batch: Batch, network: Network) -> Tensor:
         x = batch.x.detach().requires_grad_()
         features = network.body(x)
-        task, secret = self._task(features, batch, True), self._secrets(features, batch, True)
+        task = self._task(features, batch, total=True)
+        secret = self._secrets(features, batch, total=True)
         towards_task = torch.autograd.grad(task, x, retain_graph=True)[0]
         towards_secret = torch.autograd.grad(secret, x)[0]
-        there = network.body((x + self.step * towards_secret).detach())
-        with torch.no_grad():
+        # Towards the secret a writer changes and the topic does not: the task must not notice.
+        other_writer = network.body((x + self.step * towards_secret).detach())
+        with torch.no_grad():  # the adversaries learn, and the shared layers do not help them
             plain = network.body(batch.x)
-            here = network.body((x + self.step * towards_task).detach())
-        learnt = (1 - self.mix) * self._task(batch.features, batch) + self.mix * self._task(
-            there, batch
+            other_topic = network.body((x + self.step * towards_task).detach())
+        task_loss = (1 - self.mix) * self._task(batch.features, batch) + self.mix * self._task(
+            other_writer, batch
         )
-        spied = (1 - self.mix) * self._secrets(plain, batch) + self.mix * self._secrets(here, batch)
-        return learnt + spied
+        adversary_loss = (1 - self.mix) * self._secrets(plain, batch) + self.mix * self._secrets(
+            other_topic, batch
+        )
+        return task_loss + adversary_loss
 
-    def _task(self, features: Tensor, batch: Batch, summed: bool = False) -> Tensor:
+    def _task(self, features: Tensor, batch: Batch, total: bool = False) -> Tensor:
         codes = batch.codes[self.task.name]
-        return known_loss(self.head(features), codes) * ((codes >= 0).sum() if summed else 1)
+        return known_loss(self.head(features), codes) * ((codes >= 0).sum() if total else 1)
 
-    def _secrets(self, features: Tensor, batch: Batch, summed: bool = False) -> Tensor:
+    def _secrets(self, features: Tensor, batch: Batch, total: bool = False) -> Tensor:
         losses = []
-        for name, said in self.joint(features).items():
+        for name, scores in self.joint(features).items():
             codes = batch.codes[name]
-            losses.append(known_loss(said, codes) * ((codes >= 0).sum() if summed else 1))
+            losses.append(known_loss(scores, codes) * ((codes >= 0).sum() if total else 1))
         return torch.stack(losses).sum()
 
 
@@ -228,19 +233,19 @@ class Independence(Term):
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         half = len(batch.x) // 2
-        if half < 32:
+        if half < 32:  # too few rows to score an adversary on
             return batch.features.sum() * 0
         if self.reader is None:
-            wanted = self._labels(batch, network)
+            pairs = self._labels(batch, network)
         else:
-            wanted = self._chances(batch, self.reader)
+            pairs = self._chances(batch, self.reader)
         columns = [
-            self._columns(target[: 2 * half], weight[: 2 * half]) for target, weight in wanted
+            self._columns(target[: 2 * half], weight[: 2 * half]) for target, weight in pairs
         ]
         targets = torch.cat([target for target, _ in columns], dim=2)
         weights = torch.cat([weight for _, weight in columns], dim=2)
         strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
-        return strength * self._explained(self._kernel(batch, 2 * half), targets, weights)
+        return strength * self._squared_correlation(self._kernel(batch, 2 * half), targets, weights)
 
     def _kernel(self, batch: Batch, count: int) -> Tensor:
         """How alike the rows are, of centred features of length one, at a width drawn anew."""
@@ -253,18 +258,18 @@ class Independence(Term):
 
     def _labels(self, batch: Batch, network: Network) -> list[tuple[Tensor, Tensor]]:
         """For each secret a column for every class, and the weight of each row; 0 where missing."""
-        found = []
+        pairs = []
         for item in self.secrets:
             codes = batch.codes[item.name]
-            held = codes.clamp(min=0)
-            weight = network.weights[item.name][held] * (codes >= 0)
-            found.append((one_hot(held, len(item.classes)).float(), weight))
-        return found
+            places = codes.clamp(min=0)
+            weight = network.weights[item.name][places] * (codes >= 0)
+            pairs.append((one_hot(places, len(item.classes)).float(), weight))
+        return pairs
 
     def _chances(self, batch: Batch, reader: nn.Module) -> list[tuple[Tensor, Tensor]]:
         sizes = [len(item.classes) for item in self.secrets]
         alike = torch.ones(len(batch.x), device=batch.x.device)
-        return [(said, alike) for said in torch.split(reader(batch.x), sizes, dim=1)]
+        return [(chances, alike) for chances in torch.split(reader(batch.x), sizes, dim=1)]
 
     @staticmethod
     def _columns(target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -274,27 +279,29 @@ class Independence(Term):
         weights = weight[:, None].expand_as(target).reshape(2, half, -1)
         return target.reshape(2, half, -1), weights / weights.sum(dim=1, keepdim=True).clamp(1e-9)
 
-    def _explained(self, kernel: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    def _squared_correlation(self, kernel: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The squared correlation of guess and secret on the half that was not learnt from.
 
         One system for all secrets: the classes' weights stand on the right-hand side alone.
         """
         half = len(kernel) // 2
-        across = _centred(kernel[:half, half:])
-        own = torch.stack([_centred(kernel[:half, :half]), _centred(kernel[half:, half:])])
+        across = _centre(kernel[:half, half:])
+        own = torch.stack([_centre(kernel[:half, :half]), _centre(kernel[half:, half:])])
         truth = target - (weight * target).sum(dim=1, keepdim=True)
         ridge = self.ridge * half * torch.eye(half, device=kernel.device)
         root = torch.linalg.cholesky_ex(own + ridge)[0]
-        shares = torch.cholesky_solve(half * weight * truth, root)
-        guess = torch.stack([across @ shares[1], across.T @ shares[0]])
+        # α = (K + ridge)⁻¹ W y on each half; its guess on the other half is K_across α.
+        dual = torch.cholesky_solve(half * weight * truth, root)
+        guess = torch.stack([across @ dual[1], across.T @ dual[0]])
         guess = guess - (weight * guess).sum(dim=1, keepdim=True)
-        shared = (weight * truth * guess).sum(dim=1).clamp(min=0) ** 2
-        spread = (weight * truth**2).sum(dim=1) * (weight * guess**2).sum(dim=1)
-        return (shared / (spread + 1e-8)).mean(dim=0).sum()
+        # A guess that is wrong on purpose (a negative covariance) explains nothing.
+        covariance = (weight * truth * guess).sum(dim=1).clamp(min=0) ** 2
+        variance = (weight * truth**2).sum(dim=1) * (weight * guess**2).sum(dim=1)
+        return (covariance / (variance + 1e-8)).mean(dim=0).sum()
 
 
-def _centred(kernel: Tensor) -> Tensor:
-    """The kernel of features from which the mean of each side was taken."""
+def _centre(kernel: Tensor) -> Tensor:
+    """The kernel of features from which the mean of each side was taken: HKH, H = I − 11ᵀ/n."""
     return (
         kernel - kernel.mean(dim=0, keepdim=True) - kernel.mean(dim=1, keepdim=True) + kernel.mean()
     )
@@ -317,9 +324,10 @@ class SymbolTask(Term):
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         codes = batch.codes[self.name]
-        known = codes >= 0
-        losses = -log_softmax(self.table, dim=1)[:, codes[known]].T
-        return (batch.features[known] * losses).sum() / known.sum().clamp(min=1)
+        present = codes >= 0
+        losses = -log_softmax(self.table, dim=1)[:, codes[present]].T
+        # Σₛ P(s|x) · loss(s): the features are the chances of the symbols after the noise.
+        return (batch.features[present] * losses).sum() / present.sum().clamp(min=1)
 
 
 class SymbolIndependence(Term):
@@ -337,9 +345,10 @@ class SymbolIndependence(Term):
         gains = []
         for item in self.secrets:
             codes = batch.codes[item.name]
-            known = codes >= 0
-            member = one_hot(codes[known], len(item.classes)).float()
-            chances = member.T @ batch.features[known] / member.sum(dim=0).clamp(min=1)[:, None]
+            present = codes >= 0
+            member = one_hot(codes[present], len(item.classes)).float()
+            chances = member.T @ batch.features[present]  # P(s|u), after the division
+            chances = chances / member.sum(dim=0).clamp(min=1)[:, None]
             best = chances.max(dim=0).values.sum()
             gains.append((best - 1) / max(len(item.classes) - 1, 1))
         return self.lam * torch.stack(gains).sum()

@@ -1,48 +1,40 @@
-"""The one training loop: every defence that learns by descent is a network and its terms.
+"""A defence in the one training loop: what it may see, how long it learns, what it yields.
 
 Deterministic on a CPU given a seed; the noise in it is seeded, so nothing made here is a release.
-It stops when the watched loss has not fallen for some epochs, keeps the best state, refuses a loss
-that diverges, and takes up a killed training from its last checkpoint, with the same result.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
-from capelet.defences.noise import Twin
-from capelet.defences.terms import Batch, Term, balanced
-from capelet.errors import CapeletError
-from capelet.files import write_whole
+from capelet.defences.network import Body, Network
+from capelet.defences.terms import class_weights
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.release.maps import Layer, Map, affine
-from capelet.training.networks import Front, Residual
+from capelet.release.maps import Map
+from capelet.training import device as devices
+from capelet.training.checkpoint import Parts, Store
+from capelet.training.loop import Listeners, Plan, Position, TrainingError, run
 
 if TYPE_CHECKING:
     from capelet.encoders.tuning import TopLayers
 
-EVERY = 20.0
-"""Seconds between two checkpoints."""
-EXPLODED = 1e4
-"""A loss this far above the first one has diverged."""
 RUNAWAY = 10.0
-"""So has a training that ends with a loss this many times that of blind guessing."""
+"""A training that ends with a loss this many times that of blind guessing has diverged."""
+LEAST_GAIN = 1e-5
+"""A held-back loss that falls by less has stopped falling."""
 
-
-class TrainingError(CapeletError):
-    """The training went wrong: nothing of it is kept."""
+__all__ = ["Body", "Network", "Part", "Schedule", "TrainedMap", "TrainingError", "train"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +64,12 @@ class Part:
 
     def digest(self) -> str:
         """A hash of everything that training sees."""
-        found = hashlib.sha256(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
+        hasher = hashlib.sha256(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
         for item in self.targets:
-            found.update(item.name.encode() + np.ascontiguousarray(item.codes, "<i8").tobytes())
+            hasher.update(item.name.encode() + np.ascontiguousarray(item.codes, "<i8").tobytes())
         for rows in (self.fit, self.tune):
-            found.update(np.ascontiguousarray(rows, "<i8").tobytes())
-        return found.hexdigest()
+            hasher.update(np.ascontiguousarray(rows, "<i8").tobytes())
+        return hasher.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -93,100 +85,18 @@ class Schedule:
     seed: int = 0
     device: str = "auto"
 
-    def place(self) -> torch.device:
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-class Body(nn.Module):
-    """The layers that will be released, behind a fixed scaling learnt on the rows to fit on."""
-
-    def __init__(self, inner: nn.Module, activation: str = "none") -> None:
-        super().__init__()
-        self.inner, self.activation = inner, activation
-        self.register_buffer("shift", torch.zeros(1))
-        self.register_buffer("scale", torch.ones(1))
-
-    def settle(self, x: Tensor) -> None:
-        """Learn the scaling: of each coordinate or, so that angles stay, of all of them alike."""
-        if isinstance(self.inner, Residual):
-            self.scale = 1 / x.norm(dim=1).mean().clamp(min=1e-12).reshape(1)
-            return
-        spread = x.std(dim=0)
-        alive = spread > 1e-6 * x.abs().max().clamp(min=1e-12)  # MiniLM has three dead coordinates
-        self.shift = x.mean(dim=0)
-        self.scale = torch.where(alive, 1 / spread.clamp(min=1e-12), torch.zeros_like(spread))
-
-    def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.inner((x - self.shift) * self.scale)
-        if self.activation == "relu":
-            return torch.relu(made)
-        return torch.softmax(made, dim=1) if self.activation == "softmax" else made
-
-    def frozen(self, width: int) -> Map:
-        """What was learnt, for numpy."""
-        scale = _numpy(self.scale) * np.ones(width, dtype=np.float32)
-        first = affine(np.diag(scale), -_numpy(self.shift) * scale)
-        chain = self.inner.bend if isinstance(self.inner, Residual) else self.inner
-        linear = [item for item in chain.modules() if isinstance(item, nn.Linear)]
-        layers = [
-            Layer(
-                _numpy(item.weight),
-                _numpy(item.bias),
-                self.activation if item is linear[-1] else "relu",
-            )
-            for item in linear
-        ]
-        if isinstance(self.inner, Residual):
-            skip = affine(_numpy(self.inner.skip.weight), _numpy(self.inner.skip.bias))
-            return Map((first, *layers), skip)
-        # The scaling is folded into the first layer.
-        joined = Layer(
-            (layers[0].weight @ first.weight).astype(np.float32),
-            (layers[0].weight @ first.bias + layers[0].bias).astype(np.float32),
-            layers[0].activation,
+    def plan(self) -> Plan:
+        """The same for the loop."""
+        return Plan(
+            self.epochs,
+            self.patience,
+            LEAST_GAIN,
+            advice="give a smaller --lambda, or train longer with a smaller rate",
         )
-        return Map((joined, *layers[1:]))
-
-
-class Network(nn.Module):
-    """Noise, body, noise, and the terms that ask for something of what comes out.
-
-    With a front the vectors are not given but made, from the numbers of the rows.
-    """
-
-    def __init__(
-        self,
-        body: Body,
-        terms: Sequence[Term],
-        before: Twin | None = None,
-        after: Twin | None = None,
-        front: Front | None = None,
-    ) -> None:
-        super().__init__()
-        self.body, self.terms, self.front = body, nn.ModuleList(terms), front
-        self.before, self.after = before, after
-        self.weights: dict[str, Tensor] = {}
-
-    def batch(
-        self, x: Tensor, codes: Mapping[str, Tensor], share: float, random: torch.Generator
-    ) -> Batch:
-        made = x if self.front is None else self.front(x)
-        noisy = made if self.before is None else self.before(made, random)
-        features = self.body(noisy)
-        if self.after is not None:
-            features = self.after(features, random)
-        rows = None if self.front is None else x
-        return Batch(noisy, features, codes, share, random, rows)
-
-    def forward(self, batch: Batch) -> Tensor:
-        """The loss of each term; their sum is what is minimised."""
-        return torch.stack([term(batch, self) for term in self.terms])
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedMap:
     """A frozen map, what its own adversaries reached on the held-back rows, and how it went."""
 
     map: Map
@@ -195,66 +105,137 @@ class Trained:
     seconds: float = 0.0
 
 
-@dataclass(eq=False)
-class _State:
-    """What a checkpoint holds beside the network and its optimiser."""
-
-    epoch: int = 0
-    best: float = math.inf
-    waited: int = 0
-    losses: list[float] = field(default_factory=list)
-    by_term: list[float] = field(default_factory=list)
-    kept: dict[str, Tensor] = field(default_factory=dict)
-
-
 def train(
     network: Network,
     part: Part,
     schedule: Schedule,
-    checkpoint: Path | None = None,
+    checkpoints: Path | None = None,
     progress: Progress = silent,
-) -> Trained:
-    """Train and freeze; `checkpoint` is a file to resume from and to save to."""
-    began = time.monotonic()
-    device = schedule.place()
-    random = torch.Generator(device).manual_seed(schedule.seed)
-    data = _Data(part, device, network.front is not None)
-    network.to(device)
-    for item in part.targets:
-        network.weights[item.name] = balanced(item, data.fit_codes[item.name])
-    with torch.no_grad():
-        network.body.settle(network.before(data.start, random) if network.before else data.start)
-    optimiser = _optimiser(network, schedule)
-    store = _Store(checkpoint, f"{part.digest()} {schedule} {device} {_told(network)}")
-    state = store.load(network, optimiser, random) or _State()
-    saved = time.monotonic()
-    while state.epoch < schedule.epochs:
-        try:
-            _epoch(network, data, schedule, state, optimiser, random)
-        except TrainingError:
-            store.forget()  # it would only diverge again
-            raise
-        progress("training", state.epoch, schedule.epochs)
-        if _finished(network, data, schedule, state, random):
-            break
-        if time.monotonic() - saved > EVERY:
-            store.save(network, optimiser, random, state)
-            saved = time.monotonic()
-    progress("training", schedule.epochs, schedule.epochs)
-    store.forget()
-    _check_end(network, state)
-    if state.kept:
-        network.load_state_dict(state.kept)
-    joint = _joint(network, part, data, random)
-    frozen = network.body.cpu().frozen(part.width)
-    return Trained(frozen, joint, tuple(state.losses), time.monotonic() - began)
+) -> TrainedMap:
+    """Train and freeze; `checkpoints` is a folder to resume from and to save to."""
+    start = time.monotonic()
+    learner = _DefenceLearner(network, part, schedule)
+    store = None
+    if checkpoints is not None:
+        settings = (part.digest(), schedule, learner.device, network.settings())
+        store = Store.in_folder(checkpoints, "defence", *settings)
+    course = run(learner, schedule.plan(), store, Listeners(progress))
+    if store is not None:
+        store.forget()
+    if course.history:
+        _refuse_runaway(network, course.history[-1])
+    joint = learner.joint_accuracy()
+    losses = tuple(learner.loss(row) for row in course.history)
+    return TrainedMap(
+        network.body.cpu().to_map(part.width), joint, losses, time.monotonic() - start
+    )
+
+
+class _DefenceLearner:
+    """A network and its terms over the rows of a part, as the loop takes it."""
+
+    def __init__(self, network: Network, part: Part, schedule: Schedule) -> None:
+        self.network, self.part, self.schedule = network, part, schedule
+        self.device = devices.choose(schedule.device)
+        self.random = torch.Generator(self.device).manual_seed(schedule.seed)
+        self.rows = _RowsOnDevice(part, self.device, network.front is not None)
+        network.to(self.device)
+        for item in part.targets:
+            codes = self.rows.fit_codes[item.name]
+            network.weights[item.name] = class_weights(item, codes)
+        with torch.no_grad():
+            start = self.rows.start
+            network.body.fit_scaling(
+                network.before(start, self.random) if network.before else start
+            )
+        self.optimiser = _optimiser(network, schedule)
+        self.names = tuple(_term_names(network))
+        self.parts = Parts(
+            {"network": network}, {"network": self.optimiser}, {"network": self.random}
+        )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        size, count = self.schedule.batch, len(self.rows.fit)
+        whole, rest = divmod(count, size)
+        # A scrap of a batch would weigh as much as a whole one, so it is left out.
+        return whole + int(rest > 0 and rest >= min(size, count) // 2)
+
+    def batches(self, epoch: int) -> Iterable[Tensor]:
+        schedule, fit = self.schedule, self.rows.fit
+        self.network.train()
+        if schedule.cooling:
+            for group in self.optimiser.param_groups:
+                group["lr"] = schedule.rate * group["pace"] * (1.05 - epoch / schedule.epochs)
+        order = torch.randperm(len(fit), generator=self.random, device=fit.device)
+        return torch.split(order, schedule.batch)[: self.steps_per_epoch]
+
+    def step(self, batch: Tensor, position: Position) -> Tensor:
+        size, count = self.schedule.batch, len(self.rows.fit)
+        codes = {name: values[batch] for name, values in self.rows.fit_codes.items()}
+        share = (position.epoch + position.place * size / count) / self.schedule.epochs
+        losses = self.network(self.network.batch(self.rows.fit[batch], codes, share, self.random))
+        self.optimiser.zero_grad(set_to_none=True)
+        losses.sum().backward()
+        self.optimiser.step()
+        values: Tensor = losses.detach()
+        return values
+
+    def loss(self, means: Mapping[str, float]) -> float:
+        return sum(means[name] for name in self.names)
+
+    def watch(self) -> tuple[str, float] | None:
+        """The first term's loss on the held-back rows: the task, or what else must stay good."""
+        if self.schedule.patience is None:
+            return None
+        self.network.eval()
+        first = self.network.terms[0]
+        with torch.no_grad():
+            batch = self._held_back()
+        with torch.enable_grad():  # cross-gradient training looks at the slope by the vectors
+            return "held_back", float(first(batch, self.network).detach())
+
+    def joint_accuracy(self) -> dict[str, float]:
+        """Balanced accuracy of the defence's own adversaries on the held-back rows."""
+        self.network.eval()
+        accuracy: dict[str, float] = {}
+        with torch.no_grad():
+            features = self._held_back().features
+            for term in self.network.terms:
+                for name, scores in term.joint(features).items():  # type: ignore[operator]
+                    codes, guess = self.rows.tune_codes[name].cpu(), scores.argmax(dim=1).cpu()
+                    present = [code for code in range(scores.shape[1]) if (codes == code).any()]
+                    hits = [float((guess[codes == c] == c).float().mean()) for c in present]
+                    accuracy[name] = sum(hits) / max(len(hits), 1)
+        return accuracy
+
+    def _held_back(self) -> Any:
+        return self.network.batch(self.rows.tune, self.rows.tune_codes, 1.0, self.random)
+
+
+class _RowsOnDevice:
+    """The rows to fit on and to tune on: their vectors or, for a front, their numbers."""
+
+    def __init__(self, part: Part, device: torch.device, numbers: bool = False) -> None:
+        vectors = torch.tensor(np.asarray(part.vectors, dtype=np.float32))
+        inputs = torch.arange(len(vectors)) if numbers else vectors
+        self.fit, self.tune = (inputs[rows].to(device) for rows in (part.fit, part.tune))
+        self.start = vectors[part.fit].to(device) if numbers else self.fit
+        codes = {item.name: torch.tensor(item.codes.astype(np.int64)) for item in part.targets}
+        self.fit_codes = {name: values[part.fit].to(device) for name, values in codes.items()}
+        self.tune_codes = {name: values[part.tune].to(device) for name, values in codes.items()}
+
+
+def _term_names(network: Network) -> list[str]:
+    """One name for each term: its class, with its place, for a class may stand there twice."""
+    return [f"{place} {type(term).__name__}" for place, term in enumerate(network.terms)]
 
 
 def _optimiser(network: Network, schedule: Schedule) -> torch.optim.Adam:
     """Adam; a front goes at its own pace."""
     front = list(network.front.parameters()) if network.front is not None else []
-    ours = {id(item) for item in front}
-    others = [item for item in network.parameters() if id(item) not in ours]
+    in_front = {id(item) for item in front}
+    others = [item for item in network.parameters() if id(item) not in in_front]
     groups: list[dict[str, Any]] = [{"params": others, "pace": 1.0}]
     if network.front is not None:
         groups.append({"params": front, "pace": network.front.pace})
@@ -263,204 +244,13 @@ def _optimiser(network: Network, schedule: Schedule) -> torch.optim.Adam:
     return torch.optim.Adam(groups, eps=1e-7, weight_decay=schedule.decay)
 
 
-def _told(network: Network) -> str:
-    """The network and every number of its terms and its noise: λ and ε too, not only shapes."""
-    asked = [*network.terms, network.before, network.after]
-    numbers = [
-        (type(item).__name__, key, value)
-        for item in asked
-        for key, value in sorted(vars(item).items() if item is not None else ())
-        if isinstance(value, int | float | str) and key != "training"
-    ]
-    return f"{network} {numbers}"
-
-
-class _Data:
-    """The rows to fit on and to tune on, on the device: their vectors or, for a front, numbers."""
-
-    def __init__(self, part: Part, device: torch.device, numbers: bool = False) -> None:
-        every = torch.tensor(np.asarray(part.vectors, dtype=np.float32))
-        held = torch.arange(len(every)) if numbers else every
-        self.fit, self.tune = (held[rows].to(device) for rows in (part.fit, part.tune))
-        self.start = every[part.fit].to(device) if numbers else self.fit
-        codes = {item.name: torch.tensor(item.codes.astype(np.int64)) for item in part.targets}
-        self.fit_codes = {name: held[part.fit].to(device) for name, held in codes.items()}
-        self.tune_codes = {name: held[part.tune].to(device) for name, held in codes.items()}
-
-
-def _epoch(
-    network: Network,
-    data: _Data,
-    schedule: Schedule,
-    state: _State,
-    optimiser: torch.optim.Optimizer,
-    random: torch.Generator,
-) -> None:
-    """One pass over the rows to fit on."""
-    network.train()
-    if schedule.cooling:
-        for group in optimiser.param_groups:
-            group["lr"] = schedule.rate * group["pace"] * (1.05 - state.epoch / schedule.epochs)
-    order = torch.randperm(len(data.fit), generator=random, device=data.fit.device)
-    total, steps = torch.zeros(len(network.terms), device=data.fit.device), 0
-    for rows in torch.split(order, schedule.batch):
-        if len(rows) < min(schedule.batch, len(order)) // 2:
-            continue  # a scrap of a batch would weigh as much as a whole one
-        codes = {name: held[rows] for name, held in data.fit_codes.items()}
-        share = (state.epoch + steps * schedule.batch / len(order)) / schedule.epochs
-        losses = network(network.batch(data.fit[rows], codes, share, random))
-        optimiser.zero_grad(set_to_none=True)
-        losses.sum().backward()
-        optimiser.step()
-        total += losses.detach()
-        steps += 1
-    state.epoch += 1
-    state.by_term = (total / max(steps, 1)).tolist()
-    state.losses.append(sum(state.by_term))
-    _check(state)
-
-
-def _check(state: _State) -> None:
-    first, last = state.losses[0], state.losses[-1]
-    if not math.isfinite(last) or last > EXPLODED * max(abs(first), 1.0):
-        raise TrainingError(
-            f"the loss diverged in epoch {state.epoch} ({first:.3g} at first, {last:.3g} now); "
-            "nothing was saved: give a smaller --lambda, or train longer with a smaller rate"
-        )
-
-
-def _check_end(network: Network, state: _State) -> None:
+def _refuse_runaway(network: Network, last: Mapping[str, float]) -> None:
     """Reversal has no bottom: with a large λ its adversaries end worse than blind, outrun."""
-    for term, loss in zip(network.terms, state.by_term, strict=bool(state.by_term)):
+    for name, term in zip(_term_names(network), network.terms, strict=True):
         blind = float(term.blind())  # type: ignore[operator]
-        if loss > RUNAWAY * blind:
+        if last[name] > RUNAWAY * blind:
             raise TrainingError(
                 f"the training ran away: its {type(term).__name__.lower()} loss ends at "
-                f"{loss:.3g}, where blind guessing has {blind:.3g}; nothing was saved: give a "
-                "smaller --lambda, or train longer with a smaller rate"
+                f"{last[name]:.3g}, where blind guessing has {blind:.3g}; nothing was saved: give "
+                "a smaller --lambda, or train longer with a smaller rate"
             )
-
-
-def _finished(
-    network: Network,
-    data: _Data,
-    schedule: Schedule,
-    state: _State,
-    random: torch.Generator,
-) -> bool:
-    """Whether the watched loss (the first term, on the held-back rows) has stopped falling."""
-    if schedule.patience is None:
-        return False
-    network.eval()
-    with torch.no_grad():
-        batch = network.batch(data.tune, data.tune_codes, 1.0, random)
-    first = network.terms[0]
-    with torch.enable_grad():
-        loss = float(first(batch, network).detach())
-    if loss < state.best - 1e-5:
-        state.best, state.waited = loss, 0
-        state.kept = {name: held.clone() for name, held in network.state_dict().items()}
-        return False
-    state.waited += 1
-    return state.waited >= schedule.patience
-
-
-def _joint(network: Network, part: Part, data: _Data, random: torch.Generator) -> dict[str, float]:
-    """Balanced accuracy of the defence's own adversaries on the held-back rows."""
-    network.eval()
-    reached: dict[str, float] = {}
-    with torch.no_grad():
-        features = network.batch(data.tune, data.tune_codes, 1.0, random).features
-        for term in network.terms:
-            for name, said in term.joint(features).items():  # type: ignore[operator]
-                codes, guess = data.tune_codes[name].cpu(), said.argmax(dim=1).cpu()
-                present = [code for code in range(said.shape[1]) if (codes == code).any()]
-                hits = [float((guess[codes == code] == code).float().mean()) for code in present]
-                reached[name] = sum(hits) / max(len(hits), 1)
-    return reached
-
-
-class _Store:
-    """A checkpoint file: safetensors, with the numbers in its header."""
-
-    def __init__(self, path: Path | None, what: str) -> None:
-        self.path = path
-        self.what = hashlib.sha256(what.encode()).hexdigest()
-
-    def save(
-        self,
-        network: Network,
-        optimiser: torch.optim.Optimizer,
-        random: torch.Generator,
-        state: _State,
-    ) -> None:
-        if self.path is None:
-            return
-        from safetensors.torch import save
-
-        tensors = {f"network.{name}": held for name, held in network.state_dict().items()}
-        tensors |= {f"kept.{name}": held for name, held in state.kept.items()}
-        for place, parameter in enumerate(network.parameters()):
-            for name, held in optimiser.state.get(parameter, {}).items():
-                tensors[f"optimiser.{place}.{name}"] = torch.as_tensor(held)
-        tensors["random"] = random.get_state()
-        numbers = {
-            "what": self.what,
-            "epoch": state.epoch,
-            "best": state.best,
-            "waited": state.waited,
-            "losses": state.losses,
-            "by_term": state.by_term,
-        }
-        whole = {name: held.detach().cpu().contiguous().clone() for name, held in tensors.items()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, save(whole, {"state": json.dumps(numbers)}), mode=0o600)
-
-    def load(
-        self, network: Network, optimiser: torch.optim.Optimizer, random: torch.Generator
-    ) -> _State | None:
-        """The state of a training of the same data, settings and network; None otherwise."""
-        if self.path is None or not self.path.is_file():
-            return None
-        from safetensors import SafetensorError, safe_open
-        from safetensors.torch import load_file
-
-        try:
-            with safe_open(self.path, framework="pt") as opened:
-                numbers = json.loads((opened.metadata() or {})["state"])
-            tensors = load_file(self.path)
-            if numbers["what"] != self.what:
-                return None
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-            return None
-
-        def under(prefix: str) -> dict[str, Any]:
-            return {
-                name.removeprefix(prefix): held
-                for name, held in tensors.items()
-                if name.startswith(prefix)
-            }
-
-        network.load_state_dict(under("network."))
-        for place, parameter in enumerate(network.parameters()):
-            held = under(f"optimiser.{place}.")
-            if held:
-                optimiser.state[parameter] = {
-                    name: value if name == "step" else value.to(parameter.device)
-                    for name, value in held.items()
-                }
-        random.set_state(tensors["random"])
-        kept = {
-            name: held.to(next(network.parameters()).device)
-            for name, held in under("kept.").items()
-        }
-        del numbers["what"]
-        return _State(**numbers, kept=kept)
-
-    def forget(self) -> None:
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-
-def _numpy(tensor: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float32)

@@ -24,6 +24,7 @@ from capelet.encoders.model_folder import DUAL_ENCODER, kind_of, open_folder, wr
 from capelet.encoders.tokens import token_batches
 from capelet.errors import EncoderError
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.training.device import choose
 
 if TYPE_CHECKING:
     from capelet.encoders.dual_networks import SentenceNetwork
@@ -147,7 +148,6 @@ class DualEncoder:
             return self._network
 
     def _read(self) -> SentenceNetwork:
-        import torch
         from safetensors import SafetensorError
         from safetensors.torch import load
 
@@ -160,8 +160,7 @@ class DualEncoder:
             raise EncoderError(
                 f"{str(self._folder.path)!r} is not a whole dual encoder; copy the folder again"
             ) from None
-        device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return network.to(device).eval()
+        return network.to(choose(self._device)).eval()
 
 
 def encoded(network: SentenceNetwork, tokens: Tokens, progress: Progress = silent) -> Vectors:

@@ -33,7 +33,7 @@ class LstmSentence(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         states = self.lstm(self.table(tokens))[0]
-        return _pooled(states, tokens, self.out)
+        return _pool(states, tokens, self.out)
 
 
 class TransformerSentence(nn.Module):
@@ -59,10 +59,10 @@ class TransformerSentence(nn.Module):
         width = self.sizes["width"]
         states = self.table(tokens) * math.sqrt(width) + _places(tokens.shape[1], width, tokens)
         # A row without a word would have nothing to look at; it sees its padding and is zeroed.
-        seen = (tokens != PAD) | (tokens == PAD).all(dim=1, keepdim=True)
+        mask = (tokens != PAD) | (tokens == PAD).all(dim=1, keepdim=True)
         for block in self.blocks:
-            states = block(states, seen[:, None, None, :])
-        return _pooled(self.last(states), tokens, self.out)
+            states = block(states, mask[:, None, None, :])
+        return _pool(self.last(states), tokens, self.out)
 
 
 SentenceNetwork = LstmSentence | TransformerSentence
@@ -101,7 +101,7 @@ def _places(count: int, width: int, like: Tensor) -> Tensor:
     return torch.stack([torch.sin(steps * rates), torch.cos(steps * rates)], dim=2).flatten(1)
 
 
-def _pooled(states: Tensor, tokens: Tensor, out: nn.Linear) -> Tensor:
+def _pool(states: Tensor, tokens: Tensor, out: nn.Linear) -> Tensor:
     """The mean over real words, mapped and of length one; 0 where there is no word."""
     real = (tokens != PAD).float()[:, :, None]
     count = real.sum(dim=1)

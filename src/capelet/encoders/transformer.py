@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import sys
 import threading
 import warnings
@@ -26,6 +25,7 @@ from capelet.encoders.quiet import quiet, without_bars
 from capelet.encoders.tokens import FastTokens
 from capelet.errors import EncoderError, MissingExtra
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.training.device import choose, gpu_available
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -204,7 +204,7 @@ def sentence_transformer(
         try:
             model = SentenceTransformer(
                 str(folder),
-                device=device or ("cuda" if gpu_available() else "cpu"),
+                device=str(choose(device)),
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs=settings,
@@ -241,13 +241,3 @@ def chosen_backend(name: str) -> str:
     if gpu_available():
         return "torch"
     return "onnx" if has_onnx else "torch"
-
-
-def gpu_available() -> bool:
-    """Whether torch can use a GPU; asked of torch, slow to import, only where a driver shows."""
-    signs = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
-    if "torch" not in sys.modules and os.name == "posix" and not any(map(os.path.exists, signs)):
-        return False
-    import torch
-
-    return torch.cuda.is_available()

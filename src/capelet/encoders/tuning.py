@@ -64,22 +64,22 @@ class TopLayers(Front):
         numbers = rows.cpu()
         lengths = torch.tensor([len(self.states[int(row)]) for row in numbers])
         order = lengths.argsort()
-        made = [self._through(numbers[some]) for some in torch.split(order, _ROWS)]
+        vectors = [self._through(numbers[some]) for some in torch.split(order, _ROWS)]
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order))
-        return torch.cat(made)[back.to(made[0].device)]
+        return torch.cat(vectors)[back.to(vectors[0].device)]
 
     def _through(self, numbers: Tensor) -> Tensor:
-        held = [self.states[int(row)] for row in numbers]
+        rows = [self.states[int(row)] for row in numbers]
         device = next(self.parameters()).device
-        passed = nn.utils.rnn.pad_sequence(held, batch_first=True).to(device, torch.float32)
-        lengths = torch.tensor([len(item) for item in held], device=device)
-        mask = torch.arange(passed.shape[1], device=device)[None] < lengths[:, None]
+        hidden = nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device, torch.float32)
+        lengths = torch.tensor([len(item) for item in rows], device=device)
+        mask = torch.arange(hidden.shape[1], device=device)[None] < lengths[:, None]
         away = torch.zeros(mask.shape, device=device).masked_fill(~mask, -1e9)[:, None, None]
         for layer in self.layers.values():
-            given = layer(passed, away)
-            passed = given[0] if isinstance(given, tuple) else given
-        features: dict[str, Any] = {"token_embeddings": passed, "attention_mask": mask.long()}
+            out = layer(hidden, away)
+            hidden = out[0] if isinstance(out, tuple) else out
+        features: dict[str, Any] = {"token_embeddings": hidden, "attention_mask": mask.long()}
         for module in self._after:
             features = module(features)
         vectors: Tensor = features["sentence_embedding"]
@@ -87,11 +87,11 @@ class TopLayers(Front):
 
     def encoder(self) -> TunedEncoder:
         """The whole encoder with the layers as they are now, in a folder of the cache."""
-        learnt = {
-            f"encoder.layer.{name}": held.detach().cpu().contiguous()
-            for name, held in self.layers.state_dict().items()
+        weights = {
+            f"encoder.layer.{name}": tensor.detach().cpu().contiguous()
+            for name, tensor in self.layers.state_dict().items()
         }
-        folder = _written(self.source.place(), learnt)
+        folder = _write_copy(self.source.place(), weights)
         return TunedEncoder(folder, self.source.backend)
 
 
@@ -106,17 +106,17 @@ def top_layers(
     below = len(blocks) - count
     states = _states(model, texts, below, progress)
     last = {place: blocks[place] for place in range(below, len(blocks))}
-    made = TopLayers(source, last, list(model)[1:], states).eval()
+    top = TopLayers(source, last, list(model)[1:], states).eval()
     some = np.linspace(0, len(texts) - 1, min(len(texts), 16)).astype(int)
     with torch.no_grad():
-        mine = made(torch.tensor(some)).numpy()
+        mine = top(torch.tensor(some)).numpy()
     theirs = encoder.encode([texts[row] for row in some])
     if not len(some) or float(cosines(mine, theirs).min()) < _EXACT:
         raise EncoderError(
             f"the encoder {source.name!r} cannot be tuned: its last layers need more than hidden "
             "states and a mask; leave --tune-layers out"
         )
-    return made
+    return top
 
 
 def tunable(encoder: Encoder | None, count: int) -> TransformerEncoder:
@@ -151,30 +151,30 @@ def _states(
 ) -> list[Tensor]:
     """What goes into the first trained layer, for each text, without the padding."""
     order = np.argsort([len(text) for text in texts], kind="stable")
-    found: list[Tensor] = [torch.empty(0)] * len(texts)
+    states: list[Tensor] = [torch.empty(0)] * len(texts)
     inner: Any = model[0].auto_model
     for start in range(0, len(order), _ROWS):
         rows = order[start : start + _ROWS]
         batch = model.preprocess([texts[row] for row in rows])
-        given = {name: value for name, value in batch.items() if isinstance(value, Tensor)}
+        inputs = {name: value for name, value in batch.items() if isinstance(value, Tensor)}
         with torch.no_grad():
-            hidden = inner(**given, output_hidden_states=True).hidden_states[below]
-        for row, state, mask in zip(rows, hidden, given["attention_mask"], strict=True):
-            found[row] = state[mask.bool()].to(torch.float16)
+            hidden = inner(**inputs, output_hidden_states=True).hidden_states[below]
+        for row, state, mask in zip(rows, hidden, inputs["attention_mask"], strict=True):
+            states[row] = state[mask.bool()].to(torch.float16)
         progress("reading the encoder", start + len(rows), len(texts))
-    return found
+    return states
 
 
-def _written(source: Path, learnt: Mapping[str, Tensor]) -> Path:
+def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> Path:
     """A copy of the model folder with these tensors in it, named after what was learnt."""
     from safetensors.torch import load_file, save_file
 
     digest = hashlib.sha256()
-    for name, held in sorted(learnt.items()):
-        digest.update(name.encode() + held.numpy().tobytes())
+    for name, tensor in sorted(weights.items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
     private_folder(cache_folder())
     folder = private_folder(cache_folder() / "tuned") / digest.hexdigest()[:32]
-    missing = set(learnt)
+    missing = set(weights)
     for path in model_files(source):
         target = folder / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -182,9 +182,9 @@ def _written(source: Path, learnt: Mapping[str, Tensor]) -> Path:
             shutil.copyfile(path, target)
             continue
         tensors = load_file(path)
-        for name, held in learnt.items():
+        for name, tensor in weights.items():
             for key in [key for key in tensors if key == name or key.endswith(f".{name}")]:
-                tensors[key] = held.to(tensors[key].dtype)
+                tensors[key] = tensor.to(tensors[key].dtype)
                 missing.discard(name)
         save_file(tensors, target, {"format": "pt"})
     if missing:

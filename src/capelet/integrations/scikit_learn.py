@@ -81,7 +81,7 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         secrets = tuple(_attribute(name, column) for name, column in _columns(private).items())
         check_consistent_length(X, *[item.codes for item in secrets])
         name = self._method(secrets)
-        if method(name).texts(self._settings()):
+        if method(name).rewrites is not None:
             raise DataError(f"the method {name!r} changes texts, and these are vectors")
         random = check_random_state(self.random_state)
         rows = random.permutation(len(X))
@@ -122,7 +122,10 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.method in METHODS and "epsilon" in METHODS[self.method].needs
 
     def _needs_label(self) -> bool:
-        return self.keep != "neighbours" and self.method != "leace"
+        from capelet.defences import METHODS
+
+        known = METHODS.get(self.method)
+        return known is None or "label" in known.needs_for(self.keep)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

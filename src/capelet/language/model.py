@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,16 @@ from torch.nn import functional
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.language.vocabulary import PAD, SPECIAL, START, Tokens
+from capelet.training.device import choose, seeded_fork
+from capelet.training.ghost import (
+    Direct,
+    Trace,
+    Tracer,
+    is_plain_lstm,
+    layer_weights,
+    trace_layers,
+    trace_lstm,
+)
 from capelet.training.networks import Block
 
 Floats = npt.NDArray[np.float64]
@@ -65,7 +76,7 @@ class Transformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(width))
         nn.init.normal_(self.positions, std=0.02)
 
-    def embedded(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         return self.embedding(tokens) + self.positions[: tokens.shape[1]]
 
     def above(self, states: Tensor) -> Tensor:
@@ -75,7 +86,7 @@ class Transformer(nn.Module):
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """`(rows, positions, width)`: the state after each word."""
-        return self.above(self.embedded(tokens))
+        return self.above(self.embed(tokens))
 
     def scores(self, hidden: Tensor) -> Tensor:
         """The unnormalised log-probabilities of the next word."""
@@ -93,28 +104,41 @@ def build(kind: str, words: int, width: int, layers: int, length: int, seed: int
     for name, value in (("width", width), ("layers", layers), ("length", length)):
         if value < 1:
             raise CapeletError(f"{name} is {value}; it must be at least 1")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded_fork(seed):
         return NETWORKS[kind](words=words, width=width, layers=layers, length=length)
 
 
-def device_of(name: str) -> torch.device:
-    """`auto` is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise CapeletError(f"there is no device {name!r}; give auto, cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CapeletError("there is no GPU on this machine; use --device cpu")
-    return device
+def tracer_of(network: nn.Module) -> Tracer | None:
+    """How DP-SGD sees every weight of the network; None where one would be missed.
+
+    A weight out of sight would never learn and, worse, would not be counted in the norm.
+    """
+    if type(network) is Lstm and is_plain_lstm(network.lstm):
+        return partial(_trace_lstm, network)
+    if type(network) is Transformer:
+        own = (network.embedding.weight, network.positions, network.bias)
+        traced_weights = layer_weights(network) | {id(weight) for weight in own}
+        if all(id(weight) in traced_weights for weight in network.parameters()):
+            return partial(_trace_transformer, network)
+    return None
 
 
-def wait_for(name: str) -> None:
-    """Wait until the device has done what it was told, so that time can be measured."""
-    if device_of(name).type == "cuda":
-        torch.cuda.synchronize()
+def _trace_lstm(network: Lstm, inputs: Tensor) -> Trace:
+    words = network.embedding(inputs).requires_grad_()
+    words.retain_grad()
+    hidden, places = trace_lstm(network.lstm, words)
+    return Trace(words, hidden, places)
+
+
+def _trace_transformer(network: Transformer, inputs: Tensor) -> Trace:
+    def forward() -> tuple[Tensor, Tensor]:
+        words = network.embed(inputs).requires_grad_()
+        words.retain_grad()
+        return words, network.above(words)
+
+    words, hidden, places = trace_layers(network, forward)
+    # A position is added to the word's vector, so both have the same gradient.
+    return Trace(words, hidden, places, [partial(Direct, network.positions)])
 
 
 def losses(network: Network, tokens: Tensor) -> Tensor:
@@ -132,7 +156,7 @@ class Scorer:
     """
 
     def __init__(self, network: Network, device: str = "auto", rows: int = 0) -> None:
-        self.device = device_of(device)
+        self.device = choose(device)
         self.network = network.to(self.device).eval()
         self.rows = rows or (1024 if self.device.type == "cuda" else 256)
 
@@ -160,7 +184,7 @@ class Scorer:
         rows = self._tensor(first)
         for _ in range(steps):
             scores = self.network.scores(self.network.hidden(rows)[:, -1])
-            scores[:, [PAD, START]] = -torch.inf
+            scores[:, [PAD, START]] = -torch.inf  # signs that no text contains
             rows = torch.cat([rows, scores.argmax(dim=1, keepdim=True)], dim=1)
         return rows[:, first.shape[1] :].cpu().numpy()
 

@@ -63,9 +63,9 @@ def triplet(states: Tensor, authors: Tensor) -> Tensor:
     apart = 2 - 2 * unit @ unit.T
     same = authors[:, None] == authors[None, :]
     own = same & ~torch.eye(len(states), dtype=torch.bool, device=states.device)
-    counted = own.any(1) & (~same).any(1)
+    has_pairs = own.any(1) & (~same).any(1)
     nearer = torch.relu(_row_means(apart, ~same) - _row_means(apart, own))
-    return (nearer * counted).sum() / counted.sum().clamp_min(1)
+    return (nearer * has_pairs).sum() / has_pairs.sum().clamp_min(1)
 
 
 def _row_means(values: Tensor, mask: Tensor) -> Tensor:
@@ -93,12 +93,12 @@ def states_at(
     hidden: Tensor, tokens: Tensor, position: str, generator: torch.Generator | None = None
 ) -> Tensor:
     """One state per text: the last that predicts something, or that after a random prefix."""
-    # A state is counted by the word it predicts: the one after the end sign predicts nothing.
+    # A state is has_pairs by the word it predicts: the one after the end sign predicts nothing.
     counts = (tokens[:, 1:] != PAD).sum(1)
     if position == "last":
         place = counts - 1
     else:
-        drawn = torch.rand(len(tokens), generator=generator).to(tokens.device)
+        share = torch.rand(len(tokens), generator=generator).to(tokens.device)
         # Position 0 is the start sign, whose state is the same for every text.
-        place = torch.minimum(1 + (drawn * (counts - 1)).long(), counts - 1)
+        place = torch.minimum(1 + (share * (counts - 1)).long(), counts - 1)
     return hidden[torch.arange(len(tokens), device=hidden.device), place]

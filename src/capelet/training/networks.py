@@ -31,8 +31,9 @@ class Residual(nn.Module):
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.skip = nn.Linear(width, width)
-        self.bend = dense([width, hidden, width])
-        last = self.bend[-1]
+        self.correction = dense([width, hidden, width])
+        # A map that keeps neighbours must begin where all of them are kept.
+        last = self.correction[-1]
         assert isinstance(last, nn.Linear)
         with torch.no_grad():
             self.skip.weight.copy_(torch.eye(width))
@@ -40,14 +41,14 @@ class Residual(nn.Module):
                 parameter.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        moved: Tensor = self.skip(x) + self.bend(x)
-        return moved
+        image: Tensor = self.skip(x) + self.correction(x)
+        return image
 
 
 class Block(nn.Module):
     """Attention, then two dense layers, each on a normalised copy that is added.
 
-    Each position sees those before it, or what a mask `seen` allows.
+    Each position sees those before it, or what a mask `mask` allows.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -60,16 +61,17 @@ class Block(nn.Module):
         self.widen = nn.Linear(width, 4 * width)
         self.narrow = nn.Linear(4 * width, width)
 
-    def forward(self, states: Tensor, seen: Tensor | None = None) -> Tensor:
+    def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         rows, positions, width = states.shape
         split = self.attend(self.before_attention(states))
         query, key, value = split.view(rows, positions, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=seen, is_causal=seen is None
+        # Causal without a mask: a language model may not see the word that it predicts.
+        context = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None
         )
-        states = states + self.join(mixed.transpose(1, 2).reshape(rows, positions, width))
-        bent: Tensor = self.narrow(functional.gelu(self.widen(self.before_dense(states))))
-        return states + bent
+        states = states + self.join(context.transpose(1, 2).reshape(rows, positions, width))
+        change: Tensor = self.narrow(functional.gelu(self.widen(self.before_dense(states))))
+        return states + change
 
 
 class Front(nn.Module):
@@ -78,7 +80,7 @@ class Front(nn.Module):
     pace = 1.0
 
 
-class _Reversed(torch.autograd.Function):
+class _GradientReversal(torch.autograd.Function):
     """The identity forwards; backwards the gradient times −λ (Ganin and Lempitsky 2015)."""
 
     @staticmethod
@@ -93,5 +95,5 @@ class _Reversed(torch.autograd.Function):
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
     """x, through which a gradient passes reversed and λ times as strong."""
-    passed: Tensor = _Reversed.apply(x, strength)  # type: ignore[no-untyped-call]
-    return passed
+    same: Tensor = _GradientReversal.apply(x, strength)  # type: ignore[no-untyped-call]
+    return same

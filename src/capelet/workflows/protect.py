@@ -21,7 +21,7 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Fitted, Settings, checked_for, fit, method
+from capelet.defences import Fitted, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
@@ -83,7 +83,7 @@ def protect(
     An ε at which nothing can beat the commonest class is refused, unless `anyway`.
     """
     clock = Clock()
-    chosen = method(method_name).settled(settings or Settings())
+    chosen = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
     against = _against(plan, held_out)
@@ -92,14 +92,14 @@ def protect(
     # An ε that will be searched need not be given.
     open_epsilon = chosen.epsilon is None and "epsilon" in method(method_name).needs
     complete = replace(chosen, epsilon=1.0) if searched and open_epsilon else chosen
-    checked_for(method_name, complete, plan.label, against)
-    texts = method(method_name).texts(chosen)
+    check_needs(method_name, complete, plan.label, against)
+    texts = method(method_name).text_steps(chosen)
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
     _check_epsilon(plan, chosen, method_name, anyway)
     inputs = inputs_of(corpus, plain)
-    if plain.consumes != "texts" and (texts or "texts" in method(method_name).needs):
+    if plain.consumes != "texts" and not method(method_name).on_vectors:
         raise DataError(
             f"the method {method_name!r} changes or reads texts, and there are only vectors"
         )
@@ -157,8 +157,7 @@ def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
 def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
     """An ε that cannot serve the task is said before anything is trained."""
     # The ε of mdp is per unit of distance between words, and bounds no single prediction.
-    noisy = "epsilon" in method(name).needs and name != "mdp"
-    if settings.epsilon is None or not noisy or anyway:
+    if settings.epsilon is None or method(name).noise != "vectors" or anyway:
         return
     objections = plan.advance(Guarantee(settings.epsilon))
     if objections:
@@ -200,14 +199,13 @@ def _fit_split(
         top = top_layers(plain.encoder, part.texts, settings.layers, progress)
         part = replace(part, top=top)
     settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
-    file = f"{name}-{part.digest()[:16]}.safetensors"
-    checkpoint = cache_folder() / "training" / file
+    checkpoints = cache_folder() / "training"
     place = plan.splits.index(parts)
 
     def of_all_seeds(what: str, done: int, total: int) -> None:
         progress(what, place * total + done, len(plan.splits) * total)
 
-    return fit(name, part, settings_of_split, checkpoint, of_all_seeds)
+    return fit(name, part, settings_of_split, checkpoints, of_all_seeds)
 
 
 def _findings(
@@ -247,12 +245,6 @@ def _joint(
     return rows
 
 
-def _fights(name: str, settings: Settings) -> bool:
-    """Whether the training looks at the secrets at all."""
-    uses = "private" in method(name).needs or name == "bottleneck"
-    return uses and (settings.lam != 0 or name == "leace")
-
-
 def _about(
     plan: Plan,
     name: str,
@@ -264,7 +256,7 @@ def _about(
     return {
         "method": name,
         "settings": _as_json(settings),
-        "against": [item.name for item in against] if _fights(name, settings) else [],
+        "against": [item.name for item in against] if method(name).fights_with(settings) else [],
         "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
         "trained_on": len(plan.splits[0].defender),
         "seeds": len(plan.splits),

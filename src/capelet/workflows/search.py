@@ -30,10 +30,6 @@ SHARES = (0.6, 0.8)
 """Up to 0.6 of the rows to fit on are learnt from, up to 0.8 spied on, the rest judged."""
 SPIES = ("logistic", "kernel")
 """One linear and one non-linear reader: the search must not reward what only blinds the first."""
-LAMBDAS = (0.03, 30.0)
-EPSILONS = (0.5, 16.0)
-"""Below, no task is served; above, the ceiling on an attacker of two classes is near 1."""
-WIDTHS = (16, 32, 64, 128)
 
 
 class NoPoint(CapeletError):
@@ -193,14 +189,7 @@ def _best_point(points: Sequence[Point], wish: Mapping[str, float]) -> Point | N
 
 def _space(name: str, settings: Settings, fixed: Sequence[str]) -> dict[str, Any]:
     """What may vary: (low, high) on a logarithmic scale, or a list."""
-    chosen = method(name)
-    space: dict[str, Any] = {}
-    if name in ("gr", "gr+", "cape", "bottleneck"):
-        space["lam"] = LAMBDAS
-    if "epsilon" in chosen.needs and name != "mdp":  # whose texts would have to be made anew
-        space["epsilon"] = EPSILONS
-    if name not in ("leace", "bottleneck") and settings.keep == "task":
-        space["width"] = list(WIDTHS)
+    space = method(name).space(settings.keep)
     return {key: value for key, value in space.items() if key not in fixed}
 
 

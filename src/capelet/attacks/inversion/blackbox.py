@@ -34,6 +34,7 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
+from capelet.training.device import choose, half_precision, seeded_fork
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -263,7 +264,7 @@ def _fitted(
     if not np.isfinite(draws).all():
         raise DataError("some auxiliary vectors are not finite; leave those texts out")
     tune, fit = held_back(attack.seed, len(sets))
-    device = torch.device(attack.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = choose(attack.device)
     mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
     truth = torch.from_numpy(sets.take(fit).padded(len(vocabulary)))
     readers = [
@@ -290,8 +291,7 @@ def _trained(
     progress: Progress,
 ) -> Reader:
     words = len(vocabulary)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(attack.seed * 1000 + member)
+    with seeded_fork(attack.seed * 1000 + member, device):
         reader = Reader(draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees)
         _start_from_frequencies(reader, vocabulary)
         reader = reader.to(device)
@@ -307,7 +307,7 @@ def _trained(
         what, done = f"{attack.name}", member * steps
         for rows in _batches(len(truth), batch, attack.epochs, device):
             draw = torch.randint(len(inputs), (len(rows),), device=device)
-            with _half(device):
+            with half_precision(device):
                 loss = attack.loss(reader, inputs[draw, rows], truth[rows], words)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -325,11 +325,6 @@ def _pace(done: int, steps: int) -> float:
     if done < warm:
         return (done + 1) / warm
     return 0.5 * (1 + math.cos(math.pi * (done - warm) / max(steps - warm, 1)))
-
-
-def _half(device: torch.device) -> Any:
-    """bfloat16 on a GPU; on a CPU it can be missing or slow."""
-    return torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda")
 
 
 def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterator[Tensor]:

@@ -26,6 +26,7 @@ from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent,
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
+from capelet.training.device import gpu_available
 
 if TYPE_CHECKING:
     from capelet.attacks.inversion.blackbox import Inverter
@@ -235,12 +236,10 @@ class Inversion:
 
     def _sentences(self, world: _World, progress: Progress) -> list[str]:
         """What the sequence attacker reads, of the first so many victims."""
-        import torch
-
         from capelet.attacks.inversion.sequence import SequenceInversion
 
         options = {"seed": self.seed, **(self.options or {}).get(SENDING, {})}
-        sized = SequenceInversion.large if torch.cuda.is_available() else SequenceInversion
+        sized = SequenceInversion.large if gpu_available() else SequenceInversion
         attack = sized(**options)
         assert world.send is not None
         fitted = attack.fit(

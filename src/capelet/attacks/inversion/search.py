@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from capelet.attacks.inversion.blackbox import _half
 from capelet.attacks.inversion.decoder import Decoder, Pieces, cropped
 from capelet.attacks.inversion.rewriting import edits
 from capelet.attacks.inversion.words import Floats, words_of
 from capelet.interfaces import Progress, silent
+from capelet.training.device import half_precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -207,7 +207,7 @@ class Search:
         made: list[str] = []
         for start in range(0, len(owners), self.block):
             rows = self.inputs[owners[start : start + self.block].to(device)]
-            with torch.no_grad(), _half(device):
+            with torch.no_grad(), half_precision(device):
                 if drafts is None:
                     shown = self.decoder.shown(rows)
                 else:
@@ -273,7 +273,7 @@ class Search:
             block = pairs[start : start + size]
             rows = torch.from_numpy(self.pieces.rows([text for _, text in block])).to(device)
             owners = torch.tensor([row for row, _ in block], device=device)
-            with torch.no_grad(), _half(device):
+            with torch.no_grad(), half_precision(device):
                 shown = self.decoder.shown(self.inputs[owners])
                 made += self.decoder.logs(shown, cropped(rows)).float().tolist()
         return made

@@ -28,13 +28,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from capelet.attacks.inversion.blackbox import Inverter, _half, _standard, _tensor, held_back
+from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, held_back
 from capelet.attacks.inversion.decoder import MADE, PAD, REAL, Decoder, Pieces, cropped
 from capelet.attacks.inversion.rewriting import Maker
 from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, cosines
 from capelet.attacks.inversion.words import Floats, Ids, Vocabulary
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
+from capelet.training.device import choose, half_precision, seeded_fork
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,13 +131,12 @@ class SequenceInversion:
         # What `words` has not learnt either: else its beliefs there would be too good to tune on.
         spare, fit = held_back(words.attack.seed, len(texts))
         held, fit = spare[: self.tune], np.concatenate([spare[self.tune :], fit])
-        device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = choose(self.device)
         own = [" ".join(texts[row].split()) for row in fit.tolist()]
         pieces = Pieces.of(
             own, most=self.pieces, longest=self.longest, lower=not _cased(encode, own)
         )
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(self.seed)
+        with seeded_fork(self.seed, device):
             learner = _Learner(self, draws[:, fit], own, pieces, encode, device)
             check = (draws[0][held], pieces.rows([texts[row] for row in held.tolist()]))
             learner.run(progress, notice, check)
@@ -362,7 +362,7 @@ class _Learner:
         blurred = targets + 0.4 * torch.randn_like(targets) * own[:, None]
         parts = []
         self.decoder.eval()
-        with torch.no_grad(), _half(self.device):
+        with torch.no_grad(), half_precision(self.device):
             for start in range(0, len(targets), 8192):
                 shown = self.decoder.shown(blurred[start : start + 8192])
                 heat = torch.rand(len(shown), device=self.device) * 0.9
@@ -389,7 +389,7 @@ class _Learner:
                 break
             for group in self.optimiser.param_groups:
                 group["lr"] = self.attack.rate * _pace(share)
-            with _half(self.device):
+            with half_precision(self.device):
                 loss = self._loss(targets, pieces, openers, drafts, rows)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -425,7 +425,7 @@ class _Learner:
         targets = _tensor(check[0], *self.standard, self.device)
         rows = cropped(torch.from_numpy(check[1]).to(self.device))
         self.decoder.eval()
-        with torch.no_grad(), _half(self.device):
+        with torch.no_grad(), half_precision(self.device):
             value = -float(self.decoder.logs(self.decoder.shown(targets), rows).mean())
         self.decoder.train()
         return value

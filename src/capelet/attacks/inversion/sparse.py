@@ -38,6 +38,7 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
+from capelet.training.device import choose
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -185,7 +186,7 @@ def sparse_code(
     """
     import torch
 
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = choose(device)
     block = 2048 if where.type == "cuda" else 64
     atoms = torch.from_numpy(np.ascontiguousarray(dictionary, dtype=np.float32)).to(where)
     # Rows of length one are the same problem, better conditioned, and fair to short rows.

@@ -77,14 +77,15 @@ class Adversary(nn.Module):
 
     def read(self, vectors: Tensor, target: Tensor) -> Tensor:
         """How much the readers and the ridge know, from 0 (nothing) to 1: what λ multiplies."""
-        known = [1 - self.share(reader(vectors), target).clamp(max=1.0) for reader in self.readers]
-        return torch.stack(known).mean() + self.explained(vectors, target)
+        # Beyond 1 a reader is worse than blind: to make it worse still would hide nothing.
+        shares = [1 - self.share(reader(vectors), target).clamp(max=1.0) for reader in self.readers]
+        return torch.stack(shares).mean() + self.linear_knowledge(vectors, target)
 
     def share(self, scores: Tensor, target: Tensor) -> Tensor:
         """The loss as a share of blind guessing's."""
         raise NotImplementedError
 
-    def explained(self, vectors: Tensor, target: Tensor) -> Tensor:
+    def linear_knowledge(self, vectors: Tensor, target: Tensor) -> Tensor:
         """The share that a closed-form reader knows of the half that it did not learn from."""
         raise NotImplementedError
 
@@ -105,15 +106,15 @@ class Words(Adversary):
         words: int,
         hidden: int = 768,
     ) -> None:
-        held = torch.from_numpy(shares).float().clamp(1e-6, 1 - 1e-6)
-        super().__init__(width, hidden, torch.logit(held), readers, renew)
+        share = torch.from_numpy(shares).float().clamp(1e-6, 1 - 1e-6)
+        super().__init__(width, hidden, torch.logit(share), readers, renew)
         place = torch.full((words,), len(numbers), dtype=torch.long)
         place[torch.from_numpy(numbers)] = torch.arange(len(numbers))
         self.place: Tensor
         self.weight: Tensor
         self.register_buffer("place", place)
-        self.register_buffer("weight", held * (1 - held))
-        entropy = -(held * held.log() + (1 - held) * (1 - held).log())
+        self.register_buffer("weight", share * (1 - share))
+        entropy = -(share * share.log() + (1 - share) * (1 - share).log())
         self.blind = float(entropy.sum())
 
     def target(self, tokens: Tensor) -> Tensor:
@@ -126,8 +127,8 @@ class Words(Adversary):
         total = functional.binary_cross_entropy_with_logits(scores.float(), target, reduction="sum")
         return total / (len(target) * self.blind)
 
-    def explained(self, vectors: Tensor, target: Tensor) -> Tensor:
-        return _explained(vectors, target - target.mean(dim=0), self.weight)
+    def linear_knowledge(self, vectors: Tensor, target: Tensor) -> Tensor:
+        return _squared_correlation(vectors, target - target.mean(dim=0), self.weight)
 
 
 class Authors(Adversary):
@@ -141,17 +142,17 @@ class Authors(Adversary):
         renew: int,
         hidden: int = 384,
     ) -> None:
-        held = torch.from_numpy(counts / counts.sum()).float().clamp(min=1e-9)
-        super().__init__(width, hidden, held.log(), readers, renew)
-        self.blind = max(float(-(held * held.log()).sum()), math.log(2))
+        share = torch.from_numpy(counts / counts.sum()).float().clamp(min=1e-9)
+        super().__init__(width, hidden, share.log(), readers, renew)
+        self.blind = max(float(-(share * share.log()).sum()), math.log(2))
 
     def share(self, scores: Tensor, target: Tensor) -> Tensor:
-        known = target >= 0
-        if not known.any():
+        present = target >= 0
+        if not present.any():
             return scores.sum() * 0 + 1.0
-        return functional.cross_entropy(scores[known].float(), target[known]) / self.blind
+        return functional.cross_entropy(scores[present].float(), target[present]) / self.blind
 
-    def explained(self, vectors: Tensor, target: Tensor) -> Tensor:
+    def linear_knowledge(self, vectors: Tensor, target: Tensor) -> Tensor:
         """Half the spread between the authors' means in whitened vectors, as a share of blind.
 
         For Gaussian clouds of one shape that is what a linear reader learns, in nats. The means of
@@ -163,23 +164,23 @@ class Authors(Adversary):
         scale = gram.diagonal().mean() * 10 * _RIDGE + 1e-12
         root = torch.linalg.cholesky_ex(gram + scale * torch.eye(len(gram), device=gram.device))[0]
         white = torch.linalg.solve_triangular(root, inside.mT, upper=False).mT.float()
-        known = (target >= 0).float()[:, None]
+        present = (target >= 0).float()[:, None]
         start = self.readers[0].start
         assert isinstance(start, Tensor)
-        hot = functional.one_hot(target.clamp(min=0), len(start)).float() * known
-        white = white - (white * known).sum(dim=0) / known.sum().clamp(min=1)
+        hot = functional.one_hot(target.clamp(min=0), len(start)).float() * present
+        white = white - (white * present).sum(dim=0) / present.sum().clamp(min=1)
         first, second = hot[:half], hot[half : 2 * half]
         counts = torch.stack([first.sum(dim=0), second.sum(dim=0)])
         means = torch.stack([first.T @ white[:half], second.T @ white[half : 2 * half]])
         means = means / counts.clamp(min=1)[:, :, None]
         weight = counts.sum(dim=0) * (counts > 0).all(dim=0)
         # Two rows less the mean of all are a little against each other; that is not about authors.
-        chance = (white**2).sum().detach() / known.sum().clamp(min=1) ** 2
+        chance = (white**2).sum().detach() / present.sum().clamp(min=1) ** 2
         between = (means[0] * means[1]).sum(dim=1) + chance
         return 0.5 * (between * weight).sum() / weight.sum().clamp(min=1) / self.blind
 
 
-def _explained(vectors: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+def _squared_correlation(vectors: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """Mean squared correlation of a ridge guess with each column, on the other half of the rows.
 
     Columns count by `weight`. The guess is linear in whitened vectors, so no direction is too small
@@ -199,13 +200,13 @@ def _explained(vectors: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     guess = inside @ slope.flip(0)
     guess = guess - guess.mean(dim=1, keepdim=True)
     truth = truth - truth.mean(dim=1, keepdim=True)
-    shared = (guess * truth).mean(dim=1).clamp(min=0) ** 2
-    spread = (guess**2).mean(dim=1) * (truth**2).mean(dim=1)
-    each = (shared / (spread + 1e-12)).mean(dim=0)
+    covariance = (guess * truth).mean(dim=1).clamp(min=0) ** 2
+    variance = (guess**2).mean(dim=1) * (truth**2).mean(dim=1)
+    each = (covariance / (variance + 1e-12)).mean(dim=0)
     return (each * weight).sum() / weight.sum()
 
 
-def counted(
+def count_words(
     tokens: npt.NDArray[np.int64], words: Sequence[str], most: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The numbers of the `most` most frequent words (signs left out), and each one's share."""

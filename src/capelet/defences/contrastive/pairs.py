@@ -6,6 +6,7 @@ of other posts are what they are told apart from. The author of a post only serv
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -56,16 +57,16 @@ class Sentences:
         """
         if authors is not None and len(authors) != len(texts):
             raise DataError(f"{len(authors)} authors do not match {len(texts)} texts")
-        cut: list[str] = []
+        pieces: list[str] = []
         posts: list[int] = []
         for number, text in enumerate(texts):
             for piece in _END.split(text):
                 if piece and least <= len(re.findall(r"[^\W_]+", piece)) <= most:
-                    cut.append(piece.strip())
+                    pieces.append(piece.strip())
                     posts.append(number)
         codes, names = _codes(authors, len(texts), fewest)
         rows = np.array(posts, dtype=np.int64)
-        return cls(tuple(cut), rows, codes[rows], names)
+        return cls(tuple(pieces), rows, codes[rows], names)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -107,12 +108,20 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    def digest(self) -> str:
+        """A hash of everything that training sees."""
+        hasher = hashlib.sha256("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        for values in (self.tokens, self.first, self.posts, self.authors):
+            hasher.update(str(values.shape).encode())
+            hasher.update(np.ascontiguousarray(values, "<i8").tobytes())
+        return hasher.hexdigest()
+
 
 def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
     """The special words, then the most frequent ones that stand in at least two texts."""
     counts = Counter(word for text in texts for word in set(words_of(text)))
-    kept = sorted((word for word in counts if counts[word] > 1), key=lambda w: (-counts[w], w))
-    return (*SPECIAL, *kept[:size])
+    words = sorted((word for word in counts if counts[word] > 1), key=lambda w: (-counts[w], w))
+    return (*SPECIAL, *words[:size])
 
 
 def batches(
@@ -137,6 +146,6 @@ def _codes(authors: Sequence[Any] | None, posts: int, fewest: int) -> tuple[Code
         return np.full(posts, -1, dtype=np.int64), ()
     names = [str(author) for author in authors]
     counts = Counter(names)
-    kept = sorted(name for name, count in counts.items() if count >= fewest)
-    place = {name: code for code, name in enumerate(kept)}
-    return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(kept)
+    frequent = sorted(name for name, count in counts.items() if count >= fewest)
+    place = {name: code for code, name in enumerate(frequent)}
+    return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(frequent)

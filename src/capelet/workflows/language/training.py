@@ -21,7 +21,7 @@ from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.files import check_writable
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import CHECKPOINT, LanguageModel, digest_of
-from capelet.language.model import Scorer, build, device_of
+from capelet.language.model import Scorer, build
 from capelet.language.regularisers import POSITIONS
 from capelet.language.training import (
     METHODS,
@@ -35,6 +35,7 @@ from capelet.language.training import (
 from capelet.language.vocabulary import Samples, Tokens, Vocabulary, divide, words_of
 from capelet.privacy.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.privacy.guarantees import NONE, Guarantee
+from capelet.training.device import choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +188,7 @@ def train_model(
     )
     model = build(
         network.kind, len(words), network.width, network.layers, network.length, schedule.seed
-    ).to(device_of(schedule.device))
+    ).to(choose(schedule.device))
     target = claim_folder(out)  # before the first checkpoint, which holds weights of private texts
     result = plan.fit(
         model,
@@ -195,7 +196,7 @@ def train_model(
         rows.validation,
         checkpoint=target / CHECKPOINT,
         progress=progress,
-        told=on_epoch,
+        on_epoch=on_epoch,
         allow_single=True,
     )
     account = _account(plan, rows, private, result.history, texts, result.network)

@@ -1,4 +1,4 @@
-"""The one loop: repeatable, resumable to the bit, watchful; and what it freezes is what it had."""
+"""A defence's training: repeatable, resumable to the bit, watchful; and frozen as it was."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from capelet.defences import training
+from capelet.defences import Settings, fit
+from capelet.defences.network import Body, Network
 from capelet.defences.noise import twin
 from capelet.defences.terms import Neighbourhood, Reversal, Task
-from capelet.defences.training import Body, Network, Part, Schedule, TrainingError, train
+from capelet.defences.training import Part, Schedule, TrainingError, train
 from capelet.mechanisms import Laplace
+from capelet.training import checkpoint
 from capelet.training.networks import Residual, dense
 
 
@@ -74,27 +76,28 @@ class Killed(Exception):
 def test_a_killed_training_goes_on_to_the_same_map(
     small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     schedule = Schedule(epochs=8, patience=3, cooling=True, device="cpu")
     whole = train(network_for(small, epsilon=50.0), small, schedule)
-    file = tmp_path / "inner" / "checkpoint.safetensors"
+    folder = tmp_path / "inner"
     seen: list[int] = []
 
     def dies(what: str, done: int, total: int) -> None:
-        if done == 5:
+        if done == 13:  # the first step of the fifth epoch of three steps
             raise Killed
 
     with pytest.raises(Killed):
-        train(network_for(small, epsilon=50.0), small, schedule, file, dies)
-    assert file.is_file() and file.stat().st_mode & 0o077 == 0
+        train(network_for(small, epsilon=50.0), small, schedule, folder, dies)
+    (file,) = folder.iterdir()
+    assert file.stat().st_mode & 0o077 == 0 and folder.stat().st_mode & 0o077 == 0
     resumed = train(
         network_for(small, epsilon=50.0),
         small,
         schedule,
-        file,
+        folder,
         lambda what, done, total: seen.append(done),
     )
-    assert seen[0] == 5  # four epochs were taken from the file
+    assert seen[0] == 13  # four epochs were taken from the file
     assert resumed.map.digest == whole.map.digest
     assert resumed.losses == whole.losses and resumed.joint == whole.joint
     assert not file.exists()
@@ -104,16 +107,16 @@ def test_a_killed_training_goes_on_to_the_same_map(
 def test_a_checkpoint_of_another_training_is_not_taken_up(
     small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    monkeypatch.setattr(training, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     schedule = Schedule(epochs=4, patience=None, device="cpu")
-    file = tmp_path / "checkpoint.safetensors"
 
     def dies(what: str, done: int, total: int) -> None:
-        if done == 3:
+        if done == 7:  # the first step of the third epoch
             raise Killed
 
     with pytest.raises(Killed):
-        train(network_for(small, epsilon=50.0), small, schedule, file, dies)
+        train(network_for(small, epsilon=50.0), small, schedule, tmp_path, dies)
+    (file,) = tmp_path.iterdir()
     if change == "broken":
         file.write_bytes(file.read_bytes()[:100])
     lam, epsilon = (2.0 if change == "lambda" else 1.0), (40.0 if change == "epsilon" else 50.0)
@@ -128,20 +131,55 @@ def test_a_checkpoint_of_another_training_is_not_taken_up(
         return network
 
     fresh = train(made(), part, schedule)
-    assert train(made(), part, schedule, file).map.digest == fresh.map.digest
+    assert train(made(), part, schedule, tmp_path).map.digest == fresh.map.digest
+    assert file.exists() == (change != "broken")  # another training's file is left alone
+
+
+def test_trainings_that_differ_only_in_lambda_do_not_share_a_file(
+    small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side in one folder, both killed, both taken up: each ends where it would have."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    schedule = Schedule(epochs=4, patience=None, device="cpu")
+
+    def settings(lam: float) -> Settings:
+        return Settings(lam=lam, width=8, schedule=schedule)
+
+    def dies(what: str, done: int, total: int) -> None:
+        if done == 7:  # the first step of the third epoch
+            raise Killed
+
+    straight = {lam: fit("gr", small, settings(lam)).trained.map.digest for lam in (1.0, 2.0)}
+    assert straight[1.0] != straight[2.0]
+    for lam in straight:
+        with pytest.raises(Killed):
+            fit("gr", small, settings(lam), tmp_path, dies)
+    assert len(list(tmp_path.iterdir())) == 2
+    for lam, digest in straight.items():
+        seen: list[int] = []
+        resumed = fit(
+            "gr",
+            small,
+            settings(lam),
+            tmp_path,
+            lambda what, done, total, seen=seen: seen.append(done),
+        )
+        assert resumed.trained.map.digest == digest and seen[0] == 7
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_training_that_diverges_is_said_and_leaves_nothing(
     small: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "EVERY", 0.0)
-    file = tmp_path / "checkpoint.safetensors"
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     wild = Schedule(epochs=8, rate=1.0, patience=None, device="cpu")
     with pytest.raises(TrainingError, match=r"nothing was saved.*smaller --lambda"):
-        train(linear_network(small, lam=1e6), small, wild, file)
+        train(linear_network(small, lam=1e6), small, wild, tmp_path)
     assert not list(tmp_path.iterdir())
     calm = replace(wild, rate=1e-3)
-    assert train(linear_network(small, lam=1.0), small, calm, file).losses[-1] < 10  # the control
+    assert (
+        train(linear_network(small, lam=1.0), small, calm, tmp_path).losses[-1] < 10
+    )  # the control
 
 
 def test_a_loss_of_nan_is_divergence(small: Part, quick: Any, tmp_path: Path) -> None:

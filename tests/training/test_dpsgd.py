@@ -11,10 +11,21 @@ import torch
 from torch import nn
 
 from capelet.errors import CapeletError, MissingExtra
-from capelet.language.dpsgd import Noise, add_noise, clipped_sum, is_known
-from capelet.language.model import Lstm, Network, build, losses
+from capelet.language.model import Lstm, Network, build, losses, tracer_of
 from capelet.language.training import Dpsgd, Training
 from capelet.language.vocabulary import PAD, Samples
+from capelet.mechanisms.sampling import Stream
+from capelet.training.dpsgd import Clipping, Noise, SeededNoise, SystemNoise, add_noise
+from capelet.training.dpsgd import clipped_sum as sum_clipped
+
+
+def clipped_sum(network: Any, tokens: torch.Tensor, clip: float, rows: int = 0) -> torch.Tensor:
+    """With what a language model hands in."""
+    return sum_clipped(network, tokens, Clipping(clip, PAD, tracer_of(network), rows))
+
+
+def noise_of(seed: int | None) -> Noise:
+    return SystemNoise(Stream()) if seed is None else SeededNoise(seed)
 
 
 def rows_of_words(rows: int = 9, length: int = 7, words: int = 40, seed: int = 0) -> torch.Tensor:
@@ -110,8 +121,8 @@ def test_no_sample_gives_zeros_and_still_noise() -> None:
     norms = clipped_sum(network, rows_of_words()[:0], 1.0)
     assert len(norms) == 0
     assert all(not weight.grad.any() for weight in network.parameters())
-    source = Noise(3)
-    source.step(0, torch.device("cpu"))
+    source = SeededNoise(3)
+    source.begin_step(0, torch.device("cpu"))
     add_noise(network, 1.0, 10.0, source)
     assert all(weight.grad.any() for weight in network.parameters())
 
@@ -120,8 +131,8 @@ def test_no_sample_gives_zeros_and_still_noise() -> None:
 def test_the_noise_on_each_weight_has_the_stated_variance(seed: int | None) -> None:
     network = build("lstm", words=300, width=32, layers=2, length=7)
     tokens = rows_of_words(rows=2)
-    source = Noise(seed)
-    source.step(0, torch.device("cpu"))
+    source = noise_of(seed)
+    source.begin_step(0, torch.device("cpu"))
     clipped_sum(network, tokens, 1.0)
     before = [weight.grad.clone() for weight in network.parameters()]
     sigma, clip, expected = 1.7, 0.5, 8.0
@@ -137,8 +148,8 @@ def test_the_noise_on_each_weight_has_the_stated_variance(seed: int | None) -> N
 def test_system_noise_is_normal_and_never_repeats() -> None:
     from scipy.stats import kstest
 
-    first = Noise().normal((20_001,), torch.device("cpu")).numpy()
-    second = Noise().normal((20_001,), torch.device("cpu")).numpy()
+    first = SystemNoise(Stream()).normal((20_001,), torch.device("cpu")).numpy()
+    second = SystemNoise(Stream()).normal((20_001,), torch.device("cpu")).numpy()
     assert kstest(first, "norm").pvalue > 1e-4
     assert not np.array_equal(first, second)
     assert abs(np.corrcoef(first[:10_000], first[10_001:])[0, 1]) < 0.05
@@ -151,17 +162,16 @@ def test_the_tail_of_system_noise_ends_beyond_what_is_ever_drawn() -> None:
         def words(self, kind: type, *shape: int) -> np.ndarray:
             return np.zeros(shape, dtype=kind)
 
-    source = Noise()
-    source._stream = Zeros()
+    source = SystemNoise(Zeros())  # type: ignore[arg-type]
     assert float(source.normal((1,), torch.device("cpu")).abs()) > 8.5
 
 
 @pytest.mark.parametrize("seed", [None, 5])
 def test_poisson_samples_have_their_rate(seed: int | None) -> None:
-    source = Noise(seed)
+    source = noise_of(seed)
     sizes = []
     for step in range(200):
-        source.step(step, torch.device("cpu"))
+        source.begin_step(step, torch.device("cpu"))
         sizes.append(len(source.poisson(1000, 0.1)))
     assert abs(np.mean(sizes) - 100) < 5 * np.sqrt(90 / 200)
     assert 0.6 * 90 < np.var(sizes) < 1.5 * 90
@@ -261,7 +271,7 @@ def test_opacus_takes_over_where_a_layer_is_unknown(kind: Any, chunk: int) -> No
     pytest.importorskip("opacus", reason="opacus is not installed")
     torch.manual_seed(1)
     network, tokens = kind(), rows_of_words()
-    assert not is_known(network)
+    assert tracer_of(network) is None
     norms, _ = naive(network, tokens, 1.0)
     clip = float(np.median(norms))
     norms, total = naive(network, tokens, clip)
@@ -298,14 +308,14 @@ def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_our_own_networks_never_need_it() -> None:
-    assert is_known(build("lstm", words=40, width=24, layers=2, length=7))
+    assert tracer_of(build("lstm", words=40, width=24, layers=2, length=7)) is not None
     transformer = build("transformer", words=40, width=24, layers=2, length=7)
-    assert is_known(transformer)
+    assert tracer_of(transformer) is not None
     transformer.blocks[0].extra = nn.Conv1d(2, 2, 1)
-    assert not is_known(transformer)
+    assert tracer_of(transformer) is None
     other = Lstm(40, 8)
     other.lstm = nn.LSTM(8, 8, 1, batch_first=True, bias=False)
-    assert not is_known(other)
+    assert tracer_of(other) is None
 
 
 @pytest.mark.filterwarnings("ignore")

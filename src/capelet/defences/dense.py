@@ -1,0 +1,120 @@
+"""Methods that train a dense map: for a task, for neighbours or for both, against an adversary.
+
+They differ in three words: whether noise stands before the map, which adversary fights the
+secrets, and which texts go in. `Dense` holds the first two; there is one way of training for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from capelet.defences.network import Body, Network
+from capelet.defences.noise import twin
+from capelet.defences.readers import Mixing, Reader, read
+from capelet.defences.settings import Fitted, Settings, epsilon_of
+from capelet.defences.terms import (
+    CrossGradient,
+    Independence,
+    Neighbourhood,
+    Reversal,
+    Task,
+    Term,
+)
+from capelet.defences.training import Part, Schedule, train
+from capelet.interfaces import Progress
+from capelet.mechanisms import Laplace
+from capelet.training.device import seeded_fork
+from capelet.training.networks import Residual, dense
+
+WARM = 0.2
+"""The share of the training over which λ grows from 0: a strong λ on a blind head only stirs."""
+STEPS = 150
+"""How many a training against a kernel adversary takes, however many rows there are."""
+TUNED_BATCH = 256
+TUNED_EPOCHS = 5
+"""How often the last layers see each text, after the map was trained on vectors as they are."""
+
+Adversary = Literal["none", "reversal", "cross", "kernel"]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A dense map, with Laplace noise before it or not, against one kind of adversary."""
+
+    noise: bool = False
+    adversary: Adversary = "none"
+
+    def __call__(
+        self, part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
+    ) -> Fitted:
+        before = Laplace(epsilon_of(settings)) if self.noise else None
+        # Without a task there is no label that a mixture of two texts could lack.
+        mixes = self.adversary == "kernel" and settings.keep == "neighbours" and bool(part.secrets)
+        if mixes:  # nothing is tuned on held-back rows, so they may be learnt from
+            part = replace(part, fit=np.concatenate([part.fit, part.tune]))
+        network = self._network(part, settings, before, mixes, progress)
+        schedule = _pace(settings.schedule, part, self.adversary, settings.keep)
+        first = train(network, part, schedule, checkpoints, progress)
+        if part.top is None:
+            return Fitted(first, before=before)
+        # The map first, on vectors as they are: through a map that begins at random the layers
+        # would learn nonsense before it knows anything.
+        network.front = part.top
+        epochs, batch = min(schedule.epochs, TUNED_EPOCHS), min(schedule.batch, TUNED_BATCH)
+        short = replace(schedule, epochs=epochs, batch=batch)
+        along = train(network, part, short, checkpoints, progress)
+        along = replace(along, seconds=first.seconds + along.seconds)
+        return Fitted(along, before=before, encoder=part.top.cpu().encoder())
+
+    def _network(
+        self, part: Part, settings: Settings, before: Any, mixes: bool, progress: Progress
+    ) -> Network:
+        schedule, width = settings.schedule, settings.width
+        with seeded_fork(schedule.seed):
+            if settings.keep == "task":
+                body = Body(dense([part.width, width, width]), "relu")
+            else:
+                width = part.width
+                body = Body(Residual(width, max(2 * settings.width, 512)))
+            terms = self._utility_terms(part, settings, width)
+            reader = read(part, schedule, progress) if mixes else None
+            terms += self._privacy_terms(part, settings, width, reader)
+            noise = Mixing() if mixes else twin(before) if before else None
+            return Network(body, terms, before=noise)
+
+    def _utility_terms(self, part: Part, settings: Settings, width: int) -> list[Term]:
+        """What the features must stay good for; the first of these is watched."""
+        terms: list[Term] = []
+        if settings.keep != "neighbours" and part.task is not None:
+            if self.adversary == "cross":
+                terms.append(CrossGradient(width, part.task, part.secrets))
+            else:
+                terms.append(Task(width, part.task))
+        if settings.keep != "task":
+            terms.append(Neighbourhood())
+        return terms
+
+    def _privacy_terms(
+        self, part: Part, settings: Settings, width: int, reader: Reader | None
+    ) -> list[Term]:
+        """What the features must lose."""
+        lam = settings.lam or 0.0
+        if self.adversary == "reversal" and part.secrets:
+            return [Reversal(width, part.secrets, lam, warm=WARM)]
+        if self.adversary == "kernel" and part.secrets:
+            return [Independence(part.secrets, lam, reader, warm=WARM)]
+        return []
+
+
+def _pace(schedule: Schedule, part: Part, adversary: str, keep: str) -> Schedule:
+    """A kernel adversary needs large batches, and as many steps as small ones would make."""
+    if adversary == "kernel":
+        batch = max(256, min(2048, len(part.fit) // 2))
+        epochs = max(1, round(STEPS * batch / max(len(part.fit), 1)))
+        faster = replace(schedule, batch=batch, epochs=epochs, rate=3 * schedule.rate)
+        return replace(faster, patience=None, cooling=True)
+    return replace(schedule, patience=None) if keep == "neighbours" else schedule

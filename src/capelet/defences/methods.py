@@ -1,0 +1,264 @@
+"""The table of methods: one record says what each one needs, keeps, fights, tunes and rewrites.
+
+Nothing outside this table asks for a method's name to know what it can do. A new preset is one
+line here, and the search, `protect`, the scikit-learn estimators and `capelet list` know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from capelet.data.labels import Attribute
+from capelet.defences.autoencoder import fit_autoencoder
+from capelet.defences.bottleneck import fit_bottleneck
+from capelet.defences.dense import Dense
+from capelet.defences.erasure import fit_erasure
+from capelet.defences.settings import KEEPS, Fit, Fitted, Settings, epsilon_of
+from capelet.defences.training import Part
+from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.interfaces import Progress, silent
+from capelet.mechanisms.words import WordDropout, WordReplacement
+from capelet.privacy.guarantees import checked, checked_count
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A setting that the search may choose, and for which `keeps` it matters.
+
+    `values` are the ends of a range on a logarithmic scale, or a list to choose from.
+    """
+
+    setting: str
+    values: tuple[float, float] | list[int]
+    keeps: tuple[str, ...] = KEEPS
+
+
+# Three decades around 1, at which the secrets weigh as much as the task.
+LAMBDA = Tunable("lam", (0.03, 30.0))
+# Odds of e^ε : 1 between two texts: below 1.6 : 1 nothing is served, above 10⁷ : 1 little is kept.
+EPSILON = Tunable("epsilon", (0.5, 16.0))
+# A map that keeps neighbours has the width of the encoder.
+WIDTH = Tunable("width", [16, 32, 64, 128], keeps=("task",))
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method does, and what it can do.
+
+    - `needs`: of "label", "private", "epsilon" and "texts", what it cannot do without.
+    - `keeps`: what it can be asked to keep; `label_for`: for which of these it needs a label.
+    - `fights`: whether its training looks at the secrets: never, always, or while λ is not 0.
+    - `noise`: what its ε is spent on, vectors or words; "none" without an ε.
+    - `tunes`: what the search may choose, in the order in which it draws.
+    - `layers`: whether the encoder's last layers can be trained along.
+    - `rewrites`: the steps that texts go through before the encoder.
+    """
+
+    summary: str
+    fit: Fit
+    needs: frozenset[str]
+    keeps: tuple[str, ...] = ("task",)
+    label_for: tuple[str, ...] = ("task", "both")
+    fights: Literal["never", "by lambda", "always"] = "never"
+    noise: Literal["none", "vectors", "words"] = "none"
+    tunes: tuple[Tunable, ...] = ()
+    layers: bool = False
+    rewrites: Callable[[Settings], tuple[Any, ...]] | None = None
+    lam: float = 1.0
+
+    @property
+    def on_vectors(self) -> bool:
+        """Whether vectors alone will do: it neither reads nor rewrites texts."""
+        return self.rewrites is None and "texts" not in self.needs
+
+    def with_lambda(self, settings: Settings) -> Settings:
+        """The settings with this method's own λ where none was chosen."""
+        return replace(settings, lam=self.lam) if settings.lam is None else settings
+
+    def needs_for(self, keep: str) -> frozenset[str]:
+        """What it cannot do without when it is asked to keep this."""
+        return self.needs | {"label"} if keep in self.label_for else self.needs
+
+    def fights_with(self, settings: Settings) -> bool:
+        """Whether a training with these settings looks at the secrets at all."""
+        return self.fights == "always" or (self.fights == "by lambda" and settings.lam != 0)
+
+    def text_steps(self, settings: Settings) -> tuple[Any, ...]:
+        """The steps that texts go through before the encoder."""
+        return () if self.rewrites is None else self.rewrites(settings)
+
+    def space(self, keep: str) -> dict[str, Any]:
+        """What the search may choose while this is kept: (low, high) or a list, by setting."""
+        return {item.setting: item.values for item in self.tunes if keep in item.keeps}
+
+
+def _replace_words(settings: Settings) -> tuple[Any, ...]:
+    return (WordReplacement(epsilon_of(settings), table=settings.table),)
+
+
+def _drop_words(settings: Settings) -> tuple[Any, ...]:
+    return (WordDropout(settings.mu),)
+
+
+METHODS: dict[str, Method] = {
+    "fx": Method(
+        "A task map without privacy: what the others are compared with.",
+        Dense(),
+        needs=frozenset({"label"}),
+        tunes=(WIDTH,),
+        layers=True,
+    ),
+    "ae": Method(
+        "An auto-encoder of the texts in place of the encoder, then a task map without privacy.",
+        fit_autoencoder,
+        needs=frozenset({"label", "texts"}),
+        tunes=(WIDTH,),
+    ),
+    "gr": Method(
+        "Gradient reversal: a joint adversary for each secret.",
+        Dense(adversary="reversal"),
+        needs=frozenset({"private"}),
+        keeps=KEEPS,
+        fights="by lambda",
+        tunes=(LAMBDA, WIDTH),
+        layers=True,
+    ),
+    "gr+": Method(
+        "A fresh kernel adversary in closed form, in every step.",
+        Dense(adversary="kernel"),
+        needs=frozenset({"private"}),
+        keeps=KEEPS,
+        fights="by lambda",
+        tunes=(LAMBDA, WIDTH),
+        layers=True,
+    ),
+    "cgt": Method(
+        "Cross-gradient training: each side learns on the other's perturbation.",
+        Dense(adversary="cross"),
+        needs=frozenset({"label", "private"}),
+        fights="always",  # its strength is the length of the perturbation, not λ
+        tunes=(WIDTH,),
+    ),
+    "leace": Method(
+        "Linear erasure in closed form; stops linear attackers only.",
+        fit_erasure,
+        needs=frozenset({"private"}),
+        keeps=KEEPS,
+        label_for=("both",),  # the least change of the vectors keeps any task, labelled or not
+        fights="always",
+    ),
+    "ldp": Method(
+        "Laplace noise on the vector, then a task map.",
+        Dense(noise=True),
+        needs=frozenset({"label", "epsilon"}),
+        noise="vectors",
+        tunes=(EPSILON, WIDTH),
+        layers=True,
+    ),
+    "cape": Method(
+        "Laplace noise on the vector, then a map trained with reversal.",
+        Dense(noise=True, adversary="reversal"),
+        needs=frozenset({"label", "private", "epsilon"}),
+        fights="by lambda",
+        noise="vectors",
+        tunes=(LAMBDA, EPSILON, WIDTH),
+        layers=True,
+    ),
+    "mdp": Method(
+        "Words replaced under metric privacy, then a task map.",
+        Dense(),
+        needs=frozenset({"label", "epsilon"}),
+        noise="words",
+        tunes=(WIDTH,),  # not ε: every trial would have to rewrite and encode all texts
+        rewrites=_replace_words,
+    ),
+    "dpnr": Method(
+        "Words dropped, Laplace noise on the vector, then a task map trained through the noise.",
+        Dense(noise=True),
+        needs=frozenset({"label", "epsilon"}),
+        noise="vectors",
+        tunes=(EPSILON, WIDTH),
+        rewrites=_drop_words,
+    ),
+    "bottleneck": Method(
+        "A learnt bottleneck before the noise: useful at a real ε.",
+        fit_bottleneck,
+        needs=frozenset({"label", "epsilon"}),
+        fights="by lambda",
+        noise="vectors",
+        tunes=(LAMBDA, EPSILON),
+        lam=0.0,
+    ),
+}
+
+
+def method(name: str) -> Method:
+    """The method of this name."""
+    if name not in METHODS:
+        raise CapeletError(f"there is no method {name!r}; {did_you_mean(name, METHODS)}")
+    return METHODS[name]
+
+
+def check_needs(
+    name: str, settings: Settings, task: Attribute | None, secrets: Sequence[Attribute]
+) -> Method:
+    """The method, if it has what it needs; otherwise an error that says what is missing."""
+    record = method(name)
+    if settings.keep not in KEEPS:
+        hint = did_you_mean(str(settings.keep), KEEPS)
+        raise CapeletError(f"keep is {settings.keep!r}; {hint}")
+    needs = record.needs_for(settings.keep)
+    if "label" in needs and task is None:
+        other = "neighbours" in record.keeps
+        hint = ", or keep neighbours instead: --keep neighbours" if other else ""
+        raise DataError(
+            f"the method {name!r} keeps a task, and there is no label; name its column with "
+            f"--label{hint}"
+        )
+    if settings.keep not in record.keeps:
+        free = ", ".join(key for key, item in METHODS.items() if settings.keep in item.keeps)
+        raise CapeletError(f"the method {name!r} keeps a task; neighbours are kept by {free}")
+    if "private" in needs and not secrets:
+        raise DataError(f"the method {name!r} needs a private attribute to protect: --private")
+    _check_numbers(name, record, settings)
+    return record
+
+
+def _check_numbers(name: str, record: Method, settings: Settings) -> None:
+    if "epsilon" in record.needs:
+        epsilon_of(settings)
+    elif settings.epsilon is not None:
+        noisy = _names(METHODS, lambda item: "epsilon" in item.needs)
+        raise CapeletError(
+            f"the method {name!r} adds no noise and takes no epsilon; those that do are {noisy}"
+        )
+    if settings.layers and (not record.layers or settings.keep != "task"):
+        raise CapeletError(
+            "layers of the encoder are trained along with a map that keeps a task, by "
+            f"{_names(METHODS, lambda item: item.layers)}; leave --tune-layers out"
+        )
+    if settings.lam is not None:
+        checked("lambda", settings.lam, 0.0, 1e6)
+    checked_count("width", settings.width)
+
+
+def _names(methods: Mapping[str, Method], can: Callable[[Method], bool]) -> str:
+    return ", ".join(name for name, item in methods.items() if can(item))
+
+
+def fit(
+    name: str,
+    part: Part,
+    settings: Settings,
+    checkpoints: Path | None = None,
+    progress: Progress = silent,
+) -> Fitted:
+    """Fit a method on the defender's part, after checking that it has what it needs.
+
+    A training that is killed goes on from its last checkpoint in the folder `checkpoints`.
+    """
+    record = check_needs(name, settings, part.task, part.secrets)
+    return record.fit(part, record.with_lambda(settings), checkpoints, progress)
