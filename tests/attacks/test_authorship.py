@@ -113,7 +113,7 @@ def test_victims_do_not_move_the_probe() -> None:
 @pytest.mark.slow
 def test_blog_writers(dataset: object) -> None:
     """Must show: top-5 from vectors ≥ 1.3 × TextCNN's at 10 texts of each of 100 writers."""
-    from capelet.attacks.inversion.words import words_of
+    from capelet.data.text import words_of
     from capelet.encoders import cached, load
 
     corpus = dataset("blog_authors")  # type: ignore[operator]

@@ -12,7 +12,7 @@ from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
 from capelet.attacks.inversion.layers import OpenModel, opened
 from capelet.attacks.inversion.measure import examples, inversion_findings
 from capelet.attacks.inversion.relaxation import Relaxation, mapped_error
-from capelet.attacks.inversion.run import ATTACKS, Inversion, sentences_of
+from capelet.attacks.inversion.run import ATTACKS, Inversion
 from capelet.attacks.inversion.sparse import Dictionary, SparseCoding, sparse_code
 from capelet.attacks.inversion.words import (
     BANDS,
@@ -22,8 +22,8 @@ from capelet.attacks.inversion.words import (
     compare,
     found_by_band,
     most_frequent,
-    words_of,
 )
+from capelet.data.text import sentences_of, words_of
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.findings import Findings
 from capelet.findings.metrics import Bootstrap

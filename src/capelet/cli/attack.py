@@ -125,7 +125,7 @@ def _texts(
     """Texts and their authors, as they are or cut into sentences; at most so many of them."""
     import numpy as np
 
-    from capelet.attacks.inversion.run import sentences_of
+    from capelet.data.text import sentences_of
 
     if corpus.texts is None:
         raise DataError("inversion reads texts back, so it needs them; name their column (--text)")

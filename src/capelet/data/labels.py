@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.corpus import Corpus, Values
+from capelet.data.text import long_words
 from capelet.errors import DataError, did_you_mean
 
 MANY_VALUES = 12
@@ -362,7 +363,9 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
         max_df=0.05,
         stop_words="english",
         max_features=5000,
-        token_pattern=r"[^\W\d_]{3,}",
+        tokenizer=long_words,
+        lowercase=False,
+        token_pattern=None,
     )
     try:
         counts = words.fit_transform(texts)

@@ -6,7 +6,6 @@ that no attacker is scored on a person or a text it was trained on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
@@ -18,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from capelet.data.corpus import PARTS, Corpus, Rows, Split, Values
 from capelet.data.labels import Attribute
+from capelet.data.text import words_of
 from capelet.errors import DataError, did_you_mean
 
 SHARES = {"defender": 0.5, "attacker": 0.3, "victims": 0.2}
@@ -211,7 +211,7 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
     0.999, with 0.5 in two cases of three, with 0.2 in one of forty; meetings are then checked and
     kept from a Jaccard of 0.8. Identical texts count as near.
     """
-    words = [set(re.findall(r"\w+", text.lower())) or {text} for text in texts]
+    words = [set(words_of(text)) or {text} for text in texts]
     hashed = [np.fromiter((crc32(word.encode()) for word in bag), dtype=np.uint64) for bag in words]
     random = np.random.default_rng(0)
     prime = np.uint64((1 << 61) - 1)

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from capelet.attacks.authorship import Authorship, TextCnn
 from capelet.attacks.inversion.run import Inversion
-from capelet.attacks.inversion.words import words_of
 from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
+from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock

@@ -13,6 +13,7 @@ import numpy as np
 
 from capelet.attacks.attribute import Parts, Secret, View
 from capelet.data.corpus import Values
+from capelet.data.text import words_and_emphasis
 from capelet.findings.metrics import Codes, Floats
 
 
@@ -44,7 +45,12 @@ class TextAttacker:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         words = TfidfVectorizer(
-            ngram_range=(1, 2), min_df=2, sublinear_tf=True, token_pattern=r"\w+|[!?]+"
+            ngram_range=(1, 2),
+            min_df=2,
+            sublinear_tf=True,
+            tokenizer=words_and_emphasis,
+            lowercase=False,
+            token_pattern=None,
         )
         try:
             fitted = words.fit_transform(self.texts.fit)

@@ -19,7 +19,8 @@ from capelet.attacks.inversion.rewriting import Maker, edits
 from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.inversion.search import Neighbours, cosines
 from capelet.attacks.inversion.sequence import SequenceInversion
-from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent, words_of
+from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
+from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Findings
 from capelet.release import PrivateEncoder

@@ -8,25 +8,15 @@ in their order; case and punctuation are not asked for.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from capelet.attacks.inversion.words import Floats, words_of
+from capelet.attacks.inversion.words import Floats
+from capelet.data.text import words_and_marks, words_of
 
 ORDERS = 4
-_TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
-
-
-def tokens_of(text: str) -> list[str]:
-    """Words and marks of punctuation, in lower case.
-
-    >>> tokens_of("Don't panic!")
-    ['don', "'", 't', 'panic', '!']
-    """
-    return _TOKEN.findall(text.lower())
 
 
 def bleu_counts(guesses: Sequence[str], truths: Sequence[str]) -> Floats:
@@ -36,7 +26,7 @@ def bleu_counts(guesses: Sequence[str], truths: Sequence[str]) -> Floats:
     """
     rows = []
     for guess, truth in zip(guesses, truths, strict=True):
-        said, there = tokens_of(guess), tokens_of(truth)
+        said, there = words_and_marks(guess), words_and_marks(truth)
         right, whole = [], []
         for order in range(1, ORDERS + 1):
             mine, true = _runs(said, order), _runs(there, order)

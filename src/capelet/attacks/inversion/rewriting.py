@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from capelet.attacks.inversion.words import word_spans
+from capelet.data.text import word_spans
 
 _ENDS = (".", "!", "?", "...", "")
 

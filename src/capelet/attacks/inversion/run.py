@@ -7,8 +7,7 @@ fresh noise draw for each pass; the victims pass once. No private label is neede
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,8 @@ from capelet.attacks.inversion.measure import (
     reference_findings,
     sentence_findings,
 )
-from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent, words_of
+from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent
+from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
@@ -45,22 +45,6 @@ ATTACKS = {
 BLACK_BOX = ("multi-label", "multi-set")
 SENDING = "sequence"  # black box too, but sends texts as it goes
 _GRADIENT_VICTIMS = 64  # a gradient attack takes seconds for each text
-_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
-
-
-def sentences_of(texts: Iterable[str], least: int = 5, most: int = 20) -> tuple[list[str], Rows]:
-    """Sentences of `least` to `most` words, and the number of the text that each comes from.
-
-    >>> sentences_of(["It rained all day long. Why? We stayed inside and read books."])[0]
-    ['It rained all day long.', 'We stayed inside and read books.']
-    """
-    found, owner = [], []
-    for number, text in enumerate(texts):
-        for piece in _SENTENCE.split(text):
-            if piece and least <= len(words_of(piece)) <= most:
-                found.append(piece.strip())
-                owner.append(number)
-    return found, np.array(owner, dtype=np.intp)
 
 
 @dataclass(frozen=True)

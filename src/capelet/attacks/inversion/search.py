@@ -19,7 +19,8 @@ import torch
 from capelet.attacks.inversion.blackbox import _half
 from capelet.attacks.inversion.decoder import Decoder, Pieces, cropped
 from capelet.attacks.inversion.rewriting import edits
-from capelet.attacks.inversion.words import Floats, words_of
+from capelet.attacks.inversion.words import Floats
+from capelet.data.text import words_of
 from capelet.interfaces import Progress, silent
 
 if TYPE_CHECKING:

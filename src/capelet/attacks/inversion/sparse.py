@@ -34,8 +34,8 @@ from capelet.attacks.inversion.words import (
     compare,
     cut_sets,
     tuned_cut,
-    word_spans,
 )
+from capelet.data.text import word_spans
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 

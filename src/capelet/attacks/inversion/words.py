@@ -7,7 +7,6 @@ covers. Every score is a mean over texts, so that texts (or their authors) can b
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import words_of
 from capelet.errors import DataError
 
 Ids = npt.NDArray[np.int64]
@@ -25,25 +25,6 @@ Cut = Callable[[str], list[str]]
 
 MOST = 64  # no attacker names more words than this of one text
 BANDS = 5
-_WORD = re.compile(r"[^\W_]+")
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case; digits are words, punctuation is not.
-
-    >>> words_of("Don't panic, it's 42!")
-    ['don', 't', 'panic', 'it', 's', '42']
-    """
-    return [word.lower() for word in _WORD.findall(text)]
-
-
-def word_spans(text: str) -> list[tuple[str, int, int]]:
-    """Each word in lower case, with where it begins and ends in the text.
-
-    >>> word_spans("Oh, Oh")
-    [('oh', 0, 2), ('oh', 4, 6)]
-    """
-    return [(found[0].lower(), *found.span()) for found in _WORD.finditer(text)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.inversion.run import sentences_of
-from capelet.attacks.inversion.words import words_of
 from capelet.attacks.membership.scores import (
     Flags,
     Floats,
@@ -29,6 +27,7 @@ from capelet.attacks.membership.scores import (
     windows_of,
 )
 from capelet.attacks.membership.word_models import WordModel
+from capelet.data.text import sentences_of, words_of
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
