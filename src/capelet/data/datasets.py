@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from capelet.data.corpus import Corpus, read
+from capelet.data.corpus import Corpus
+from capelet.data.readers import read
 from capelet.errors import DataError, did_you_mean
 from capelet.files import cache_folder
 

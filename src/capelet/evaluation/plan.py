@@ -9,9 +9,17 @@ from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, attribute, attributes
 from capelet.data.labels import derived as read_off
 from capelet.data.splits import group_rows, split
+from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 from capelet.findings.metrics import Codes
 from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
+
+
+def split_corpus(
+    corpus: Corpus, kind: str = "auto", seed: int = 0, balance: Sequence[Attribute] = ()
+) -> Split:
+    """The split of that kind, with the word vectors that ship with Capelet where it needs some."""
+    return split(corpus, kind, seed, balance, word_vectors=token_vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +65,7 @@ class Plan:
                 "attack words (--attacks inversion)"
             )
         balance = [*secrets, *([label] if label else [])]
-        parts = tuple(split(corpus, split_kind, seed, balance) for seed in range(seeds))
+        parts = tuple(split_corpus(corpus, split_kind, seed, balance) for seed in range(seeds))
         return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from capelet.data.corpus import unreadable
+from capelet.data.readers import unreadable
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Kind, Progress, Vectors, silent
 from capelet.privacy.store import Ledger

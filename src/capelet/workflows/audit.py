@@ -13,13 +13,13 @@ from typing import Any
 
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
-from capelet.data.splits import group_rows, split
+from capelet.data.splits import group_rows
 from capelet.encoders import cached
 from capelet.errors import DataError
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.kinds import Asked, OtherAttacks
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Plan
+from capelet.evaluation.plan import Plan, split_corpus
 from capelet.evaluation.provenance import Clock, provenance
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
@@ -89,7 +89,7 @@ def plan_of(
     if seeds < 1:
         raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    return Plan(corpus, (), None, (split(corpus, split_kind, 0),), group_rows(corpus), ())
+    return Plan(corpus, (), None, (split_corpus(corpus, split_kind),), group_rows(corpus), ())
 
 
 def _asked(plan: Plan, asked: Asked) -> dict[str, Any]:
