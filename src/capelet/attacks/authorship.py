@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap
+from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]
@@ -218,27 +218,37 @@ class Authorship:
             raise DataError(f"{len(vectors)} vectors do not match {len(authors)} authors")
         if self.baseline is not None and texts is None:
             raise DataError("the TextCNN baseline needs the texts; give them or leave it out")
-        ranks: dict[tuple[str, str], list[tuple[Codes, Codes]]] = {}
+        # A person drawn by two seeds is one person: all seeds share one set of weights.
+        people = np.unique(np.asarray(authors, dtype=str), return_inverse=True)[1]
+        bootstrap = Bootstrap.over(people)
+        ranks: dict[tuple[str, str], list[tuple[Codes, Floats]]] = {}
         writers = 0
         for seed in range(self.seeds):
             shots = Shots.of(authors, self.shots, self.writers, self.tests, seed)
             writers = shots.writers
             truth = shots.codes[shots.scored]
+            weights = bootstrap.weights[:, people[shots.scored]].astype(np.float64)
 
-            def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
-                ranks.setdefault((kind, attacker), []).append((_ranks(scores, truth), truth))
+            def add(
+                kind: str,
+                attacker: str,
+                scores: Floats,
+                truth: Codes = truth,
+                weights: Floats = weights,
+            ) -> None:
+                ranks.setdefault((kind, attacker), []).append((_ranks(scores, truth), weights))
 
             add("authorship", self.probe.name, self.probe.scores(vectors, shots, shots.codes))
-            dealt = shots.codes.copy()
+            shuffled = shots.codes.copy()
             random = np.random.default_rng([seed, 0x3D])
-            dealt[shots.known] = random.permutation(dealt[shots.known])
-            add("authorship-null", self.probe.name, self.probe.scores(vectors, shots, dealt))
+            shuffled[shots.known] = random.permutation(shuffled[shots.known])
+            add("authorship-null", self.probe.name, self.probe.scores(vectors, shots, shuffled))
             if self.baseline is not None and texts is not None:
-                made = self.baseline.scores(texts, shots, shots.codes)
-                add("authorship-reference", self.baseline.name, made)
+                scores = self.baseline.scores(texts, shots, shots.codes)
+                add("authorship-reference", self.baseline.name, scores)
         return [
-            self._finding(kind, attacker, metric, found, writers, recipe_hash)
-            for (kind, attacker), found in ranks.items()
+            self._finding(kind, attacker, metric, by_seed, writers, recipe_hash)
+            for (kind, attacker), by_seed in ranks.items()
             for metric in ("top1", "top5")
         ]
 
@@ -247,34 +257,28 @@ class Authorship:
         kind: str,
         attacker: str,
         metric: str,
-        ranks: Sequence[tuple[Codes, Codes]],
+        ranks: Sequence[tuple[Codes, Floats]],
         writers: int,
         recipe_hash: str | None,
     ) -> Finding:
         most = {"top1": 1, "top5": 5}[metric]
         # A writer is found or missed as a whole, more or less: so writers are resampled, not texts.
-        drawn = []
-        for number, (found, truth) in enumerate(ranks):
-            weights = Bootstrap(writers, seed=number).weights[:, truth].astype(np.float64)
-            with np.errstate(invalid="ignore"):  # with few writers a draw can miss them all
-                drawn.append((weights @ (found < most)) / weights.sum(axis=1))
-        means = np.mean(drawn, axis=0)
-        low, high = np.nanquantile(means[1:], [0.025, 0.975])
+        score = mean_over_seeds(
+            [weighted_means(weights, (rank < most).astype(float)) for rank, weights in ranks]
+        )
         return Finding(
             kind,
             TARGET,
             metric,
-            float(means[0]),
-            float(low),
-            float(high),
+            *score.ends,
             chance=min(1.0, most / writers),
             majority=min(1.0, most / writers),
-            n=round(np.mean([len(found) for found, _ in ranks])),
+            n=round(np.mean([len(rank) for rank, _ in ranks])),
             attacker=attacker,
             parameters={
                 "shots": self.shots,
                 "writers": writers,
-                "by_seed": [float(values[0]) for values in drawn],
+                "by_seed": list(score.by_seed),
             },
             recipe_hash=recipe_hash,
         )

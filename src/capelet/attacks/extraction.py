@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap, Guesses, tpr_at
+from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
+from capelet.findings.metrics import Guesses, score, tpr_at
 
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
@@ -42,6 +43,7 @@ MOST_ENUMERATED = 2_000_000
 
 RARE = 1000
 """With fewer texts that were not trained on, 0.1 % of them is less than one false alarm."""
+_CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 
 class Model(Protocol):
@@ -300,48 +302,52 @@ def membership(
         scores["loss-against-reference"] = reference - losses
     random = np.random.default_rng([seed, 0x3E])
     rows: list[Finding] = []
-    for name, score in scores.items():
-        rows += _membership_rows("membership", name, score, member, author, seed)
-        dealt = random.permutation(member)
-        rows += _membership_rows("membership-null", name, score, dealt, author, seed)
+    for name, values in scores.items():
+        rows += _membership_rows("membership", name, values, member, author, seed)
+        shuffled = random.permutation(member)
+        rows += _membership_rows("membership-null", name, values, shuffled, author, seed)
     return rows
 
 
 def _membership_rows(
     kind: str,
     attacker: str,
-    score: Floats,
+    scores: Floats,
     member: npt.NDArray[np.bool_],
     author: npt.NDArray[np.intp],
     seed: int,
 ) -> list[Finding]:
-    people = np.unique(author)
-    chosen = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
-    known = np.isin(author, chosen)
-    threshold = _best_threshold(score[known], member[known]) if known.any() else np.median(score)
-    places = np.searchsorted(people, author)
+    people, places = np.unique(author, return_inverse=True)
+    half = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
+    auxiliary = np.isin(author, half)
+    threshold = (
+        _best_threshold(scores[auxiliary], member[auxiliary])
+        if auxiliary.any()
+        else np.median(scores)
+    )
     bootstrap = Bootstrap(len(people), seed=seed)
-    two = np.stack([-score, score], axis=1)
+    two = np.stack([-scores, scores], axis=1)
     guesses = Guesses(member.astype(np.intp), two, places)
-    rows = []
-    for metric in ("auc", "tpr_at_1_fpr"):
-        found = bootstrap.score(metric, [guesses])
-        chance = 0.5 if metric == "auc" else 0.01
-        rows.append(_finding(kind, metric, found.value, found.low, found.high, chance, attacker))
+    reached = {metric: score(metric, [guesses], bootstrap) for metric in ("auc", "tpr_at_1_fpr")}
     if (~member).sum() >= RARE:
-        hits = tpr_at(0.001, member, score, bootstrap.weights[:, places])
-        low, high = np.nanquantile(hits[1:], [0.025, 0.975]).tolist()
-        rows.append(_finding(kind, "tpr_at_01_fpr", float(hits[0]), low, high, 0.001, attacker))
-    scored = ~known
+        reached["tpr_at_01_fpr"] = percentile(tpr_at(0.001, member, scores, bootstrap.of(places)))
+    positive, others = scores[~auxiliary] > threshold, member[~auxiliary]
     advantages = [
-        _advantage(score[scored] > threshold, member[scored], weights[places[scored]])
-        for weights in bootstrap.weights
+        _advantage(positive, others, weights[places[~auxiliary]]) for weights in bootstrap.weights
+    ]  # a draw without members, or without others, has none
+    reached["advantage"] = percentile(np.array(advantages))
+    return [
+        Finding(
+            kind,
+            "training texts",
+            metric,
+            *value.ends,
+            chance=_CHANCE[metric],
+            n=len(scores),
+            attacker=attacker,
+        )
+        for metric, value in reached.items()
     ]
-    drawn = np.array(advantages[1:])
-    drawn = drawn[np.isfinite(drawn)]  # a draw without members, or without others, has none
-    low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) else (math.nan, math.nan)
-    rows.append(_finding(kind, "advantage", advantages[0], float(low), float(high), 0.0, attacker))
-    return [_counted(row, len(score)) for row in rows]
 
 
 def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
@@ -416,23 +422,4 @@ def mean_by_author(
     >>> mean_by_author(np.array([1.0, 1.0]), np.array([0, 1]))
     (1.0, 1.0, 1.0)
     """
-    people, places = np.unique(author, return_inverse=True)
-    weights = Bootstrap(len(people), seed=seed).weights[:, places].astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        means = (weights @ values) / weights.sum(axis=1)
-    low, high = np.nanquantile(means[1:], [0.025, 0.975])
-    return float(means[0]), float(low), float(high)
-
-
-def _finding(
-    kind: str, metric: str, value: float, low: float, high: float, chance: float, attacker: str
-) -> Finding:
-    return Finding(
-        kind, "training texts", metric, value, low, high, chance=chance, attacker=attacker
-    )
-
-
-def _counted(row: Finding, count: int) -> Finding:
-    from dataclasses import replace
-
-    return replace(row, n=count)
+    return percentile(weighted_means(group_weights(author, seed), values)).ends

@@ -32,14 +32,15 @@ from capelet.evaluation.fairness import subgroups
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.references import TextAttacker, from_predicted_label, permuted
 from capelet.findings import Finding
+from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import (
-    Bootstrap,
     Codes,
     Floats,
     Guesses,
     chance,
     majority,
     metrics_for,
+    score,
 )
 from capelet.interfaces import Progress, Vectors
 from capelet.privacy.guarantees import Guarantee, ceiling, ceiling_auc
@@ -236,7 +237,7 @@ def _secret(
 
 
 def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
-    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    bootstrap = Bootstrap.over(plan.units)
     targets = {item.name: item for item in plan.secrets}
     if plan.label is not None:
         targets[plan.label.name] = plan.label
@@ -269,22 +270,21 @@ def _finding(
     release: Release,
     chosen: Counter[str] | None,
 ) -> Finding:
-    score = bootstrap.score(metric, guesses)
+    # The null comes this way too: its interval has the score's rule, over persons and all seeds.
+    reached = score(metric, guesses, bootstrap)
     classes = len(target.classes)
-    often = [majority(metric, item.truth, classes) for item in guesses]
-    known = [value for value in often if value is not None]
-    parameters: dict[str, Any] = {"by_seed": list(score.by_seed)}
+    majorities = [majority(metric, item.truth, classes) for item in guesses]
+    present = [value for value in majorities if value is not None]
+    parameters: dict[str, Any] = {"by_seed": list(reached.by_seed)}
     if chosen:
         parameters["chosen"] = dict(chosen)
     return Finding(
         kind,
         target.name,
         metric,
-        score.value,
-        score.low,
-        score.high,
+        *reached.ends,
         chance=chance(metric, classes),
-        majority=float(np.mean(known)) if known else None,
+        majority=float(np.mean(present)) if present else None,
         ceiling=_ceiling(metric, target, release.guarantee),
         n=round(np.mean([len(item.truth) for item in guesses])),
         attacker=attacker,
@@ -305,15 +305,15 @@ def _ceiling(metric: str, target: Attribute, guarantee: Guarantee) -> float | No
 
 def learning_curve(plan: Plan, tally: Tally) -> dict[str, Any]:
     """What an attacker reaches who knows only so many labels of each class."""
-    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    bootstrap = Bootstrap.over(plan.units)
     curves: dict[str, dict[str, Any]] = {}
     for (name, labels), guesses in tally.curves.items():
-        score = bootstrap.score("balanced_accuracy", guesses)
+        reached = score("balanced_accuracy", guesses, bootstrap)
         curve = curves.setdefault(
             name, {"labels_per_class": [], "value": [], "low": [], "high": []}
         )
         curve["chance"] = 1 / guesses[0].scores.shape[1]
         curve["labels_per_class"].append(labels)
         for key in ("value", "low", "high"):
-            curve[key].append(getattr(score, key))
+            curve[key].append(getattr(reached, key))
     return {"attacker": "logistic", "metric": "balanced_accuracy", "curves": curves}

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
+from capelet.findings.intervals import Score, mean_of, normal_mean, percentile
 from capelet.interfaces import Vectors
 
 MAIN = ("mpqa", "trec", "subj", "mrpc")
@@ -92,10 +93,11 @@ class SentenceTask:
     def _graded(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
         value = _rank_correlation(cosines, self.labels)
         random = np.random.default_rng(0x5D)
-        drawn = random.integers(len(cosines), size=(200, len(cosines)))
-        made = [_rank_correlation(cosines[rows], self.labels[rows]) for rows in drawn]
-        low, high = np.quantile(made, [0.025, 0.975])
-        return self._finding("spearman", value, float(low), float(high), 0.0, recipe_hash, {})
+        # A rank correlation has no weighted form, so pairs of sentences are drawn, not weighted.
+        samples = random.integers(len(cosines), size=(200, len(cosines)))
+        draws = [_rank_correlation(cosines[rows], self.labels[rows]) for rows in samples]
+        score = percentile(np.array([value, *draws]))
+        return self._finding("spearman", score, 0.0, recipe_hash, {})
 
     def _classified(
         self, inputs: npt.NDArray[np.float64], recipe_hash: str | None, seed: int
@@ -106,19 +108,15 @@ class SentenceTask:
         constant = True
         for train, test in self._parts(seed):
             standard = _standardised(inputs, train)
-            strength = strength or _chosen(standard[train], codes[train], seed)
-            guess = _fitted(standard[train], codes[train], strength).predict(standard[test])
+            strength = strength or _best_strength(standard[train], codes[train], seed)
+            guess = _regression(standard[train], codes[train], strength).predict(standard[test])
             constant = constant and len(np.unique(guess)) == 1
             hits[test] = guess == codes[test]
         scored = np.flatnonzero(np.isfinite(hits))
-        value = float(hits[scored].mean())
-        half = 1.96 * float(hits[scored].std()) / len(scored) ** 0.5
         majority = float(np.bincount(codes[scored]).max() / len(scored))
         return self._finding(
             "accuracy",
-            value,
-            max(0.0, value - half),
-            min(1.0, value + half),
+            normal_mean(hits[scored]),
             majority,
             recipe_hash,
             {"strength": strength, "degenerate": constant},
@@ -134,9 +132,7 @@ class SentenceTask:
     def _finding(
         self,
         metric: str,
-        value: float,
-        low: float,
-        high: float,
+        score: Score,
         majority: float,
         recipe_hash: str | None,
         parameters: dict[str, Any],
@@ -146,9 +142,7 @@ class SentenceTask:
             "utility",
             self.name,
             metric,
-            value,
-            low,
-            high,
+            *score.ends,
             majority=majority,
             n=n or len(self.labels),
             attacker="logistic regression" if metric == "accuracy" else "cosine",
@@ -162,28 +156,24 @@ def measure_all(
     encode: Encode, tasks: Sequence[SentenceTask], recipe_hash: str | None = None
 ) -> list[Finding]:
     """A finding for each task, and the mean accuracy of the four main ones where all are there."""
-    found = [task.measure(encode, recipe_hash) for task in tasks]
-    main = [item for item in found if item.target in MAIN]
+    findings = [task.measure(encode, recipe_hash) for task in tasks]
+    main = [item for item in findings if item.target in MAIN]
     if len(main) == len(MAIN):
-        halves = [((item.high or 0.0) - (item.low or 0.0)) / 2 for item in main]
-        value = float(np.mean([item.value for item in main]))
-        half = float(np.sqrt(np.sum(np.square(halves)))) / len(main)
+        scores = [Score(item.value, item.low or 0.0, item.high or 0.0) for item in main]
         majority = float(np.mean([item.majority or 0.0 for item in main]))
-        found.append(
+        findings.append(
             Finding(
                 "utility",
                 "sentences",
                 "accuracy",
-                value,
-                value - half,
-                value + half,
+                *mean_of(scores).ends,
                 majority=majority,
                 n=sum(item.n or 0 for item in main),
                 parameters={"mean_of": list(MAIN)},
                 recipe_hash=recipe_hash,
             )
         )
-    return found
+    return findings
 
 
 def features(
@@ -195,19 +185,19 @@ def features(
     return np.hstack([np.abs(vectors - other), vectors * other])
 
 
-def _chosen(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> float:
+def _best_strength(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> float:
     order = np.random.default_rng([seed, 0x5F]).permutation(len(codes))
-    held, kept = order[: len(order) // 5], order[len(order) // 5 :]
-    if len(np.unique(codes[kept])) < 2:
+    tune, fit = order[: len(order) // 5], order[len(order) // 5 :]
+    if len(np.unique(codes[fit])) < 2:
         return 0.1
-    reached = {
-        strength: _fitted(inputs[kept], codes[kept], strength).score(inputs[held], codes[held])
+    accuracy = {
+        strength: _regression(inputs[fit], codes[fit], strength).score(inputs[tune], codes[tune])
         for strength in _STRENGTHS
     }
-    return max(reached, key=reached.__getitem__)
+    return max(accuracy, key=accuracy.__getitem__)
 
 
-def _fitted(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -> Any:
+def _regression(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=strength, max_iter=400, tol=1e-3).fit(inputs, codes)

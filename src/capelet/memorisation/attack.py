@@ -30,7 +30,7 @@ from capelet.attacks.extraction import (
 from capelet.data.canaries import Canary
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Finding, Findings
-from capelet.findings.metrics import Bootstrap
+from capelet.findings.intervals import group_weights, percentile, weighted_means
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import LanguageModel, digest_of, sentence_of
 from capelet.language.model import Scorer
@@ -181,13 +181,7 @@ def _perplexity(
     losses: npt.NDArray[np.float64], counts: Codes, authors: Codes
 ) -> tuple[float, float, float]:
     """e to the loss per word, with its 95 % interval from a bootstrap over authors."""
-    people, places = np.unique(authors, return_inverse=True)
-    weights = Bootstrap(len(people)).weights.astype(np.float64)
-    sums = np.bincount(places, losses), np.bincount(places, counts)
-    with np.errstate(invalid="ignore"):
-        means = np.exp((weights @ sums[0]) / (weights @ sums[1]))
-    low, high = np.nanquantile(means[1:], [0.025, 0.975])
-    return float(means[0]), float(low), float(high)
+    return percentile(np.exp(weighted_means(group_weights(authors), losses, counts))).ends
 
 
 def _membership(

@@ -27,7 +27,6 @@ LEVELS: tuple[Level, ...] = ("none", "slight", "clear", "strong")
 LEAK = "attribute-inference"
 PRIMARY = "balanced_accuracy"
 SLIGHT, CLEAR = 0.05, 0.15
-NULL_SLACK = 0.03
 
 
 @dataclass(frozen=True)
@@ -224,13 +223,14 @@ def _references(row: Finding, label: float | None, text: float | None, digits: i
 
 
 def _null_warning(null: Finding | None) -> str:
-    """A control with shuffled labels must lie at chance; if not, the score above is suspect."""
+    """A control with shuffled labels must not lie above chance; if so, the score is suspect.
+
+    Below chance is no leak: shuffled labels of few authors are drawn without replacement, so that
+    an attacker's authors have rather the other label than their nearest victims.
+    """
     if null is None or null.chance is None or not known(null.value):
         return ""
-    above = null.low is not None and null.low > null.chance
-    below = null.high is not None and null.high < null.chance
-    far = abs(null.value - null.chance) > NULL_SLACK
-    if not (above or (below and far)):
+    if null.low is None or null.low <= null.chance:
         return ""
     interval = span(null.low, null.high, 1)
     return (

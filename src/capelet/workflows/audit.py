@@ -125,9 +125,9 @@ def measured(
             "tsne": tsne(first.vectors, victims, shown, seed=0),
         }
         if original is not None:
-            rows.append(neighbours(original, vectors, plan.splits, first.recipe_hash))
+            rows.append(neighbours(plan, original, vectors, first.recipe_hash))
             if original.shape == first.vectors.shape:
-                rows += deviation(original, first.vectors, first.recipe_hash)
+                rows += deviation(plan, original, first.vectors, first.recipe_hash)
                 rows += separability(plan, original, first.vectors, first.recipe_hash)
             if (moved := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
                 artefacts["tsne_shift"] = moved

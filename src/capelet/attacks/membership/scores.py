@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap, Guesses, tpr_at
+from capelet.findings.intervals import Bootstrap, Score, percentile
+from capelet.findings.metrics import Guesses, score, tpr_at
 
 if TYPE_CHECKING:
     import torch
@@ -230,15 +231,13 @@ def membership_findings(
     rows = []
     for kind, truth in (("membership", member), ("membership-null", dealt)):
         for metric in METRICS if kind == "membership" else ("advantage", "auc"):
-            value, low, high = _score(metric, scores, truth, auxiliary, unit)
+            reached = _score(metric, scores, truth, auxiliary, unit)
             rows.append(
                 Finding(
                     kind,
                     target,
                     metric,
-                    value,
-                    low,
-                    high,
+                    *reached.ends,
                     chance=_CHANCE[metric],
                     n=int((~auxiliary).sum()),
                     attacker=attacker,
@@ -286,27 +285,23 @@ def by_decile(
     return rows
 
 
-def _score(
-    metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: Ids
-) -> tuple[float, float, float]:
+def _score(metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: Ids) -> Score:
     scored = ~auxiliary
-    truth, value = member[scored], scores[scored]
+    truth, values = member[scored], scores[scored]
     numbers = np.unique(unit[scored], return_inverse=True)[1]
-    bootstrap = Bootstrap(int(numbers.max()) + 1)
+    bootstrap = Bootstrap.over(numbers)
     if metric in ("auc", "tpr_at_1_fpr"):
-        two = np.stack([-value, value], axis=1) / 2
-        got = bootstrap.score(metric, [Guesses(truth.astype(np.intp), two, numbers)])
-        return got.value, got.low, got.high
-    weights = bootstrap.weights[:, numbers]
+        two = np.stack([-values, values], axis=1) / 2
+        return score(metric, [Guesses(truth.astype(np.intp), two, numbers)], bootstrap)
+    weights = bootstrap.of(numbers)
     if metric == "tpr_at_01_fpr":
-        drawn = tpr_at(0.001, truth, value, weights)
-    else:
-        said = value >= threshold_of(scores[auxiliary], member[auxiliary])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found = (weights @ (said & truth)) / (weights @ truth)
-            drawn = found - (weights @ (said & ~truth)) / (weights @ ~truth)
-    low, high = np.nanquantile(drawn[1:], [0.025, 0.975])
-    return float(drawn[0]), float(low), float(high)
+        return percentile(tpr_at(0.001, truth, values, weights))
+    # Advantage: TPR − FPR at a threshold that no scored row has influenced.
+    positive = values >= threshold_of(scores[auxiliary], member[auxiliary])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        true_rate = (weights @ (positive & truth)) / (weights @ truth)
+        false_rate = (weights @ (positive & ~truth)) / (weights @ ~truth)
+    return percentile(true_rate - false_rate)
 
 
 def _dealt(member: Flags, unit: Ids, random: np.random.Generator) -> Flags:
