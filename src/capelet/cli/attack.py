@@ -230,7 +230,7 @@ def membership(
     model = words or private_encoder_of(corpus, recipe, encoder or "", "auto")
     with progress_bars(json) as progress, clock("membership"):
         if isinstance(model, Path):
-            findings = attack.of_words(texts, flags, model)
+            findings = attack.of_words(texts, flags, model, authors)
         else:
             findings = attack.of_encoder(texts, flags, model, authors, progress)
     origin = origin_of_membership(corpus, model, findings, clock, seed=seed, members=sum(flags))

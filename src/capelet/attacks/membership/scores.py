@@ -255,6 +255,7 @@ def by_decile(
     windows: Windows,
     counts: npt.NDArray[np.integer[Any]],
     auxiliary: Flags,
+    units: npt.NDArray[Any],
     **options: Any,
 ) -> list[Finding]:
     """The findings of each tenth of the centre words, rarest first (`counts` is per word).
@@ -278,7 +279,7 @@ def by_decile(
             scores[inside],
             member,
             known,
-            units=windows.text[inside],
+            units=units[inside],
             subgroup=f"decile {decile + 1} by word frequency",
             **options,
         )
