@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet import __version__
 from capelet.attacks.extraction import (
     Completion,
     Exposure,
@@ -29,6 +27,7 @@ from capelet.attacks.extraction import (
 )
 from capelet.data.canaries import Canary
 from capelet.errors import CapeletError, DataError
+from capelet.evaluation.provenance import provenance
 from capelet.findings import Finding, Findings
 from capelet.findings.intervals import group_weights, percentile, weighted_means
 from capelet.interfaces import Progress, silent
@@ -304,13 +303,11 @@ def _by_size(made: Rows) -> dict[str, npt.NDArray[np.bool_]]:
 
 def _provenance(model: LanguageModel) -> dict[str, Any]:
     training = model.training
-    return {
-        "capelet": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": {"digest": training["digest"], **training["rows"]},
-        "guarantee": {"sentence": sentence_of(model.guarantee)},
-        "canaries": len(model.canaries),
-    }
+    return provenance(
+        {"digest": training["digest"], **training["rows"]},
+        guarantee={"sentence": sentence_of(model.guarantee)},
+        canaries=len(model.canaries),
+    )
 
 
 def _recipe(model: LanguageModel) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows
 from capelet.encoders import cached
 from capelet.errors import DataError
+from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
-from capelet.evaluation.kinds import Asked, OtherAttacks
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Plan, split_corpus
-from capelet.evaluation.provenance import Clock, provenance
+from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
@@ -54,36 +54,36 @@ def audit(
     """
     clock = Clock()
     tried = families(attackers)
-    asked = Asked.of(attacks, corpus, members, derived)
-    plan = plan_of(corpus, asked, seeds, split_kind, derived, bins)
+    kinds = AttackPlan.of(attacks, corpus, members, derived)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins)
     encoder = private_encoder(corpus, private, cache)
     inputs = inputs_of(corpus, encoder)
     with clock("encoding"):
         release = encoder.release(inputs, progress)
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
-    if "attributes" in asked.kinds:
+    if "attributes" in kinds.kinds:
         plain = encoder.unprotected().release(inputs, progress) if encoder.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measured(
             plan, [release] * len(plan.splits), original, tried, clock, progress
         )
-    others = OtherAttacks(asked, redact=not show_texts, seeds=seeds)
+    others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
     more, shown = others.measure(plan, encoder, release, members, clock, progress)
-    origin = {**provenance(plan, encoder, release, clock), **_asked(plan, asked)}
+    origin = {**audit_provenance(plan, encoder, release, clock), **_asked(kinds)}
     return Findings((*rows, *more), origin, release.recipe, {**artefacts, **shown})
 
 
 def plan_of(
     corpus: Corpus,
-    asked: Asked,
+    attacks: AttackPlan,
     seeds: int = 5,
     split_kind: str = "auto",
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
 ) -> Plan:
     """The plan of the kinds that were asked for; without attributes and task it is the splits."""
-    if "attributes" in asked.kinds or corpus.private or corpus.label is not None or derived:
+    if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
         return Plan.of(corpus, seeds, split_kind, derived, bins)
     if seeds < 1:
@@ -92,12 +92,12 @@ def plan_of(
     return Plan(corpus, (), None, (split_corpus(corpus, split_kind),), group_rows(corpus), ())
 
 
-def _asked(plan: Plan, asked: Asked) -> dict[str, Any]:
+def _asked(attacks: AttackPlan) -> dict[str, Any]:
     """What the provenance says of the kinds of attack; attributes only where they were tried."""
-    said: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
-    if "attributes" not in asked.kinds:
-        said |= {"attributes": {}, "label": None}
-    return said
+    sections: dict[str, Any] = {"attacks": list(attacks.kinds), "left_out": list(attacks.left_out)}
+    if "attributes" not in attacks.kinds:
+        sections |= {"attributes": {}, "label": None}
+    return sections
 
 
 def measured(
