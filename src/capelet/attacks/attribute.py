@@ -188,6 +188,10 @@ class Family(Protocol):
     def name(self) -> str: ...
 
     @property
+    def title(self) -> str:
+        """What a report calls it."""
+
+    @property
     def grid(self) -> list[dict[str, Any]]: ...
 
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate: ...
@@ -199,6 +203,7 @@ class Logistic:
 
     strengths: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
     name: str = "logistic"
+    title: str = "logistic regression"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -221,6 +226,7 @@ class Perceptron:
     epochs: int = 30
     patience: int = 3
     name: str = "mlp"
+    title: str = "neural network"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -258,6 +264,7 @@ class Boosting:
 
     rounds: int = 80
     name: str = "boosting"
+    title: str = "gradient boosting"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -282,6 +289,7 @@ class Neighbours:
 
     counts: Sequence[int] = (5, 15, 50)
     name: str = "knn"
+    title: str = "nearest neighbours"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -306,6 +314,7 @@ class Kernel:
     widths: Sequence[float] = (0.5, 1.0)
     penalties: Sequence[float] = (1e-4, 1e-3, 1e-2)
     name: str = "kernel"
+    title: str = "RBF kernel"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
