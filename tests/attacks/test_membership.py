@@ -14,7 +14,7 @@ from capelet.attacks.membership.scores import (
     LearnedSimilarity,
     aggregate,
     by_decile,
-    matched,
+    match_frequencies,
     membership_findings,
     pair_scores,
     threshold_of,
@@ -85,7 +85,9 @@ def test_windows_by_hand() -> None:
 def test_matching_leaves_each_word_as_often_on_both_sides() -> None:
     texts = corpus(400)
     member = np.arange(400) < 100
-    windows = matched(windows_of(texts, member, [f"w{n}" for n in range(600)], 2), per_word=7)
+    windows = match_frequencies(
+        windows_of(texts, member, [f"w{n}" for n in range(600)], 2), per_word=7
+    )
     inside = np.bincount(windows.centre[windows.member], minlength=600)
     outside = np.bincount(windows.centre[~windows.member], minlength=600)
     assert inside.tolist() == outside.tolist()
@@ -132,7 +134,7 @@ TRAINING = WordTraining(dimension=100, window=3, epochs=15, negatives=5, least=2
 def remembered(model: WordTable, seen: int) -> list[Finding]:
     texts = corpus(2400)
     member = np.arange(2400) < seen
-    windows = matched(windows_of(texts, member, model.words, 3))
+    windows = match_frequencies(windows_of(texts, member, model.words, 3))
     auxiliary = (np.random.default_rng(4).random(2400) < 0.33)[windows.text]
     scores = window_scores(model.vectors, windows)
     counts = np.zeros(len(model.words), dtype=np.int64)

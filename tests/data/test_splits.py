@@ -7,7 +7,7 @@ import pytest
 
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
-from capelet.data.splits import SPLITS, linked, near_duplicates, split, wasserstein_points
+from capelet.data.splits import SPLITS, linked_share, near_duplicates, split, wasserstein_points
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 
@@ -144,8 +144,8 @@ def test_linked_counts_victims_known_to_the_attacker() -> None:
     corpus = made()
     parts = split(corpus, "random")
     everyone = np.zeros(400, dtype=np.intp)
-    assert linked(parts, everyone) == 1.0
-    assert linked(parts, np.arange(400)) == 0.0
+    assert linked_share(parts, everyone) == 1.0
+    assert linked_share(parts, np.arange(400)) == 0.0
 
 
 def test_what_cannot_be_split_is_said() -> None:

@@ -33,7 +33,7 @@ def guesses(classes: int, rows: int = 300, skill: float = 1.0, seed: int = 0) ->
 @pytest.mark.parametrize("classes", [2, 4])
 def test_metrics_agree_with_scikit_learn(classes: int) -> None:
     item = guesses(classes)
-    said = item.predicted
+    said = item.predictions
     scores = item.scores[:, 1] if classes == 2 else item.scores
     expected = {
         "accuracy": reference.accuracy_score(item.truth, said),
@@ -104,5 +104,5 @@ def test_every_metric_is_one_record() -> None:
 def test_gap_between_subgroups() -> None:
     good, bad = guesses(2, skill=9.0), guesses(2, skill=0.2)
     gap = accuracy_gap([[good], [bad]], Bootstrap(300))
-    accuracy = [float((item.predicted == item.truth).mean()) for item in (good, bad)]
+    accuracy = [float((item.predictions == item.truth).mean()) for item in (good, bad)]
     assert gap.value == pytest.approx(accuracy[0] - accuracy[1]) and gap.low > 0

@@ -89,14 +89,16 @@ def exposures(
     if samples < 4 * TAIL:
         raise DataError(f"exposure needs at least {4 * TAIL} samples; {samples} were asked for")
     random = np.random.default_rng([seed, 0xE4])
-    drawn = np.asarray(words, dtype=np.int64)[random.integers(len(words), size=(samples, length))]
-    drawn = drawn[~_among(drawn, canaries)]
-    reference = np.sort(model.sequence_losses(_begun(drawn, start)))
-    found = model.sequence_losses(_begun(canaries, start))
-    return exposure_of(found, reference, length * math.log2(len(words)), seed)
+    sequences = np.asarray(words, dtype=np.int64)[
+        random.integers(len(words), size=(samples, length))
+    ]
+    sequences = sequences[~_among(sequences, canaries)]
+    reference = np.sort(model.sequence_losses(_begun(sequences, start)))
+    losses = model.sequence_losses(_begun(canaries, start))
+    return exposure_of(losses, reference, length * math.log2(len(words)), seed)
 
 
-def exposure_of(found: Floats, reference: Floats, space_bits: float, seed: int = 0) -> Exposure:
+def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int = 0) -> Exposure:
     """Exposure from losses alone: of the canaries, and of a sample of the space.
 
     With `ANCHOR` samples or more below a canary they are counted. With fewer, the shape of the
@@ -105,24 +107,24 @@ def exposure_of(found: Floats, reference: Floats, space_bits: float, seed: int =
     """
     reference = np.sort(reference)
     count = len(reference)
-    if not (np.isfinite(reference).all() and np.isfinite(found).all()) or not np.ptp(reference):
+    if not (np.isfinite(reference).all() and np.isfinite(losses).all()) or not np.ptp(reference):
         raise DataError(
             "the model's losses are not finite, or alike for all sequences, so it ranks nothing; "
             "its training has diverged: train again with a smaller rate"
         )
     fit = SkewNormal.fit(reference, seed)
-    below = np.searchsorted(reference, found, side="left")
-    fitted = -fit.log_cdf(found) / math.log(2)
-    beyond = fitted - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
-    smoothed = np.maximum(_smoothed(found, reference, below), 1e-9)
+    below = np.searchsorted(reference, losses, side="left")
+    parametric = -fit.log_cdf(losses) / math.log(2)
+    beyond = parametric - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
+    tail_rank = np.maximum(_smooth(losses, reference, below), 1e-9)
     bits = np.select(
         [below >= ANCHOR, below > 0],
-        [-np.log2((below + 1) / (count + 1)), -np.log2(smoothed / (count + 1))],
+        [-np.log2((below + 1) / (count + 1)), -np.log2(tail_rank / (count + 1))],
         np.maximum(beyond, math.log2(count + 1)),
     )
     return Exposure(
         np.clip(bits, 0.0, space_bits),
-        np.clip(fitted, 0.0, space_bits),
+        np.clip(parametric, 0.0, space_bits),
         below == 0,
         fit.misfit(reference),
         space_bits,
@@ -134,7 +136,7 @@ def fitted_at(fit: SkewNormal, value: float) -> float:
     return float(-fit.log_cdf(np.array([value]))[0] / math.log(2))
 
 
-def _smoothed(found: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
+def _smooth(losses: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
     """The expected count below each loss from a generalised Pareto tail of the lowest samples.
 
     It stays near the count itself (inside its 50 % Poisson interval).
@@ -144,9 +146,9 @@ def _smoothed(found: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> 
     threshold = reference[TAIL]
     excess = np.maximum(threshold - reference[:TAIL], 1e-12)
     shape, _, scale = genpareto.fit(excess, floc=0.0)
-    expected = TAIL * genpareto.sf(threshold - found, shape, scale=scale)
+    rank = TAIL * genpareto.sf(threshold - losses, shape, scale=scale)
     low, high = chi2.ppf(0.25, 2 * np.maximum(below, 1)) / 2, chi2.ppf(0.75, 2 * below + 2) / 2
-    return np.clip(expected, low, high)
+    return np.clip(rank, low, high)
 
 
 def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start: int) -> Floats:
@@ -160,16 +162,16 @@ def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start:
     everything = np.array(list(product(words, repeat=length)), dtype=np.int64)
     everything = everything[~_among(everything, canaries)]
     losses = np.sort(model.sequence_losses(_begun(everything, start)))
-    found = model.sequence_losses(_begun(canaries, start))
+    canary_losses = model.sequence_losses(_begun(canaries, start))
     # The same sequence scored in another batch may differ in its last digits.
-    rank = 1 + np.searchsorted(losses, found - 1e-4, side="left")
+    rank = 1 + np.searchsorted(losses, canary_losses - 1e-4, side="left")
     return length * math.log2(size) - np.log2(rank)
 
 
 def _among(rows: Tokens, canaries: Tokens) -> npt.NDArray[np.bool_]:
     """Which rows are canaries: one secret's rank must not depend on how many others there are."""
-    listed = {tuple(row) for row in canaries.tolist()}
-    return np.array([tuple(row) in listed for row in rows.tolist()], dtype=bool)
+    members = {tuple(row) for row in canaries.tolist()}
+    return np.array([tuple(row) in members for row in rows.tolist()], dtype=bool)
 
 
 def _begun(rows: Tokens, start: int) -> Tokens:
@@ -248,9 +250,9 @@ class SkewNormal:
         """The Kolmogorov–Smirnov distance to the (sorted) values."""
         from scipy.stats import skewnorm
 
-        said = skewnorm.cdf(np.sort(values), self.shape, self.place, self.scale)
+        model_cdf = skewnorm.cdf(np.sort(values), self.shape, self.place, self.scale)
         steps = np.arange(len(values) + 1) / len(values)
-        return float(max(np.max(said - steps[:-1]), np.max(steps[1:] - said)))
+        return float(max(np.max(model_cdf - steps[:-1]), np.max(steps[1:] - model_cdf)))
 
 
 # ---- the tab attack ------------------------------------------------------------------------------
@@ -271,10 +273,10 @@ def tab_attack(model: Model, sequences: Tokens, start: int, pad: int = -1) -> Co
     """
     if sequences.shape[1] < 2:
         raise DataError("the tab attack needs sequences of at least two words")
-    said = model.complete(_begun(sequences[:, :1], start), sequences.shape[1] - 1)
+    completion = model.complete(_begun(sequences[:, :1], start), sequences.shape[1] - 1)
     rest = sequences[:, 1:]
     real = rest != pad
-    right = (said == rest) & real
+    right = (completion == rest) & real
     return Completion((right | ~real).all(axis=1), right.sum(axis=1) / real.sum(axis=1).clip(1))
 
 
@@ -304,8 +306,8 @@ def membership(
     rows: list[Finding] = []
     for name, values in scores.items():
         rows += _membership_rows("membership", name, values, member, author, seed)
-        shuffled = random.permutation(member)
-        rows += _membership_rows("membership-null", name, values, shuffled, author, seed)
+        random_member = random.permutation(member)
+        rows += _membership_rows("membership-null", name, values, random_member, author, seed)
     return rows
 
 
@@ -328,14 +330,18 @@ def _membership_rows(
     bootstrap = Bootstrap(len(people), seed=seed)
     two = np.stack([-scores, scores], axis=1)
     guesses = Guesses(member.astype(np.intp), two, places)
-    reached = {metric: score(metric, [guesses], bootstrap) for metric in ("auc", "tpr_at_1_fpr")}
+    scores_by_metric = {
+        metric: score(metric, [guesses], bootstrap) for metric in ("auc", "tpr_at_1_fpr")
+    }
     if (~member).sum() >= RARE:
-        reached["tpr_at_01_fpr"] = percentile(tpr_at(0.001, member, scores, bootstrap.of(places)))
+        scores_by_metric["tpr_at_01_fpr"] = percentile(
+            tpr_at(0.001, member, scores, bootstrap.of(places))
+        )
     positive, others = scores[~auxiliary] > threshold, member[~auxiliary]
     advantages = [
         _advantage(positive, others, weights[places[~auxiliary]]) for weights in bootstrap.weights
     ]  # a draw without members, or without others, has none
-    reached["advantage"] = percentile(np.array(advantages))
+    scores_by_metric["advantage"] = percentile(np.array(advantages))
     return [
         Finding(
             kind,
@@ -346,7 +352,7 @@ def _membership_rows(
             n=len(scores),
             attacker=attacker,
         )
-        for metric, value in reached.items()
+        for metric, value in scores_by_metric.items()
     ]
 
 
@@ -358,11 +364,15 @@ def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
     return float(score[order][int(np.argmax(hits - false))]) - 1e-12
 
 
-def _advantage(said: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any) -> float:
+def _advantage(
+    positive: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any
+) -> float:
     inside, outside = weights * member, weights * ~member
     if inside.sum() == 0 or outside.sum() == 0:
         return math.nan
-    return float((said * inside).sum() / inside.sum() - (said * outside).sum() / outside.sum())
+    return float(
+        (positive * inside).sum() / inside.sum() - (positive * outside).sum() / outside.sum()
+    )
 
 
 # ---- findings ------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def list_(json: JsonFlag = False) -> None:
     """What there is, one line each: encoders, mechanisms, defences, sets, attackers, splits."""
     from capelet.attacks.attribute import FAMILIES
     from capelet.attacks.inversion.run import ATTACKS as INVERSIONS
-    from capelet.data.datasets import DATASETS, found
+    from capelet.data.datasets import DATASETS, is_available
     from capelet.data.splits import SPLITS
     from capelet.defences import METHODS
     from capelet.encoders import ENCODERS
@@ -70,7 +70,7 @@ def list_(json: JsonFlag = False) -> None:
         "mechanisms": {name: first_line(step) for name, step in MECHANISMS.items()},
         "defences": {name: item.summary for name, item in METHODS.items()},
         "data sets": {
-            name: f"{about.title} ({'here' if found(name) else 'not here'}; {about.licence})"
+            name: f"{about.title} ({'here' if is_available(name) else 'not here'}; {about.licence})"
             for name, about in DATASETS.items()
         },
         "kinds of attack": {name: kind.title for name, kind in ATTACKS.items()},

@@ -260,10 +260,10 @@ def _vectors(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.float32]:
         matrix = np.array(rows, dtype=np.float32)
     except (ValueError, TypeError):
         raise DataError(f"column {name!r} must hold vectors of numbers") from None
-    broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    if len(broken):
+    bad_rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if len(bad_rows):
         raise DataError(
-            f"column {name!r} has NaN or infinite numbers in {len(broken)} of {len(matrix)} rows "
-            f"(the first is row {broken[0]}); repair or remove them"
+            f"column {name!r} has NaN or infinite numbers in {len(bad_rows)} of {len(matrix)} rows "
+            f"(the first is row {bad_rows[0]}); repair or remove them"
         )
     return matrix

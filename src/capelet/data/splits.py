@@ -89,24 +89,24 @@ def group_rows(corpus: Corpus) -> Rows:
     same = identical(corpus)
     if corpus.author is None:
         return same
-    author = _numbered(corpus.author)
+    author = _number(corpus.author)
     ones = np.ones(len(corpus))
     size = (int(author.max()) + 1, int(same.max()) + 1)
     graph = coo_array((ones, (author, same + size[0])), shape=(sum(size), sum(size)))
     _, component = connected_components(graph, directed=False)
-    joined: Rows = np.unique(component[author], return_inverse=True)[1]
-    allowed = max(0.2 * len(corpus), np.bincount(author).max())
-    return author if np.bincount(joined).max() > allowed else joined
+    component_codes: Rows = np.unique(component[author], return_inverse=True)[1]
+    largest_group = max(0.2 * len(corpus), np.bincount(author).max())
+    return author if np.bincount(component_codes).max() > largest_group else component_codes
 
 
 def identical(corpus: Corpus) -> Rows:
     """A number per row, equal for rows with the same text (or, without texts, the same vector)."""
     if corpus.texts is not None:
-        return _numbered(corpus.texts)
-    return _numbered([row.tobytes() for row in np.ascontiguousarray(corpus.vectors)])
+        return _number(corpus.texts)
+    return _number([row.tobytes() for row in np.ascontiguousarray(corpus.vectors)])
 
 
-def _numbered(values: Iterable[Any]) -> Rows:
+def _number(values: Iterable[Any]) -> Rows:
     """0, 1, 2 … in order of first appearance, equal for equal values."""
     numbers: dict[Any, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.intp)
@@ -114,12 +114,12 @@ def _numbered(values: Iterable[Any]) -> Rows:
 
 def _held_back(groups: Rows, part: Rows, random: np.random.Generator) -> npt.NDArray[np.bool_]:
     """About a tenth of each part's groups, for tuning and early stopping inside that part."""
-    marked = np.zeros(len(groups), dtype=bool)
+    flags = np.zeros(len(groups), dtype=bool)
     for code in range(len(PARTS)):
         inside = np.flatnonzero(part == code)
         tune = _assign(groups[inside], random, [1 - HELD_BACK, HELD_BACK]) == 1
-        marked[inside[tune]] = True
-    return marked
+        flags[inside[tune]] = True
+    return flags
 
 
 def _assign(groups: Rows, random: np.random.Generator, shares: Sequence[float]) -> Rows:
@@ -145,7 +145,7 @@ def _by_author(material: Material, random: np.random.Generator) -> Rows:
     return _assign(material.groups, random, list(SHARES.values()))
 
 
-def _stratified(material: Material, random: np.random.Generator) -> Rows:
+def _stratify(material: Material, random: np.random.Generator) -> Rows:
     """Each part gets each class's share.
 
     A stratum is a combination of classes of the first row of a group. Groups are assigned from one
@@ -215,11 +215,11 @@ def wasserstein_points(
     tokens, starts = word_vectors(corpus.texts.tolist())
     random = np.random.default_rng(0)  # directions are public and shared by all seeds
     frame = random.standard_normal((tokens.shape[1], directions)).astype(np.float32)
-    projected = tokens @ (frame / np.linalg.norm(frame, axis=0))
+    projections = tokens @ (frame / np.linalg.norm(frame, axis=0))
     levels = (np.arange(quantiles) + 0.5) / quantiles
     points = np.zeros((len(corpus), directions * quantiles), dtype=np.float32)
     for row in range(len(corpus)):
-        cloud = np.sort(projected[starts[row] : starts[row + 1]], axis=0)
+        cloud = np.sort(projections[starts[row] : starts[row + 1]], axis=0)
         if len(cloud):
             points[row] = cloud[(levels * len(cloud)).astype(int)].ravel()
     return np.asarray(points / np.sqrt(directions * quantiles), dtype=np.float32)
@@ -227,7 +227,7 @@ def wasserstein_points(
 
 SPLITS: dict[str, Callable[[Material, np.random.Generator], Rows]] = {
     "random": _random,
-    "stratified": _stratified,
+    "stratified": _stratify,
     "by_author": _by_author,
     "wasserstein": _wasserstein,
 }
@@ -241,28 +241,28 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
     kept from a Jaccard of 0.8. Identical texts count as near.
     """
     words = [set(words_of(text)) or {text} for text in texts]
-    hashed = [np.fromiter((crc32(word.encode()) for word in bag), dtype=np.uint64) for bag in words]
+    hashes = [np.fromiter((crc32(word.encode()) for word in bag), dtype=np.uint64) for bag in words]
     random = np.random.default_rng(0)
     prime = np.uint64((1 << 61) - 1)
     factor = random.integers(1, 1 << 28, size=(bands * rows, 1), dtype=np.uint64)
     shift = random.integers(0, 1 << 60, size=(bands * rows, 1), dtype=np.uint64)
-    signature = np.stack([((bag * factor + shift) % prime).min(axis=1) for bag in hashed])
-    left: list[Rows] = []
-    right: list[Rows] = []
+    signature = np.stack([((bag * factor + shift) % prime).min(axis=1) for bag in hashes])
+    first: list[Rows] = []
+    second: list[Rows] = []
     for band in range(bands):
         block = np.ascontiguousarray(signature[:, band * rows : (band + 1) * rows])
         _, bucket = np.unique(block.view([("", block.dtype)] * rows).ravel(), return_inverse=True)
         order = np.argsort(bucket, kind="stable")
         meet = np.flatnonzero(bucket[order][1:] == bucket[order][:-1])
-        left.append(order[meet])
-        right.append(order[meet + 1])
-    pairs = np.unique(np.stack([np.concatenate(left), np.concatenate(right)]), axis=1)
+        first.append(order[meet])
+        second.append(order[meet + 1])
+    pairs = np.unique(np.stack([np.concatenate(first), np.concatenate(second)]), axis=1)
     near = [len(words[a] & words[b]) >= 0.8 * len(words[a] | words[b]) for a, b in pairs.T.tolist()]
     a, b = pairs[:, np.array(near, dtype=bool)] if near else pairs
     graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(texts), len(texts)))
     return connected_components(graph, directed=False)[1].astype(np.intp)
 
 
-def linked(parts: Split, group: Rows) -> float:
+def linked_share(parts: Split, group: Rows) -> float:
     """The share of victims that have a member of their group in the attacker's part."""
     return float(np.isin(group[parts.victims], group[parts.attacker]).mean())

@@ -37,17 +37,17 @@ def subgroups(
         if count < LEAST:
             continue
         large.append(part)
-        reached = score("accuracy", part, bootstrap)
+        accuracy = score("accuracy", part, bootstrap)
         findings.append(
             Finding(
                 "fairness",
                 task,
                 "accuracy",
-                *reached.ends,
+                *accuracy.ends,
                 n=count // len(part),
                 attacker="strongest",
                 subgroup=f"{attribute.name}={name}",
-                parameters={"by_seed": list(reached.by_seed)},
+                parameters={"by_seed": list(accuracy.by_seed)},
                 recipe_hash=recipe_hash,
             )
         )

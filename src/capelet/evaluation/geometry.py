@@ -73,22 +73,22 @@ def separability(
     guesses, blind_guesses, strongest = [], [], Counter[str]()
     for parts in plan.splits:
         view, flags, rows = _both(original, released, parts)
-        scored = view.rows.scored
-        units = plan.units[rows[scored]]
+        victims = view.rows.scored
+        units = plan.units[rows[victims]]
         result = attack(view, Secret(view, flags, 2), families(CLASSIFIERS))
         best, family = result.best[result.strongest], result.family
-        guesses.append(Guesses(flags[scored], best.scored, units))
+        guesses.append(Guesses(flags[victims], best.scored, units))
         strongest[result.strongest] += 1
         (again,) = families([family])
         random = np.random.default_rng([parts.seed, 0x40])
         for _ in range(NULLS):
-            shuffled = random.permutation(flags)
-            blind = again.fit(view, Secret(view, shuffled, 2), result.best[family].settings)
-            blind_guesses.append(Guesses(shuffled[scored], blind.scored, units))
+            random_flags = random.permutation(flags)
+            blind = again.fit(view, Secret(view, random_flags, 2), result.best[family].settings)
+            blind_guesses.append(Guesses(random_flags[victims], blind.scored, units))
     bootstrap = Bootstrap.over(plan.units)
-    chosen = {"chosen": dict(strongest)}
+    parameters = {"chosen": dict(strongest)}
     return [
-        _separability("deviation", guesses, bootstrap, recipe_hash, chosen),
+        _separability("deviation", guesses, bootstrap, recipe_hash, parameters),
         _separability("deviation-null", blind_guesses, bootstrap, recipe_hash, {}),
     ]
 
@@ -108,11 +108,11 @@ def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Cod
     vectors = np.concatenate([original[rows], released[rows]]).astype(np.float64)
     lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
     ends = np.cumsum([len(part) for part in sample])[:-1]
-    fit, tune, scored = (
+    fit, tune, victims = (
         np.concatenate([places, places + len(rows)])
         for places in np.split(np.arange(len(rows)), ends)
     )
-    view = View(np.concatenate([vectors, lengths], axis=1), fit, tune, scored, parts.seed)
+    view = View(np.concatenate([vectors, lengths], axis=1), fit, tune, victims, parts.seed)
     return view, np.repeat([0, 1], len(rows)), np.tile(rows, 2)
 
 
@@ -123,18 +123,18 @@ def _separability(
     recipe_hash: str | None,
     parameters: dict[str, Any],
 ) -> Finding:
-    reached = score("balanced_accuracy", guesses, bootstrap)
+    balanced_accuracy = score("balanced_accuracy", guesses, bootstrap)
     return Finding(
         kind,
         "vectors",
         "separability",
-        *reached.ends,
+        *balanced_accuracy.ends,
         chance=0.5,
         majority=0.5,
         n=round(np.mean([len(item.truth) / 2 for item in guesses])),  # two vectors of each victim
         attacker="strongest",
         degenerate=any(item.degenerate for item in guesses),
-        parameters={"by_seed": list(reached.by_seed), **parameters},
+        parameters={"by_seed": list(balanced_accuracy.by_seed), **parameters},
         recipe_hash=recipe_hash,
     )
 
@@ -151,14 +151,14 @@ def tsne_shift(
     """
     if original.shape != released.shape:
         return None
-    shown = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
-    both = np.concatenate([original[shown], released[shown]]).astype(np.float64)
+    sample = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
+    both = np.concatenate([original[sample], released[sample]]).astype(np.float64)
     lengths = np.linalg.norm(both, axis=1, keepdims=True)
     flat, order = _flat(both / np.maximum(lengths, 1e-300), seed)
     return {
         "points": flat,
-        "released": np.repeat([False, True], len(shown))[order].tolist(),
-        "shown": len(shown),
+        "released": np.repeat([False, True], len(sample))[order].tolist(),
+        "shown": len(sample),
         "of": len(rows),
     }
 
@@ -170,16 +170,16 @@ def tsne(
 
     A map shows structure where there is some; that it shows none proves nothing.
     """
-    shown = np.sort(np.random.default_rng(seed).permutation(rows)[:POINTS])
-    flat, order = _flat(vectors[shown], seed)
-    shown = shown[order]
+    sample = np.sort(np.random.default_rng(seed).permutation(rows)[:POINTS])
+    flat, order = _flat(vectors[sample], seed)
+    sample = sample[order]
     return {
         "points": flat,
         "colours": {
-            item.name: [item.classes[code] if code >= 0 else None for code in item.codes[shown]]
+            item.name: [item.classes[code] if code >= 0 else None for code in item.codes[sample]]
             for item in attributes
         },
-        "shown": len(shown),
+        "shown": len(sample),
         "of": len(rows),
     }
 
@@ -190,10 +190,10 @@ def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[n
     from sklearn.manifold import TSNE
 
     points = np.asarray(vectors, dtype=np.float32)
-    reduced = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
+    axes = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
     perplexity = min(30.0, (len(points) - 1) / 3)
     mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
-    flat = mapper.fit_transform(reduced)
+    flat = mapper.fit_transform(axes)
     # From left to right, not in the order of the file: a point must not be traced to its row.
     order = np.argsort(flat[:, 0], kind="stable")
     return np.round(flat[order].astype(float), 2).tolist(), order

@@ -21,7 +21,7 @@ import numpy as np
 
 from capelet.data.corpus import PARTS, Corpus
 from capelet.data.labels import Attribute
-from capelet.data.splits import SHARES, identical, linked, near_duplicates
+from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.evaluation.plan import Plan
 from capelet.files import sha256_of_file
 from capelet.findings import Findings
@@ -228,24 +228,24 @@ def _describe_word_table(path: Path) -> dict[str, Any]:
 def _duplicates(plan: Plan) -> dict[str, Any]:
     """How many rows repeat an earlier one, exactly and nearly, and how many cross parts."""
     same = identical(plan.corpus)
-    repeated = len(same) - len(np.unique(same))
+    repeats = len(same) - len(np.unique(same))
     if plan.corpus.texts is None:
-        return {"identical": repeated, "near": None, "victims_near_attacker": None}
+        return {"identical": repeats, "near": None, "victims_near_attacker": None}
     near = near_duplicates(plan.corpus.texts)
     return {
-        "identical": repeated,
+        "identical": repeats,
         "near": len(near) - len(np.unique(near)),
-        "victims_near_attacker": linked(plan.splits[0], near),
+        "victims_near_attacker": linked_share(plan.splits[0], near),
     }
 
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages whose arithmetic a number may depend on."""
     packages = ("numpy", "scipy", "scikit-learn", "torch", "sentence-transformers", "onnxruntime")
-    installed = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for name in packages:
         try:
-            installed[name] = importlib.metadata.version(name)
+            result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return installed
+    return result

@@ -87,10 +87,10 @@ class SentenceTask:
         if self.graded:
             if other is None:
                 raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
-            return self._graded(_cosines(vectors, other), recipe_hash)
-        return self._classified(features(vectors, other), recipe_hash, seed)
+            return self._rank_score(_cosines(vectors, other), recipe_hash)
+        return self._classify(features(vectors, other), recipe_hash, seed)
 
-    def _graded(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
+    def _rank_score(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
         value = _rank_correlation(cosines, self.labels)
         random = np.random.default_rng(0x5D)
         # A rank correlation has no weighted form, so pairs of sentences are drawn, not weighted.
@@ -99,7 +99,7 @@ class SentenceTask:
         score = percentile(np.array([value, *draws]))
         return self._finding("spearman", score, 0.0, recipe_hash, {})
 
-    def _classified(
+    def _classify(
         self, inputs: npt.NDArray[np.float64], recipe_hash: str | None, seed: int
     ) -> Finding:
         codes = np.unique(self.labels, return_inverse=True)[1]
@@ -107,20 +107,20 @@ class SentenceTask:
         strength = None
         constant = True
         for train, test in self._parts(seed):
-            standard = _standardised(inputs, train)
+            standard = _standardise(inputs, train)
             strength = strength or _best_strength(standard[train], codes[train], seed)
             guess = _regression(standard[train], codes[train], strength).predict(standard[test])
             constant = constant and len(np.unique(guess)) == 1
             hits[test] = guess == codes[test]
-        scored = np.flatnonzero(np.isfinite(hits))
-        majority = float(np.bincount(codes[scored]).max() / len(scored))
+        test_rows = np.flatnonzero(np.isfinite(hits))
+        majority = float(np.bincount(codes[test_rows]).max() / len(test_rows))
         return self._finding(
             "accuracy",
-            normal_mean(hits[scored]),
+            normal_mean(hits[test_rows]),
             majority,
             recipe_hash,
             {"strength": strength, "degenerate": constant},
-            n=len(scored),
+            n=len(test_rows),
         )
 
     def _parts(self, seed: int) -> list[tuple[Rows, Rows]]:
@@ -203,7 +203,7 @@ def _regression(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -
     return LogisticRegression(C=strength, max_iter=400, tol=1e-3).fit(inputs, codes)
 
 
-def _standardised(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
+def _standardise(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
     """Mean 0 and deviation 1 on the training rows; a dead column (MiniLM has three) becomes 0."""
     mean, deviation = inputs[train].mean(axis=0), inputs[train].std(axis=0)
     alive = deviation > 1e-6 * np.maximum(np.abs(inputs[train]).max(axis=0), 1e-30)
@@ -218,10 +218,10 @@ def _cosines(
     return np.asarray((vectors * other).sum(axis=1) / np.maximum(lengths, 1e-12))
 
 
-def _rank_correlation(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
+def _rank_correlation(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     from scipy.stats import rankdata
 
-    a, b = rankdata(left), rankdata(right)
+    a, b = rankdata(one), rankdata(other)
     a, b = a - a.mean(), b - b.mean()
     length = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / length) if length > 0 else 0.0

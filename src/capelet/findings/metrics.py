@@ -32,13 +32,13 @@ class Guesses:
     unit: Codes
 
     @property
-    def predicted(self) -> Codes:
+    def predictions(self) -> Codes:
         return self.scores.argmax(axis=1)
 
     @property
     def degenerate(self) -> bool:
         """All guesses are one class: then a score tells about the prior, not about the attacker."""
-        return len(np.unique(self.predicted)) == 1
+        return len(np.unique(self.predictions)) == 1
 
 
 def score(metric: str, seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
@@ -114,9 +114,9 @@ def _balanced_accuracy(guesses: Guesses, weights: Floats) -> Floats:
 
 def _f1_by_class(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats]:
     """F1 of each class, 2·right / (true + named), and how many victims have it."""
-    right, true, named = _counts(guesses, weights)
+    right, true, guess_counts = _counts(guesses, weights)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(true + named > 0, 2 * right / (true + named), np.nan), true
+        return np.where(true + guess_counts > 0, 2 * right / (true + guess_counts), np.nan), true
 
 
 def _f1_weighted(guesses: Guesses, weights: Floats) -> Floats:
@@ -191,19 +191,19 @@ is asked of the one who guesses."""
 def _counts(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats, Floats]:
     """For each draw and class, weighted: guessed right, truly of the class, named as the class."""
     classes = guesses.scores.shape[1]
-    pair = guesses.truth * classes + guesses.predicted
+    pair = guesses.truth * classes + guesses.predictions
     hot = np.zeros((len(pair), classes * classes), dtype=np.float32)
     hot[np.arange(len(pair)), pair] = 1.0
     confusion = (weights @ hot).reshape(-1, classes, classes).astype(np.float64)
     return np.einsum("bii->bi", confusion), confusion.sum(axis=2), confusion.sum(axis=1)
 
 
-def _ranked(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def _rank(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Weight of positives and of negatives at each distinct score, from low to high."""
     order = np.argsort(scores, kind="stable")
-    ranked = scores[order]
+    in_order = scores[order]
     # Equal scores are one step of the curve: else a constant attacker would win by row order.
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    starts = np.flatnonzero(np.r_[True, in_order[1:] != in_order[:-1]])
     sorted_weights = weights[:, order].astype(np.float64)
     hits = sorted_weights * positive[order]
     return (
@@ -214,7 +214,7 @@ def _ranked(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, F
 
 def _area(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     """P(score of a positive > score of a negative), a tie counting one half."""
-    hits, others = _ranked(positive, scores, weights)
+    hits, others = _rank(positive, scores, weights)
     below = np.cumsum(others, axis=1) - others / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1)))
@@ -222,9 +222,9 @@ def _area(positive: Flags, scores: Floats, weights: Floats) -> Floats:
 
 def tpr_at(false_positive_rate: float, positive: Flags, scores: Floats, weights: Floats) -> Floats:
     """The share of positives found at the lowest threshold that keeps to a false-positive rate."""
-    hits, others = _ranked(positive, scores, weights)
+    hits, others = _rank(positive, scores, weights)
     false = np.cumsum(others[:, ::-1], axis=1)
     true = np.cumsum(hits[:, ::-1], axis=1)
-    allowed = false <= false_positive_rate * false[:, -1:]
+    within = false <= false_positive_rate * false[:, -1:]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(allowed, true, 0.0).max(axis=1) / true[:, -1])
+        return np.asarray(np.where(within, true, 0.0).max(axis=1) / true[:, -1])

@@ -51,10 +51,10 @@ class Vocabulary:
     @classmethod
     def from_list(cls, words: Sequence[str]) -> Vocabulary:
         """A public list of words, which tells nothing about the texts."""
-        listed = dict.fromkeys(spelling(word.strip()) for word in words if word.strip())
-        if not listed:
+        entries = dict.fromkeys(spelling(word.strip()) for word in words if word.strip())
+        if not entries:
             raise DataError("the list of words is empty; give a file with one word per line")
-        return cls((*SPECIAL, *(word for word in listed if word not in SPECIAL)), public=True)
+        return cls((*SPECIAL, *(word for word in entries if word not in SPECIAL)), public=True)
 
     def __len__(self) -> int:
         return len(self.words)

@@ -20,7 +20,7 @@ from capelet.attacks.inversion.words import (
     Vocabulary,
     WordSets,
     compare,
-    found_by_band,
+    hits_by_band,
 )
 from capelet.errors import DataError
 from capelet.findings import Finding
@@ -52,7 +52,7 @@ def inversion_findings(
     weights = group_weights(unit)
     size = len(vocabulary)
     hits, often = compare(guess, truth, size), compare(blind, truth, size)
-    shuffled = compare(guess.take(_others(unit)), truth, size)
+    null_hits = compare(guess.take(_others(unit)), truth, size)
     same = len(np.unique(guess.ids)) == len(guess.ids) / max(len(guess), 1)
     extra = dict(parameters or {})
 
@@ -79,10 +79,10 @@ def inversion_findings(
         )
         for metric in METRICS
     ]
-    rows.append(row("inversion-null", "f1", shuffled.f1, None))
-    for band, (found, there) in enumerate(found_by_band(guess, truth, vocabulary)):
+    rows.append(row("inversion-null", "f1", null_hits.f1, None))
+    for band, (right, there) in enumerate(hits_by_band(guess, truth, vocabulary)):
         if there.any():
-            rows.append(row("inversion", "recall", found, there, subgroup=band_name(band)))
+            rows.append(row("inversion", "recall", right, there, subgroup=band_name(band)))
     return rows
 
 
@@ -194,24 +194,28 @@ def examples(
     rows = np.unique(np.linspace(0, len(truth) - 1, min(count, len(truth))).astype(int))
     size = len(vocabulary)
     hits = {name: compare(guess, truth, size) for name, guess in guesses.items()}
-    shown = []
+    entries = []
     for row in rows.tolist():
         entry: dict[str, Any] = {"words": int(truth.sizes[row]), "attackers": {}}
         if not redact:
             entry["text"] = texts[row]
         for name, guess in guesses.items():
-            said = guess.ids[guess.offsets[row] : guess.offsets[row + 1]]
+            guess_ids = guess.ids[guess.offsets[row] : guess.offsets[row + 1]]
             there = truth.ids[truth.offsets[row] : truth.offsets[row + 1]]
             read: dict[str, Any] = {
-                "named": len(said),
+                "named": len(guess_ids),
                 "right": int(hits[name].right[row]),
                 "f1": float(hits[name].f1[row]),
             }
             if not redact:
-                read["right_words"] = [vocabulary.words[word] for word in said if word in there]
-                read["wrong_words"] = [vocabulary.words[word] for word in said if word not in there]
+                read["right_words"] = [
+                    vocabulary.words[word] for word in guess_ids if word in there
+                ]
+                read["wrong_words"] = [
+                    vocabulary.words[word] for word in guess_ids if word not in there
+                ]
                 if name in (sentences or {}):
                     read["sentence"] = (sentences or {})[name][row]
             entry["attackers"][name] = read
-        shown.append(entry)
-    return {"redacted": redact, "examples": shown}
+        entries.append(entry)
+    return {"redacted": redact, "examples": entries}

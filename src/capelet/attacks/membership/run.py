@@ -20,7 +20,7 @@ from capelet.attacks.membership.scores import (
     LearnedSimilarity,
     aggregate,
     by_decile,
-    matched,
+    match_frequencies,
     membership_findings,
     pair_scores,
     window_scores,
@@ -53,24 +53,24 @@ class Membership:
         table = model if isinstance(model, WordTable) else read_words(model)
         words = [words_of(text) for text in texts]
         windows = windows_of(words, member, table.words, self.window)
-        windows = matched(windows, self.per_word, self.seed)
-        people = np.arange(len(texts)) if authors is None else _numbered(authors)
+        windows = match_frequencies(windows, self.per_word, self.seed)
+        people = np.arange(len(texts)) if authors is None else _codes_of(authors)
         auxiliary = self._auxiliary(people, np.asarray(member, dtype=bool))[windows.text]
         counts = np.bincount(
             _places([word for text in words for word in text], table.words),
             minlength=len(table.words),
         )
         rows: list[Finding] = []
-        for name, centred in (("window-cosine", False), ("window-centred", True)):
-            scores = window_scores(table.vectors, windows, centred)
-            shared: dict[str, Any] = {
+        for name, centre in (("window-cosine", False), ("window-centred", True)):
+            scores = window_scores(table.vectors, windows, centre)
+            common: dict[str, Any] = {
                 "attacker": name,
                 "seed": self.seed,
                 "parameters": {"auxiliary": int(auxiliary.sum())},
             }
             units = people[windows.text]
-            rows += membership_findings(scores, windows.member, auxiliary, units=units, **shared)
-            rows += by_decile(scores, windows, counts, auxiliary, units, **shared)
+            rows += membership_findings(scores, windows.member, auxiliary, units=units, **common)
+            rows += by_decile(scores, windows, counts, auxiliary, units, **common)
         return Findings(tuple(rows))
 
     def of_encoder(
@@ -98,7 +98,7 @@ class Membership:
         vectors = release.vectors
         first, second = vectors[next_too], vectors[next_too + 1]
         text = owner[next_too]
-        units = text if authors is None else _numbered(authors)[text]
+        units = text if authors is None else _codes_of(authors)[text]
         auxiliary = self._auxiliary(units, flags[text])
         rows: list[Finding] = []
         scores: dict[str, Floats] = {
@@ -108,14 +108,14 @@ class Membership:
             first[auxiliary], second[auxiliary], flags[text][auxiliary]
         )
         scores["learned"] = similarity(first, second)
-        shared: dict[str, Any] = {
+        common: dict[str, Any] = {
             "units": units,
             "seed": self.seed,
             "parameters": {"auxiliary": int(auxiliary.sum())},
         }
         for name, values in scores.items():
             rows += membership_findings(
-                values, flags[text], auxiliary, attacker=name, target="pairs", **shared
+                values, flags[text], auxiliary, attacker=name, target="pairs", **common
             )
             rows += self._aggregates(name, values, flags[text], auxiliary, units)
         rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
@@ -152,11 +152,11 @@ class Membership:
         random = np.random.default_rng([self.seed, 0x2E])
         names, codes = np.unique(units, return_inverse=True)
         flags = aggregate(member.astype(float), units)[0] > 0.5
-        chosen = np.zeros(len(names), dtype=bool)
+        marks = np.zeros(len(names), dtype=bool)
         for side in (True, False):
             rows = random.permutation(np.flatnonzero(flags == side))
-            chosen[rows[: max(1, round(self.share * len(rows)))]] = True
-        return chosen[codes]
+            marks[rows[: max(1, round(self.share * len(rows)))]] = True
+        return marks[codes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,12 +185,12 @@ def _both_everywhere(member: Flags, inside: Flags) -> bool:
     return all((member & part).any() and (~member & part).any() for part in (inside, ~inside))
 
 
-def _numbered(names: Sequence[str]) -> npt.NDArray[np.intp]:
+def _codes_of(names: Sequence[str]) -> npt.NDArray[np.intp]:
     return np.unique(np.asarray(names, dtype=str), return_inverse=True)[1]
 
 
-def _places(words: Sequence[str], known: Sequence[str]) -> npt.NDArray[np.int64]:
-    place = {word: number for number, word in enumerate(known)}
+def _places(words: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int64]:
+    place = {word: number for number, word in enumerate(vocabulary)}
     return np.array([place[word] for word in words if word in place], dtype=np.int64)
 
 
