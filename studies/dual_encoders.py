@@ -26,8 +26,9 @@ from torch import nn
 
 from capelet.attacks.authorship import Authorship, LinearProbe, Shots
 from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
-from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent, words_of
+from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
 from capelet.data.datasets import load
+from capelet.data.text import words_of
 from capelet.defences.contrastive import Contrastive, Pairs, Sentences
 from capelet.encoders import WordVectorEncoder
 from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all

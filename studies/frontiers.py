@@ -28,7 +28,7 @@ import numpy as np
 from capelet.attacks.attribute import Secret, View, attack, families, one_thread
 from capelet.data.corpus import Corpus, Split
 from capelet.data.datasets import load
-from capelet.data.labels import Attribute, derived
+from capelet.data.labels import Attribute, add_derived
 from capelet.defences import Settings, fit
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
@@ -56,7 +56,7 @@ def prepared(name: str, folder: Path) -> tuple[Corpus, Vectors]:
     corpus = load(name)
     if name == "blog":
         topics = _kept(
-            folder / "blog-topics.npy", lambda: derived(corpus, ["topics"]).label.astype(str)
+            folder / "blog-topics.npy", lambda: add_derived(corpus, ["topics"]).label.astype(str)
         )
         rows = np.flatnonzero(topics != "None")
         secrets = {key: corpus.private[key][rows] for key in ("gender", "age_group")}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import capelet
 from capelet.cli import app
-from capelet.data.datasets import found
+from capelet.data.datasets import is_available
 from capelet.defences import METHODS
 from capelet.findings import Findings
 
@@ -40,7 +40,7 @@ def run(language: str, code: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which all blocks were run, in order, on fewer texts and by one attacker."""
-    if not found("ag_entities"):
+    if not is_available("ag_entities"):
         pytest.skip("the set ag_entities is not here; CAPELET_DATA names the folder it lies in")
     place = tmp_path_factory.mktemp("news")
     with pytest.MonkeyPatch.context() as patch:

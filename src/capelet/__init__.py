@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from capelet.data.corpus import Corpus, Split, read
+    from capelet.data.corpus import Corpus, Split
     from capelet.data.datasets import load
+    from capelet.data.readers import read
     from capelet.defences import Settings
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
@@ -35,7 +36,7 @@ _HOME = {
     "audit": "capelet.workflows.audit",
     "Corpus": "capelet.data.corpus",
     "Split": "capelet.data.corpus",
-    "read": "capelet.data.corpus",
+    "read": "capelet.data.readers",
     "load": "capelet.data.datasets",
     "Settings": "capelet.defences",
     "CapeletError": "capelet.errors",

@@ -57,7 +57,7 @@ def test_a_faint_style_among_many_writers_is_found() -> None:
     made = 0.2 * random.normal(size=(100, 512))[codes] + random.normal(size=(len(codes), 512))
     shots = Shots.of([f"w{code}" for code in codes], 10, 100, 5)
     scores = LinearProbe(strengths=(3.0,)).scores(made, shots, shots.codes)
-    truth = shots.codes[shots.scored]
+    truth = shots.codes[shots.test]
     first = np.argsort(-scores, axis=1)[:, :5]
     assert (first == truth[:, None]).any(axis=1).mean() > 0.3  # chance 0.05
 
@@ -69,7 +69,7 @@ def test_nothing_is_found_without_a_style() -> None:
 
 def test_the_text_baseline_finds_habits_and_not_noise() -> None:
     shots = Shots.of(AUTHORS, 10, WRITERS, 15)
-    truth = shots.codes[shots.scored]
+    truth = shots.codes[shots.test]
     network = TextCnn(width=32, filters=32, epochs=30)
     loud = network.scores(texts(0.6), shots, shots.codes).argmax(axis=1) == truth
     mute = network.scores(texts(0.0), shots, shots.codes).argmax(axis=1) == truth
@@ -87,9 +87,9 @@ def test_the_baseline_stands_beside_as_a_reference() -> None:
 
 def test_known_and_scored_texts_are_apart_and_balanced() -> None:
     shots = Shots.of(AUTHORS, shots=7, writers=6, tests=4, seed=3)
-    assert not set(shots.known) & set(shots.scored)
-    assert np.bincount(shots.codes[shots.known]).tolist() == [7] * 6
-    assert np.bincount(shots.codes[shots.scored]).tolist() == [4] * 6
+    assert not set(shots.training) & set(shots.test)
+    assert np.bincount(shots.codes[shots.training]).tolist() == [7] * 6
+    assert np.bincount(shots.codes[shots.test]).tolist() == [4] * 6
 
 
 def test_one_writer_is_refused() -> None:
@@ -104,7 +104,7 @@ def test_victims_do_not_move_the_probe() -> None:
     shots = Shots.of(AUTHORS, 10, WRITERS, 15)
     before = vectors(1.0)
     after = before.copy()
-    after[shots.scored[1:]] *= 9
+    after[shots.test[1:]] *= 9
     probe = LinearProbe(strengths=(3.0,))
     one, two = (probe.scores(made, shots, shots.codes)[0] for made in (before, after))
     assert one == pytest.approx(two)
@@ -113,12 +113,12 @@ def test_victims_do_not_move_the_probe() -> None:
 @pytest.mark.slow
 def test_blog_writers(dataset: object) -> None:
     """Must show: top-5 from vectors ≥ 1.3 × TextCNN's at 10 texts of each of 100 writers."""
-    from capelet.attacks.inversion.words import words_of
+    from capelet.data.text import words_of
     from capelet.encoders import cached, load
 
     corpus = dataset("blog_authors")  # type: ignore[operator]
     shots = Shots.of(corpus.author, shots=10, writers=100, tests=40)
-    rows = np.concatenate([shots.known, shots.scored])
+    rows = np.concatenate([shots.training, shots.test])
     written = corpus.texts[rows].tolist()
     made = cached(load("minilm")).encode(written)
     attack = Authorship(seeds=1, tests=39, baseline=TextCnn())

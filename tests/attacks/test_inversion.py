@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
-from capelet.attacks.inversion.layers import OpenModel, opened
+from capelet.attacks.inversion.layers import OpenModel, open_encoder
 from capelet.attacks.inversion.measure import examples, inversion_findings
-from capelet.attacks.inversion.relaxation import Relaxation, mapped_error
-from capelet.attacks.inversion.run import ATTACKS, Inversion, sentences_of
+from capelet.attacks.inversion.relaxation import Relaxation, map_error
+from capelet.attacks.inversion.run import ATTACKS, Inversion
 from capelet.attacks.inversion.sparse import Dictionary, SparseCoding, sparse_code
 from capelet.attacks.inversion.words import (
     BANDS,
@@ -20,10 +20,10 @@ from capelet.attacks.inversion.words import (
     WordSets,
     best_cut,
     compare,
-    found_by_band,
+    hits_by_band,
     most_frequent,
-    words_of,
 )
+from capelet.data.text import sentences_of, words_of
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.findings import Findings
 from capelet.findings.metrics import Bootstrap
@@ -128,7 +128,7 @@ def test_bands_share_running_words_and_recall_adds_up() -> None:
     assert bands[0] == BANDS - 1 and bands[-1] == 0  # the most frequent word comes first
     truth = vocabulary.sets(VICTIMS)
     guess = most_frequent(truth, len(vocabulary), len(truth))
-    found = sum(float(right.sum()) for right, _ in found_by_band(guess, truth, vocabulary))
+    found = sum(float(right.sum()) for right, _ in hits_by_band(guess, truth, vocabulary))
     assert found == compare(guess, truth, len(vocabulary)).right.sum()
 
 
@@ -170,7 +170,7 @@ def test_a_set_names_no_word_twice() -> None:
     bag = Bag()
     small = {**SMALL, "epochs": 2}
     fitted = MultiSet(**small).fit(bag.encode(AUXILIARY), vocabulary.sets(AUXILIARY), vocabulary)
-    words, chances, _ = fitted.ranked(bag.encode(VICTIMS[:20]))
+    words, chances, _ = fitted.rank(bag.encode(VICTIMS[:20]))
     assert all(len(set(row)) == len(row) for row in words.tolist())
     assert ((chances >= 0) & (chances <= 1)).all()
 
@@ -276,7 +276,7 @@ def test_gradients_find_words(tiny: OpenModel, layer: int | None) -> None:
     vocabulary = Vocabulary.of(AUXILIARY)
     own = tiny.means(AUXILIARY[:400], [2])[2]
     seen = tiny.means(VICTIMS[:8], [2])[2]
-    search = Relaxation(layer=layer, steps=120, rate=0.05)
+    search = Relaxation(layer=layer, steps=120, learning_rate=0.05)
     relaxer = search.fit(own, AUXILIARY[:400], tiny, vocabulary)
     guess = relaxer.predict(seen)
     reached = compare(guess, vocabulary.sets(VICTIMS[:8]), len(vocabulary)).f1.mean()
@@ -284,9 +284,9 @@ def test_gradients_find_words(tiny: OpenModel, layer: int | None) -> None:
     assert reached > other.f1.mean() + 0.1
     if layer is None:
         with pytest.raises(DataError, match="no map"):
-            mapped_error(relaxer, seen, seen)
+            map_error(relaxer, seen, seen)
     else:
-        assert mapped_error(relaxer, own, tiny.means(AUXILIARY[:400], [0])[0]) < 0.6
+        assert map_error(relaxer, own, tiny.means(AUXILIARY[:400], [0])[0]) < 0.6
 
 
 # ---- findings
@@ -384,7 +384,7 @@ def test_a_static_encoder_opens_as_its_table() -> None:
     pytest.importorskip("wordllama")
     from capelet.encoders import load
 
-    made = opened(load("wordllama"))
+    made = open_encoder(load("wordllama"))
     (ids, spans), *_ = made.tokens(["Hello there"])
     assert len(ids) == len(spans) >= 2
     assert made.table.shape[1] == 256

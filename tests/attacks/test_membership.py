@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.word_models import WordTraining
 
-from capelet.attacks.membership.run import Membership, read_words
+from capelet.attacks.membership.run import Membership, WordTable, read_words
 from capelet.attacks.membership.scores import (
     LearnedSimilarity,
     aggregate,
     by_decile,
-    matched,
+    match_frequencies,
     membership_findings,
     pair_scores,
     threshold_of,
     window_scores,
     windows_of,
 )
-from capelet.attacks.membership.word_models import KINDS, WordModel, WordTraining, pairs_of
-from capelet.errors import CapeletError, DataError
+from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 
 
@@ -85,7 +85,9 @@ def test_windows_by_hand() -> None:
 def test_matching_leaves_each_word_as_often_on_both_sides() -> None:
     texts = corpus(400)
     member = np.arange(400) < 100
-    windows = matched(windows_of(texts, member, [f"w{n}" for n in range(600)], 2), per_word=7)
+    windows = match_frequencies(
+        windows_of(texts, member, [f"w{n}" for n in range(600)], 2), per_word=7
+    )
     inside = np.bincount(windows.centre[windows.member], minlength=600)
     outside = np.bincount(windows.centre[~windows.member], minlength=600)
     assert inside.tolist() == outside.tolist()
@@ -126,40 +128,18 @@ def test_a_learned_similarity_finds_the_one_direction_that_tells() -> None:
 # ---- models that remember
 
 
-def test_pairs_of_a_text_by_hand() -> None:
-    centres, contexts, distance = pairs_of([np.array([4, 5, 6]), np.array([7])], 2, None)
-    found = sorted(zip(centres.tolist(), contexts.tolist(), distance.tolist(), strict=True))
-    assert found == [(4, 5, 1), (4, 6, 2), (5, 4, 1), (5, 6, 1), (6, 4, 2), (6, 5, 1)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_of_one_topic_come_near(kind: str) -> None:
-    random = np.random.default_rng(3)
-    texts = [
-        [f"{topic}{number}" for number in random.integers(0, 15, 8)]
-        for topic in random.choice(["a", "b"], 1500)
-    ]
-    model = WordTraining(kind, dimension=16, epochs=3, least=1, frequent=1.0).fit(texts)
-    centred = model.vectors - model.vectors.mean(axis=0)
-    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
-    topic = np.array([word[0] for word in model.words])
-    cosine = unit @ unit.T
-    same = topic[:, None] == topic[None, :]
-    assert cosine[same].mean() > cosine[~same].mean() + 0.2
-
-
 TRAINING = WordTraining(dimension=100, window=3, epochs=15, negatives=5, least=2)
 
 
-def remembered(model: WordModel, seen: int) -> list[Finding]:
+def remembered(model: WordTable, seen: int) -> list[Finding]:
     texts = corpus(2400)
     member = np.arange(2400) < seen
-    windows = matched(windows_of(texts, member, model.words, 3))
+    windows = match_frequencies(windows_of(texts, member, model.words, 3))
     auxiliary = (np.random.default_rng(4).random(2400) < 0.33)[windows.text]
     scores = window_scores(model.vectors, windows)
     counts = np.zeros(len(model.words), dtype=np.int64)
     np.add.at(counts, windows_of(texts, member, model.words, 3).centre, 1)
-    return by_decile(scores, windows, counts, auxiliary, attacker="window-cosine")
+    return by_decile(scores, windows, counts, auxiliary, windows.text, attacker="window-cosine")
 
 
 def by_subgroup(rows: list[Finding]) -> dict[str, float]:
@@ -198,6 +178,15 @@ def test_the_whole_attack_on_a_table_and_its_file(tmp_path: Path) -> None:
     whole = [row for row in found.select(kind="membership", metric="auc") if row.subgroup is None]
     assert whole[0].value > 0.52
     assert found.select(kind="membership-null", metric="advantage")
+    # With authors, who is known and who is resampled are people, not texts.
+    writers = [str(number // 30) for number in range(1200)]
+    by_author = Membership(window=3).of_words(joined, np.arange(1200) < 600, path, writers)
+    row, same = (
+        next(row for row in one.select(kind="membership", metric="auc") if row.subgroup is None)
+        for one in (by_author, found)
+    )
+    assert row.low is not None and row.high is not None and row.low < row.value < row.high
+    assert row.value != same.value and row.value == pytest.approx(same.value, abs=0.05)
 
 
 class Twin:
@@ -250,10 +239,6 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
     member, scores = np.arange(8) % 2 == 0, np.arange(8.0)
     with pytest.raises(DataError, match="auxiliary and scored at once"):
         membership_findings(scores, member, np.arange(8) < 4, attacker="x", units=np.arange(8) % 2)
-    with pytest.raises(CapeletError, match="word2vec"):
-        WordTraining("word3vec").fit([["a"]])
-    with pytest.raises(DataError, match="at least 10"):
-        WordTraining().fit([["a", "b"]])
     (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
     with pytest.raises(DataError, match="line 2"):
         read_words(tmp_path / "bad.txt")

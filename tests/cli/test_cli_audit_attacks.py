@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from capelet.attacks.authorship import TextCnn
 from capelet.attacks.inversion.run import Inversion
 from capelet.cli import app
-from capelet.evaluation.kinds import OtherAttacks
+from capelet.evaluation.attacks import TextAttacks
 from capelet.findings import Findings
 from capelet.workflows.audit import audit
 
@@ -30,9 +30,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller attackers than an audit's own: the road is tested here, not their strength."""
     options = {"multi-label": {"epochs": 25, "width": 96}, "multi-set": {"epochs": 2, "width": 32}}
     others = partial(
-        OtherAttacks, inversion=Inversion(options=options), baseline=TextCnn(epochs=2, filters=8)
+        TextAttacks, inversion=Inversion(options=options), baseline=TextCnn(epochs=2, filters=8)
     )
-    monkeypatch.setitem(audit.__globals__, "OtherAttacks", others)
+    monkeypatch.setitem(audit.__globals__, "TextAttacks", others)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capelet.data.corpus import Corpus
-from capelet.data.datasets import DATASETS, found, load
+from capelet.data.datasets import DATASETS, is_available, load
 from capelet.errors import DataError
 
 
@@ -41,6 +41,6 @@ def test_a_missing_set_gives_one_clear_sentence(
         DataError, match=r"get the Blog Authorship Corpus .* put it as blog.parquet"
     ):
         load("blog")
-    assert not found("blog") and found("reviews")
+    assert not is_available("blog") and is_available("reviews")
     with pytest.raises(DataError, match="did you mean 'reviews'"):
         load("reveiws")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from capelet.data.corpus import Corpus
-from capelet.data.labels import OTHER, attribute, attributes, derive, derived, topics
+from capelet.data.labels import OTHER, add_derived, attribute, attributes, derive, topics
 from capelet.errors import DataError
 
 
@@ -152,18 +152,18 @@ def test_topics_of_mixed_words_do_not_tell_the_subject() -> None:
 
 def test_derived_topics_are_the_task_and_attributes_are_secrets() -> None:
     corpus, _ = spoken(600, 2)
-    made = derived(corpus, ["topics:2", "number"])
+    made = add_derived(corpus, ["topics:2", "number"])
     assert made.label_name == "topic" and made.label is not None
     assert set(made.private) == {"has number"} and corpus.label is None
     assert len({item for item in made.label if item is not None}) == 2
-    assert derived(corpus, ["number"]).label is None
+    assert add_derived(corpus, ["number"]).label is None
     for wrong in ("topics:x", "topics:1"):
         with pytest.raises(DataError, match="topics:20"):
-            derived(corpus, [wrong])
+            add_derived(corpus, [wrong])
     with pytest.raises(DataError, match="only vectors"):
-        derived(Corpus("v", vectors=np.zeros((2, 2), dtype=np.float32)), ["topics"])
+        add_derived(Corpus("v", vectors=np.zeros((2, 2), dtype=np.float32)), ["topics"])
     with pytest.raises(DataError, match="share too few words for topics"):
-        derived(texts(*(f"{row}" for row in range(60))), ["topics"])
+        add_derived(texts(*(f"{row}" for row in range(60))), ["topics"])
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_topics_of_blogs_are_many_posts_and_no_class_is_most_of_them(
     dataset: Callable[..., Corpus],
 ) -> None:
     """The fixed rule on the real set: at least 5,000 posts, and no class above 40 %."""
-    made = derived(dataset("blog"), ["topics"])
+    made = add_derived(dataset("blog"), ["topics"])
     assert made.label is not None
     topic = attribute("topic", made.label)
     assert len(made) - topic.missing >= 5000

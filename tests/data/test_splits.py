@@ -7,7 +7,8 @@ import pytest
 
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
-from capelet.data.splits import SPLITS, linked, near_duplicates, split, wasserstein_points
+from capelet.data.splits import SPLITS, linked_share, near_duplicates, split, wasserstein_points
+from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 
 WORDS = [
@@ -48,7 +49,7 @@ def made(rows: int = 400, authors: int = 40, seed: int = 0) -> Corpus:
 def test_parts_are_disjoint_and_linked_rows_stay_together(kind: str) -> None:
     corpus = made()
     for seed in range(3):
-        parts = split(corpus, kind, seed)
+        parts = split(corpus, kind, seed, word_vectors=token_vectors)
         rows = [parts.defender, parts.attacker, parts.victims]
         assert sorted(np.concatenate(rows).tolist()) == list(range(400))
         assert corpus.author is not None and corpus.texts is not None
@@ -97,10 +98,10 @@ def test_wasserstein_victims_are_neighbours() -> None:
     random = np.random.default_rng(1)
     texts = [" ".join(random.choice(near if row % 4 else far, size=8)) for row in range(400)]
     corpus = Corpus("w", texts=column(texts))
-    points = wasserstein_points(corpus)
+    points = wasserstein_points(corpus, token_vectors)
     spread = {}
     for kind in ("wasserstein", "random"):
-        victims = points[split(corpus, kind, 0).victims]
+        victims = points[split(corpus, kind, 0, word_vectors=token_vectors).victims]
         spread[kind] = float(victims.var(axis=0).sum() / points.var(axis=0).sum())
     assert spread["wasserstein"] < 0.75 < spread["random"]
 
@@ -109,16 +110,25 @@ def test_sliced_distance_is_the_wasserstein_distance_along_one_direction() -> No
     from scipy.stats import wasserstein_distance_nd
 
     corpus = Corpus("w", texts=column(["cat dog", "boat train", "cat dog cat dog", "red fast"]))
-    points = wasserstein_points(corpus, directions=64, quantiles=64)
+    points = wasserstein_points(corpus, token_vectors, directions=64, quantiles=64)
     assert np.allclose(points[0], points[2])  # the same cloud, doubled, is the same distribution
     assert wasserstein_distance_nd([[0.0]], [[1.0]]) == pytest.approx(1.0)
     assert ((points[0] - points[1]) ** 2).sum() > 0
 
 
+def test_a_split_by_word_vectors_is_given_them() -> None:
+    corpus = Corpus("w", texts=column([f"{WORDS[row % 10]} {row}" for row in range(80)]))
+    with pytest.raises(DataError, match="word_vectors="):
+        split(corpus, "wasserstein")
+    vectors = np.arange(160, dtype=np.float32).reshape(80, 2)
+    ready = Corpus("v", vectors=vectors)  # the control: vectors are clouds of one point
+    assert len(split(ready, "wasserstein").victims) == 16
+
+
 def test_twenty_thousand_texts_fit_in_memory() -> None:
     random = np.random.default_rng(2)
     texts = [" ".join(random.choice(WORDS, size=12)) + f" {row}" for row in range(20_000)]
-    parts = split(Corpus("big", texts=column(texts)), "wasserstein")
+    parts = split(Corpus("big", texts=column(texts)), "wasserstein", word_vectors=token_vectors)
     assert len(parts.victims) == pytest.approx(4000, abs=5)
 
 
@@ -134,8 +144,8 @@ def test_linked_counts_victims_known_to_the_attacker() -> None:
     corpus = made()
     parts = split(corpus, "random")
     everyone = np.zeros(400, dtype=np.intp)
-    assert linked(parts, everyone) == 1.0
-    assert linked(parts, np.arange(400)) == 0.0
+    assert linked_share(parts, everyone) == 1.0
+    assert linked_share(parts, np.arange(400)) == 0.0
 
 
 def test_what_cannot_be_split_is_said() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from capelet.data.text import treebank_words
 from capelet.encoders import StaticEncoder, WordVectorEncoder
 from capelet.encoders.static import means, token_vectors
-from capelet.encoders.word_vectors import words
 
 TEXTS = ["The quick brown fox.", "", "It isn't the dog's fault!", "zzzxqy qqqzzj"]
 
@@ -48,6 +48,6 @@ def test_glove_skips_unknown_words_and_ends_at_zero() -> None:
 
 
 def test_words_are_split_as_the_table_was_made() -> None:
-    assert words("Don't! They’ll pay 1,000.50") == [
+    assert treebank_words("Don't! They’ll pay 1,000.50") == [
         *("do", "n't", "!", "they", "'ll", "pay", "1,000.50")
     ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from capelet.data.corpus import Corpus
+from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.plan import Plan
@@ -81,11 +83,33 @@ def test_two_clouds_stay_apart_and_missing_has_no_colour() -> None:
     assert np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) > first.std() + second.std()
 
 
+def plan_of(units: Sequence[int], victims: Sequence[int] = ()) -> Plan:
+    """A plan of nothing but persons and victims."""
+    rows = np.arange(len(units))
+    part = np.setdiff1d(rows, victims)
+    parts = Split("random", 0, part, part, np.array(victims, dtype=np.intp), rows < 0)
+    corpus = Corpus("planted", vectors=np.zeros((len(units), 1), dtype=np.float32))
+    return Plan(corpus, (), None, (parts,), np.array(units), ())
+
+
 def test_deviation_is_the_paired_distance() -> None:
     random = np.random.default_rng(0)
-    vectors = random.normal(size=(50, 6))
-    far, angle = deviation(vectors, 2 * vectors, "h")
+    vectors, plan = random.normal(size=(50, 6)), plan_of(range(50))
+    far, angle = deviation(plan, vectors, 2 * vectors, "h")
     assert far.value == pytest.approx(np.linalg.norm(vectors, axis=1).mean())
     assert angle.value == pytest.approx(0.0, abs=1e-12) and angle.metric == "cosine_distance"
-    assert deviation(vectors, -vectors, None)[1].value == pytest.approx(2.0)
-    assert deviation(vectors, vectors[:, :3], None) == []
+    assert deviation(plan, vectors, -vectors, None)[1].value == pytest.approx(2.0)
+    assert deviation(plan, vectors, vectors[:, :3], None) == []
+
+
+def test_deviation_is_as_sure_as_there_are_persons() -> None:
+    """Ten authors whose texts all move alike are ten measurements, not two hundred."""
+    random = np.random.default_rng(1)
+    author = np.repeat(np.arange(10), 20)
+    vectors = random.normal(size=(200, 6))
+    moved = vectors + random.random(10)[author][:, None]
+    by_author = deviation(plan_of(author.tolist()), vectors, moved, None)[0]
+    by_text = deviation(plan_of(range(200)), vectors, moved, None)[0]
+    assert by_author.value == pytest.approx(by_text.value)
+    width = [row.high - row.low for row in (by_author, by_text) if row.high and row.low]
+    assert width[0] > 3 * width[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capelet.attacks.attribute import Parts, Secret, View
-from capelet.evaluation.references import TextAttacker, from_predicted_label, permuted
+from capelet.evaluation.references import TextAttacker, from_predicted_label, permute
 from capelet.findings.metrics import balanced_accuracy
 
 FIT, TUNE, SCORED = np.arange(400), np.arange(400, 500), np.arange(500, 1000)
@@ -46,7 +46,7 @@ def test_permuted_by_author_keeps_authors_whole() -> None:
     author = np.repeat(np.arange(100), 10)
     codes = random.integers(0, 2, 100)[author]
     codes[:10] = -1
-    dealt = permuted(codes, author, random)
+    dealt = permute(codes, author, random)
     assert (dealt[:10] == -1).all() and (dealt != codes).any()
     assert all(len(set(dealt[author == person])) == 1 for person in range(1, 100))
 
@@ -54,5 +54,5 @@ def test_permuted_by_author_keeps_authors_whole() -> None:
 def test_permuted_rows_keep_their_counts() -> None:
     random = np.random.default_rng(3)
     codes = random.integers(0, 3, 300)
-    dealt = permuted(codes, np.arange(300) // 5, random)
+    dealt = permute(codes, np.arange(300) // 5, random)
     assert (np.bincount(dealt) == np.bincount(codes)).all() and (dealt != codes).any()

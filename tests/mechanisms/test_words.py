@@ -16,15 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from capelet.data.text import PRIVATE_WORD, private_words, spelling
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import MECHANISMS, sampling
 from capelet.mechanisms.sampling import Stream
 from capelet.mechanisms.vocabulary import (
-    WORD,
     Vocabulary,
-    cut,
     diameter,
-    spelling,
     vocabulary,
     whole_words,
     word_vector_file,
@@ -65,11 +63,11 @@ TEXTS = st.lists(
 
 
 def words_of(text: str) -> list[str]:
-    return cut(text)[1::2]
+    return private_words(text)[1::2]
 
 
 def gaps_of(text: str) -> list[str]:
-    return cut(text)[0::2]
+    return private_words(text)[0::2]
 
 
 def forbid_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,11 +259,11 @@ def test_noise_is_fresh_for_every_word_and_every_call(step: Any) -> None:
 @settings(max_examples=200, deadline=None)
 @given(text=st.text())
 def test_parts_join_to_the_text_and_gaps_hold_only_white_space_and_marks(text: str) -> None:
-    parts = cut(text)
+    parts = private_words(text)
     assert "".join(parts) == text
     for gap in parts[0::2]:
         assert not any(char.isalnum() for char in gap)
-    assert all(WORD.fullmatch(word) for word in parts[1::2])
+    assert all(PRIVATE_WORD.fullmatch(word) for word in parts[1::2])
 
 
 def test_accents_emoji_and_signs_of_other_scripts_belong_to_words() -> None:

@@ -94,9 +94,9 @@ class View:
     def unit(self) -> Parts:
         """Centred vectors of length one: the geometry that kernels and neighbours see."""
         mean = self.vectors.fit.mean(axis=0)
-        centred = [part - mean for part in self.vectors]
-        lengths = [np.linalg.norm(part, axis=1, keepdims=True) for part in centred]
-        return Parts(*(p / np.maximum(n, 1e-12) for p, n in zip(centred, lengths, strict=True)))
+        offsets = [part - mean for part in self.vectors]
+        lengths = [np.linalg.norm(part, axis=1, keepdims=True) for part in offsets]
+        return Parts(*(p / np.maximum(n, 1e-12) for p, n in zip(offsets, lengths, strict=True)))
 
     @cached_property
     def landmarks(self) -> Rows:
@@ -107,8 +107,8 @@ class View:
     def distances(self) -> Parts:
         """Squared distances to the landmarks, in units of their median."""
         points = self.unit.fit[self.landmarks].T
-        squared = [np.maximum(2 - 2 * part @ points, 0) for part in self.unit]
-        return Parts(*(part / max(float(np.median(squared[0][:512])), 1e-12) for part in squared))
+        squares = [np.maximum(2 - 2 * part @ points, 0) for part in self.unit]
+        return Parts(*(part / max(float(np.median(squares[0][:512])), 1e-12) for part in squares))
 
     def kernel(self, width: float) -> Parts:
         """Features whose products are RBF kernels (Nyström); width 1 is the median distance."""
@@ -138,10 +138,10 @@ def _nearest(queries: Matrix, base: Matrix, most: int) -> tuple[Rows, Matrix]:
         block = slice(start, start + 1024)
         similar = queries[block] @ base.T
         near = np.argpartition(-similar, most - 1, axis=1)[:, :most]
-        found = np.take_along_axis(similar, near, axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")
+        best = np.take_along_axis(similar, near, axis=1)
+        order = np.argsort(-best, axis=1, kind="stable")
         places[block] = np.take_along_axis(near, order, axis=1)
-        cosines[block] = np.take_along_axis(found, order, axis=1)
+        cosines[block] = np.take_along_axis(best, order, axis=1)
     return places, cosines
 
 
@@ -166,10 +166,10 @@ class Secret:
 
     def quality(self, scores: Floats) -> float:
         """What tuning maximises on `tune`: balanced accuracy of a secret, accuracy of a task."""
-        predicted = scores.argmax(axis=1)
+        guesses = scores.argmax(axis=1)
         if self.balanced:
-            return balanced_accuracy(self.codes.tune, predicted)
-        return float((self.codes.tune == predicted).mean())
+            return balanced_accuracy(self.codes.tune, guesses)
+        return float((self.codes.tune == guesses).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +188,10 @@ class Family(Protocol):
     def name(self) -> str: ...
 
     @property
+    def title(self) -> str:
+        """What a report calls it."""
+
+    @property
     def grid(self) -> list[dict[str, Any]]: ...
 
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate: ...
@@ -199,6 +203,7 @@ class Logistic:
 
     strengths: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
     name: str = "logistic"
+    title: str = "logistic regression"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -221,6 +226,7 @@ class Perceptron:
     epochs: int = 30
     patience: int = 3
     name: str = "mlp"
+    title: str = "neural network"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -236,19 +242,22 @@ class Perceptron:
             random_state=view.seed,
         )
         everyone = np.arange(secret.classes)
-        best, kept, waited = np.inf, None, 0
+        best, best_layers, idle_epochs = np.inf, None, 0
         for _ in range(self.epochs):
             model.partial_fit(
                 view.standard.fit, secret.codes.fit, secret.weights.fit, classes=everyone
             )
             loss = _log_loss(_candidate(settings, model, secret, view.standard).tune, secret)
             if loss < best:
-                best, waited = loss, 0
-                kept = [layer.copy() for layer in (*model.coefs_, *model.intercepts_)]
-            elif (waited := waited + 1) >= self.patience:
+                best, idle_epochs = loss, 0
+                best_layers = [layer.copy() for layer in (*model.coefs_, *model.intercepts_)]
+            elif (idle_epochs := idle_epochs + 1) >= self.patience:
                 break
-        if kept is not None:
-            model.coefs_, model.intercepts_ = kept[: len(kept) // 2], kept[len(kept) // 2 :]
+        if best_layers is not None:
+            model.coefs_, model.intercepts_ = (
+                best_layers[: len(best_layers) // 2],
+                best_layers[len(best_layers) // 2 :],
+            )
         return _candidate(settings, model, secret, view.standard)
 
 
@@ -258,6 +267,7 @@ class Boosting:
 
     rounds: int = 80
     name: str = "boosting"
+    title: str = "gradient boosting"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -282,6 +292,7 @@ class Neighbours:
 
     counts: Sequence[int] = (5, 15, 50)
     name: str = "knn"
+    title: str = "nearest neighbours"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -290,13 +301,13 @@ class Neighbours:
     def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
         votes = _one_hot(secret.codes.fit, secret.classes) * secret.weights.fit[:, None]
 
-        def probabilities(found: tuple[Rows, Matrix]) -> Floats:
-            places, cosines = found[0][:, : settings["k"]], found[1][:, : settings["k"]]
+        def probabilities(near: tuple[Rows, Matrix]) -> Floats:
+            places, cosines = near[0][:, : settings["k"]], near[1][:, : settings["k"]]
             nearness = np.exp(4 * (cosines - cosines[:, :1]))
             total = np.einsum("nk,nkc->nc", nearness, votes[places])
             return np.asarray(total / total.sum(axis=1, keepdims=True))
 
-        return Candidate(settings, *(probabilities(found) for found in view.neighbours[1:]))
+        return Candidate(settings, *(probabilities(near) for near in view.neighbours[1:]))
 
 
 @dataclass(frozen=True)
@@ -306,6 +317,7 @@ class Kernel:
     widths: Sequence[float] = (0.5, 1.0)
     penalties: Sequence[float] = (1e-4, 1e-3, 1e-2)
     name: str = "kernel"
+    title: str = "RBF kernel"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -377,16 +389,16 @@ class Result:
         return self.family if self.quality[self.family] > together + error else COMMITTEE
 
 
-def attack(view: View, secret: Secret, tried: Sequence[Family]) -> Result:
+def attack(view: View, secret: Secret, attackers: Sequence[Family]) -> Result:
     """Fit every family with all its settings; each one's best is judged on the held-back rows."""
     best: dict[str, Candidate] = {}
     quality: dict[str, float] = {}
-    for family in tried:
+    for family in attackers:
         for settings in family.grid:
             candidate = family.fit(view, secret, settings)
-            reached = secret.quality(candidate.tune)
-            if family.name not in quality or reached > quality[family.name]:
-                best[family.name], quality[family.name] = candidate, reached
+            score = secret.quality(candidate.tune)
+            if family.name not in quality or score > quality[family.name]:
+                best[family.name], quality[family.name] = candidate, score
     if len(best) > 1:
         members = list(best.values())
         best[COMMITTEE] = Candidate(
@@ -405,15 +417,15 @@ def few_labels(view: View, secret: Secret, count: int) -> Floats | None:
     without their labels (to standardise), as a real attacker could.
     """
     random = np.random.default_rng([view.seed, count])
-    chosen: list[Rows] = []
+    sample: list[Rows] = []
     for code in range(secret.classes):
         places = np.flatnonzero(secret.codes.fit == code)
         if len(places) < count:
             return None
-        chosen.append(random.permutation(places)[:count])
+        sample.append(random.permutation(places)[:count])
     from sklearn.linear_model import LogisticRegression
 
-    places = np.concatenate(chosen)
+    places = np.concatenate(sample)
     model = LogisticRegression(C=FEW_LABELS_STRENGTH, max_iter=2000, tol=1e-3)
     model.fit(view.standard.fit[places], secret.codes.fit[places])
     return np.asarray(model.predict_proba(view.standard.scored))
@@ -438,10 +450,10 @@ def _one_hot(codes: Codes, classes: int) -> Matrix:
 
 def _candidate(settings: Settings, model: Any, secret: Secret, inputs: Parts) -> Candidate:
     """Probabilities for all classes from a model that may not have seen each of them."""
-    made = []
+    probabilities = []
     for part in inputs[1:]:
         scores = np.zeros((len(part), secret.classes))
         if len(part):
             scores[:, model.classes_] = model.predict_proba(part)
-        made.append(scores)
-    return Candidate(settings, *made)
+        probabilities.append(scores)
+    return Candidate(settings, *probabilities)

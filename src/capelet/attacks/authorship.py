@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap
+from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]
@@ -32,8 +32,8 @@ _STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0)  # vectors are scaled to length about o
 class Shots:
     """Which rows the attacker knows (`shots` of each writer) and which it must attribute."""
 
-    known: Rows
-    scored: Rows
+    training: Rows
+    test: Rows
     codes: Codes
     writers: int
 
@@ -59,15 +59,15 @@ class Shots:
                 "needs at least two such writers; ask for fewer texts of each"
             )
         random = np.random.default_rng([seed, 0x3A])
-        chosen = np.sort(random.permutation(able)[:writers])
-        known, scored = [], []
-        for writer in chosen:
+        sample = np.sort(random.permutation(able)[:writers])
+        training, test = [], []
+        for writer in sample:
             rows = random.permutation(np.flatnonzero(codes == writer))
-            known.append(rows[:shots])
-            scored.append(rows[shots : shots + tests])
+            training.append(rows[:shots])
+            test.append(rows[shots : shots + tests])
         place = np.full(len(names), -1)
-        place[chosen] = np.arange(len(chosen))
-        return cls(np.concatenate(known), np.concatenate(scored), place[codes], len(chosen))
+        place[sample] = np.arange(len(sample))
+        return cls(np.concatenate(training), np.concatenate(test), place[codes], len(sample))
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,22 @@ class LinearProbe:
         """A score per writer for each text to be attributed, from the codes of the known ones."""
         from sklearn.linear_model import LogisticRegression
 
-        known, scored = _standard(vectors[shots.known], vectors[shots.scored])
-        truth = codes[shots.known]
+        training, test = _standard(vectors[shots.training], vectors[shots.test])
+        truth = codes[shots.training]
         fold = np.random.default_rng([self.seed, 0x3B]).permutation(len(truth)) % 3
 
-        def fitted(strength: float, rows: npt.NDArray[np.bool_]) -> Any:
+        def fit(strength: float, rows: npt.NDArray[np.bool_]) -> Any:
             model = LogisticRegression(C=strength, max_iter=1000, tol=1e-6)
-            return model.fit(known[rows], truth[rows])
+            return model.fit(training[rows], truth[rows])
 
-        def reached(strength: float) -> float:
-            model = fitted(strength, fold > 0)
-            return float(model.score(known[fold == 0], truth[fold == 0]))
+        def accuracy(strength: float) -> float:
+            model = fit(strength, fold > 0)
+            return float(model.score(training[fold == 0], truth[fold == 0]))
 
-        best = max(self.strengths, key=reached)
-        model = fitted(best, np.ones(len(truth), dtype=bool))
-        answer = np.full((len(scored), shots.writers), -np.inf)
-        answer[:, model.classes_] = model.predict_log_proba(scored)
+        best = max(self.strengths, key=accuracy)
+        model = fit(best, np.ones(len(truth), dtype=bool))
+        answer = np.full((len(test), shots.writers), -np.inf)
+        answer[:, model.classes_] = model.predict_log_proba(test)
         return answer
 
 
@@ -113,7 +113,7 @@ class TextCnn:
     longest: int = 200
     epochs: int = 60
     patience: int = 8
-    rate: float = 2e-3
+    learning_rate: float = 2e-3
     seed: int = 0
     name: str = "text-cnn"
 
@@ -121,38 +121,42 @@ class TextCnn:
         import torch
         from torch.nn import functional
 
-        vocabulary = _vocabulary([texts[row] for row in shots.known])
-        known = torch.from_numpy(_numbered([texts[row] for row in shots.known], vocabulary, self))
-        asked = torch.from_numpy(_numbered([texts[row] for row in shots.scored], vocabulary, self))
-        truth = torch.from_numpy(codes[shots.known].astype(np.int64))
+        vocabulary = _vocabulary([texts[row] for row in shots.training])
+        training = torch.from_numpy(
+            _number_rows([texts[row] for row in shots.training], vocabulary, self)
+        )
+        test = torch.from_numpy(_number_rows([texts[row] for row in shots.test], vocabulary, self))
+        truth = torch.from_numpy(codes[shots.training].astype(np.int64))
         random = np.random.default_rng([self.seed, 0x3C])
         order = random.permutation(len(truth))
         tune, fit = order[: len(order) // 5], order[len(order) // 5 :]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = _network(len(vocabulary) + 2, self, shots.writers)
-            optimiser = torch.optim.Adam(network.parameters(), lr=self.rate)
-            best, kept, waited = np.inf, None, 0
+            optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+            best, best_state, idle_epochs = np.inf, None, 0
             for _ in range(self.epochs):
                 network.train()
                 for rows in np.array_split(random.permutation(fit), -(-len(fit) // 64)):
-                    loss = functional.cross_entropy(network(known[rows]), truth[rows])
+                    loss = functional.cross_entropy(network(training[rows]), truth[rows])
                     optimiser.zero_grad(set_to_none=True)
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimiser.step()
                 network.eval()
                 with torch.no_grad():
-                    reached = float(functional.cross_entropy(network(known[tune]), truth[tune]))
-                if reached < best:
-                    best, waited = reached, 0
-                    kept = {name: part.clone() for name, part in network.state_dict().items()}
-                elif (waited := waited + 1) >= self.patience:
+                    validation_loss = float(
+                        functional.cross_entropy(network(training[tune]), truth[tune])
+                    )
+                if validation_loss < best:
+                    best, idle_epochs = validation_loss, 0
+                    best_state = {name: part.clone() for name, part in network.state_dict().items()}
+                elif (idle_epochs := idle_epochs + 1) >= self.patience:
                     break
-            if kept is not None:
-                network.load_state_dict(kept)
+            if best_state is not None:
+                network.load_state_dict(best_state)
             with torch.no_grad():
-                made = [network(asked[at : at + 256]) for at in range(0, len(asked), 256)]
-        return np.asarray(torch.cat(made).numpy())
+                logits = [network(test[at : at + 256]) for at in range(0, len(test), 256)]
+        return np.asarray(torch.cat(logits).numpy())
 
 
 def _network(words: int, shape: TextCnn, writers: int) -> Any:
@@ -172,8 +176,8 @@ def _network(words: int, shape: TextCnn, writers: int) -> Any:
             import torch
 
             inside = self.table(ids).transpose(1, 2)
-            pooled = [torch.relu(layer(inside)).amax(dim=2) for layer in self.filters]
-            return self.out(self.drop(torch.cat(pooled, dim=1)))
+            features = [torch.relu(layer(inside)).amax(dim=2) for layer in self.filters]
+            return self.out(self.drop(torch.cat(features, dim=1)))
 
     return Network()
 
@@ -183,7 +187,7 @@ def _vocabulary(texts: Sequence[Sequence[str]]) -> dict[str, int]:
     return {word: number for number, word in enumerate(words, 2)}
 
 
-def _numbered(
+def _number_rows(
     texts: Sequence[Sequence[str]], vocabulary: dict[str, int], shape: TextCnn
 ) -> npt.NDArray[np.int64]:
     """Word numbers of each text, cut and padded; 0 is nothing, 1 a word never seen."""
@@ -218,27 +222,37 @@ class Authorship:
             raise DataError(f"{len(vectors)} vectors do not match {len(authors)} authors")
         if self.baseline is not None and texts is None:
             raise DataError("the TextCNN baseline needs the texts; give them or leave it out")
-        ranks: dict[tuple[str, str], list[tuple[Codes, Codes]]] = {}
+        # A person drawn by two seeds is one person: all seeds share one set of weights.
+        people = np.unique(np.asarray(authors, dtype=str), return_inverse=True)[1]
+        bootstrap = Bootstrap.over(people)
+        ranks: dict[tuple[str, str], list[tuple[Codes, Floats]]] = {}
         writers = 0
         for seed in range(self.seeds):
             shots = Shots.of(authors, self.shots, self.writers, self.tests, seed)
             writers = shots.writers
-            truth = shots.codes[shots.scored]
+            truth = shots.codes[shots.test]
+            weights = bootstrap.weights[:, people[shots.test]].astype(np.float64)
 
-            def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
-                ranks.setdefault((kind, attacker), []).append((_ranks(scores, truth), truth))
+            def add(
+                kind: str,
+                attacker: str,
+                scores: Floats,
+                truth: Codes = truth,
+                weights: Floats = weights,
+            ) -> None:
+                ranks.setdefault((kind, attacker), []).append((_ranks(scores, truth), weights))
 
             add("authorship", self.probe.name, self.probe.scores(vectors, shots, shots.codes))
-            dealt = shots.codes.copy()
+            random_codes = shots.codes.copy()
             random = np.random.default_rng([seed, 0x3D])
-            dealt[shots.known] = random.permutation(dealt[shots.known])
-            add("authorship-null", self.probe.name, self.probe.scores(vectors, shots, dealt))
+            random_codes[shots.training] = random.permutation(random_codes[shots.training])
+            add("authorship-null", self.probe.name, self.probe.scores(vectors, shots, random_codes))
             if self.baseline is not None and texts is not None:
-                made = self.baseline.scores(texts, shots, shots.codes)
-                add("authorship-reference", self.baseline.name, made)
+                scores = self.baseline.scores(texts, shots, shots.codes)
+                add("authorship-reference", self.baseline.name, scores)
         return [
-            self._finding(kind, attacker, metric, found, writers, recipe_hash)
-            for (kind, attacker), found in ranks.items()
+            self._finding(kind, attacker, metric, by_seed, writers, recipe_hash)
+            for (kind, attacker), by_seed in ranks.items()
             for metric in ("top1", "top5")
         ]
 
@@ -247,34 +261,28 @@ class Authorship:
         kind: str,
         attacker: str,
         metric: str,
-        ranks: Sequence[tuple[Codes, Codes]],
+        ranks: Sequence[tuple[Codes, Floats]],
         writers: int,
         recipe_hash: str | None,
     ) -> Finding:
         most = {"top1": 1, "top5": 5}[metric]
         # A writer is found or missed as a whole, more or less: so writers are resampled, not texts.
-        drawn = []
-        for number, (found, truth) in enumerate(ranks):
-            weights = Bootstrap(writers, seed=number).weights[:, truth].astype(np.float64)
-            with np.errstate(invalid="ignore"):  # with few writers a draw can miss them all
-                drawn.append((weights @ (found < most)) / weights.sum(axis=1))
-        means = np.mean(drawn, axis=0)
-        low, high = np.nanquantile(means[1:], [0.025, 0.975])
+        score = mean_over_seeds(
+            [weighted_means(weights, (rank < most).astype(float)) for rank, weights in ranks]
+        )
         return Finding(
             kind,
             TARGET,
             metric,
-            float(means[0]),
-            float(low),
-            float(high),
+            *score.ends,
             chance=min(1.0, most / writers),
             majority=min(1.0, most / writers),
-            n=round(np.mean([len(found) for found, _ in ranks])),
+            n=round(np.mean([len(rank) for rank, _ in ranks])),
             attacker=attacker,
             parameters={
                 "shots": self.shots,
                 "writers": writers,
-                "by_seed": [float(values[0]) for values in drawn],
+                "by_seed": list(score.by_seed),
             },
             recipe_hash=recipe_hash,
         )
@@ -288,10 +296,10 @@ def _ranks(scores: Floats, truth: Codes) -> Codes:
     return np.asarray(above + np.ceil(ties / 2), dtype=np.intp)
 
 
-def _standard(known: Floats, scored: Floats) -> tuple[Floats, Floats]:
+def _standard(training: Floats, test: Floats) -> tuple[Floats, Floats]:
     """Standardised by the known texts alone, then scaled to length about one; dead axes are 0."""
-    wide = known.astype(np.float64)
+    wide = training.astype(np.float64)
     mean, deviation = wide.mean(axis=0), wide.std(axis=0)
     alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
     scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0) / np.sqrt(max(alive.sum(), 1))
-    return (wide - mean) * scale, (scored - mean) * scale
+    return (wide - mean) * scale, (test - mean) * scale

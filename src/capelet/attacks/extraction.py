@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap, Guesses, tpr_at
+from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
+from capelet.findings.metrics import Guesses, score, tpr_at
 
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
@@ -42,6 +43,7 @@ MOST_ENUMERATED = 2_000_000
 
 RARE = 1000
 """With fewer texts that were not trained on, 0.1 % of them is less than one false alarm."""
+_CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 
 class Model(Protocol):
@@ -87,14 +89,16 @@ def exposures(
     if samples < 4 * TAIL:
         raise DataError(f"exposure needs at least {4 * TAIL} samples; {samples} were asked for")
     random = np.random.default_rng([seed, 0xE4])
-    drawn = np.asarray(words, dtype=np.int64)[random.integers(len(words), size=(samples, length))]
-    drawn = drawn[~_among(drawn, canaries)]
-    reference = np.sort(model.sequence_losses(_begun(drawn, start)))
-    found = model.sequence_losses(_begun(canaries, start))
-    return exposure_of(found, reference, length * math.log2(len(words)), seed)
+    sequences = np.asarray(words, dtype=np.int64)[
+        random.integers(len(words), size=(samples, length))
+    ]
+    sequences = sequences[~_among(sequences, canaries)]
+    reference = np.sort(model.sequence_losses(_begun(sequences, start)))
+    losses = model.sequence_losses(_begun(canaries, start))
+    return exposure_of(losses, reference, length * math.log2(len(words)), seed)
 
 
-def exposure_of(found: Floats, reference: Floats, space_bits: float, seed: int = 0) -> Exposure:
+def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int = 0) -> Exposure:
     """Exposure from losses alone: of the canaries, and of a sample of the space.
 
     With `ANCHOR` samples or more below a canary they are counted. With fewer, the shape of the
@@ -103,24 +107,24 @@ def exposure_of(found: Floats, reference: Floats, space_bits: float, seed: int =
     """
     reference = np.sort(reference)
     count = len(reference)
-    if not (np.isfinite(reference).all() and np.isfinite(found).all()) or not np.ptp(reference):
+    if not (np.isfinite(reference).all() and np.isfinite(losses).all()) or not np.ptp(reference):
         raise DataError(
             "the model's losses are not finite, or alike for all sequences, so it ranks nothing; "
             "its training has diverged: train again with a smaller rate"
         )
     fit = SkewNormal.fit(reference, seed)
-    below = np.searchsorted(reference, found, side="left")
-    fitted = -fit.log_cdf(found) / math.log(2)
-    beyond = fitted - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
-    smoothed = np.maximum(_smoothed(found, reference, below), 1e-9)
+    below = np.searchsorted(reference, losses, side="left")
+    parametric = -fit.log_cdf(losses) / math.log(2)
+    beyond = parametric - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
+    tail_rank = np.maximum(_smooth(losses, reference, below), 1e-9)
     bits = np.select(
         [below >= ANCHOR, below > 0],
-        [-np.log2((below + 1) / (count + 1)), -np.log2(smoothed / (count + 1))],
+        [-np.log2((below + 1) / (count + 1)), -np.log2(tail_rank / (count + 1))],
         np.maximum(beyond, math.log2(count + 1)),
     )
     return Exposure(
         np.clip(bits, 0.0, space_bits),
-        np.clip(fitted, 0.0, space_bits),
+        np.clip(parametric, 0.0, space_bits),
         below == 0,
         fit.misfit(reference),
         space_bits,
@@ -132,7 +136,7 @@ def fitted_at(fit: SkewNormal, value: float) -> float:
     return float(-fit.log_cdf(np.array([value]))[0] / math.log(2))
 
 
-def _smoothed(found: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
+def _smooth(losses: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
     """The expected count below each loss from a generalised Pareto tail of the lowest samples.
 
     It stays near the count itself (inside its 50 % Poisson interval).
@@ -142,9 +146,9 @@ def _smoothed(found: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> 
     threshold = reference[TAIL]
     excess = np.maximum(threshold - reference[:TAIL], 1e-12)
     shape, _, scale = genpareto.fit(excess, floc=0.0)
-    expected = TAIL * genpareto.sf(threshold - found, shape, scale=scale)
+    rank = TAIL * genpareto.sf(threshold - losses, shape, scale=scale)
     low, high = chi2.ppf(0.25, 2 * np.maximum(below, 1)) / 2, chi2.ppf(0.75, 2 * below + 2) / 2
-    return np.clip(expected, low, high)
+    return np.clip(rank, low, high)
 
 
 def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start: int) -> Floats:
@@ -158,16 +162,16 @@ def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start:
     everything = np.array(list(product(words, repeat=length)), dtype=np.int64)
     everything = everything[~_among(everything, canaries)]
     losses = np.sort(model.sequence_losses(_begun(everything, start)))
-    found = model.sequence_losses(_begun(canaries, start))
+    canary_losses = model.sequence_losses(_begun(canaries, start))
     # The same sequence scored in another batch may differ in its last digits.
-    rank = 1 + np.searchsorted(losses, found - 1e-4, side="left")
+    rank = 1 + np.searchsorted(losses, canary_losses - 1e-4, side="left")
     return length * math.log2(size) - np.log2(rank)
 
 
 def _among(rows: Tokens, canaries: Tokens) -> npt.NDArray[np.bool_]:
     """Which rows are canaries: one secret's rank must not depend on how many others there are."""
-    listed = {tuple(row) for row in canaries.tolist()}
-    return np.array([tuple(row) in listed for row in rows.tolist()], dtype=bool)
+    members = {tuple(row) for row in canaries.tolist()}
+    return np.array([tuple(row) in members for row in rows.tolist()], dtype=bool)
 
 
 def _begun(rows: Tokens, start: int) -> Tokens:
@@ -246,9 +250,9 @@ class SkewNormal:
         """The Kolmogorov–Smirnov distance to the (sorted) values."""
         from scipy.stats import skewnorm
 
-        said = skewnorm.cdf(np.sort(values), self.shape, self.place, self.scale)
+        model_cdf = skewnorm.cdf(np.sort(values), self.shape, self.place, self.scale)
         steps = np.arange(len(values) + 1) / len(values)
-        return float(max(np.max(said - steps[:-1]), np.max(steps[1:] - said)))
+        return float(max(np.max(model_cdf - steps[:-1]), np.max(steps[1:] - model_cdf)))
 
 
 # ---- the tab attack ------------------------------------------------------------------------------
@@ -269,10 +273,10 @@ def tab_attack(model: Model, sequences: Tokens, start: int, pad: int = -1) -> Co
     """
     if sequences.shape[1] < 2:
         raise DataError("the tab attack needs sequences of at least two words")
-    said = model.complete(_begun(sequences[:, :1], start), sequences.shape[1] - 1)
+    completion = model.complete(_begun(sequences[:, :1], start), sequences.shape[1] - 1)
     rest = sequences[:, 1:]
     real = rest != pad
-    right = (said == rest) & real
+    right = (completion == rest) & real
     return Completion((right | ~real).all(axis=1), right.sum(axis=1) / real.sum(axis=1).clip(1))
 
 
@@ -300,48 +304,56 @@ def membership(
         scores["loss-against-reference"] = reference - losses
     random = np.random.default_rng([seed, 0x3E])
     rows: list[Finding] = []
-    for name, score in scores.items():
-        rows += _membership_rows("membership", name, score, member, author, seed)
-        dealt = random.permutation(member)
-        rows += _membership_rows("membership-null", name, score, dealt, author, seed)
+    for name, values in scores.items():
+        rows += _membership_rows("membership", name, values, member, author, seed)
+        random_member = random.permutation(member)
+        rows += _membership_rows("membership-null", name, values, random_member, author, seed)
     return rows
 
 
 def _membership_rows(
     kind: str,
     attacker: str,
-    score: Floats,
+    scores: Floats,
     member: npt.NDArray[np.bool_],
     author: npt.NDArray[np.intp],
     seed: int,
 ) -> list[Finding]:
-    people = np.unique(author)
-    chosen = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
-    known = np.isin(author, chosen)
-    threshold = _best_threshold(score[known], member[known]) if known.any() else np.median(score)
-    places = np.searchsorted(people, author)
+    people, places = np.unique(author, return_inverse=True)
+    half = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
+    auxiliary = np.isin(author, half)
+    threshold = (
+        _best_threshold(scores[auxiliary], member[auxiliary])
+        if auxiliary.any()
+        else np.median(scores)
+    )
     bootstrap = Bootstrap(len(people), seed=seed)
-    two = np.stack([-score, score], axis=1)
+    two = np.stack([-scores, scores], axis=1)
     guesses = Guesses(member.astype(np.intp), two, places)
-    rows = []
-    for metric in ("auc", "tpr_at_1_fpr"):
-        found = bootstrap.score(metric, [guesses])
-        chance = 0.5 if metric == "auc" else 0.01
-        rows.append(_finding(kind, metric, found.value, found.low, found.high, chance, attacker))
+    scores_by_metric = {
+        metric: score(metric, [guesses], bootstrap) for metric in ("auc", "tpr_at_1_fpr")
+    }
     if (~member).sum() >= RARE:
-        hits = tpr_at(0.001, member, score, bootstrap.weights[:, places])
-        low, high = np.nanquantile(hits[1:], [0.025, 0.975]).tolist()
-        rows.append(_finding(kind, "tpr_at_01_fpr", float(hits[0]), low, high, 0.001, attacker))
-    scored = ~known
+        scores_by_metric["tpr_at_01_fpr"] = percentile(
+            tpr_at(0.001, member, scores, bootstrap.of(places))
+        )
+    positive, others = scores[~auxiliary] > threshold, member[~auxiliary]
     advantages = [
-        _advantage(score[scored] > threshold, member[scored], weights[places[scored]])
-        for weights in bootstrap.weights
+        _advantage(positive, others, weights[places[~auxiliary]]) for weights in bootstrap.weights
+    ]  # a draw without members, or without others, has none
+    scores_by_metric["advantage"] = percentile(np.array(advantages))
+    return [
+        Finding(
+            kind,
+            "training texts",
+            metric,
+            *value.ends,
+            chance=_CHANCE[metric],
+            n=len(scores),
+            attacker=attacker,
+        )
+        for metric, value in scores_by_metric.items()
     ]
-    drawn = np.array(advantages[1:])
-    drawn = drawn[np.isfinite(drawn)]  # a draw without members, or without others, has none
-    low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) else (math.nan, math.nan)
-    rows.append(_finding(kind, "advantage", advantages[0], float(low), float(high), 0.0, attacker))
-    return [_counted(row, len(score)) for row in rows]
 
 
 def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
@@ -352,11 +364,15 @@ def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
     return float(score[order][int(np.argmax(hits - false))]) - 1e-12
 
 
-def _advantage(said: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any) -> float:
+def _advantage(
+    positive: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any
+) -> float:
     inside, outside = weights * member, weights * ~member
     if inside.sum() == 0 or outside.sum() == 0:
         return math.nan
-    return float((said * inside).sum() / inside.sum() - (said * outside).sum() / outside.sum())
+    return float(
+        (positive * inside).sum() / inside.sum() - (positive * outside).sum() / outside.sum()
+    )
 
 
 # ---- findings ------------------------------------------------------------------------------------
@@ -416,23 +432,4 @@ def mean_by_author(
     >>> mean_by_author(np.array([1.0, 1.0]), np.array([0, 1]))
     (1.0, 1.0, 1.0)
     """
-    people, places = np.unique(author, return_inverse=True)
-    weights = Bootstrap(len(people), seed=seed).weights[:, places].astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        means = (weights @ values) / weights.sum(axis=1)
-    low, high = np.nanquantile(means[1:], [0.025, 0.975])
-    return float(means[0]), float(low), float(high)
-
-
-def _finding(
-    kind: str, metric: str, value: float, low: float, high: float, chance: float, attacker: str
-) -> Finding:
-    return Finding(
-        kind, "training texts", metric, value, low, high, chance=chance, attacker=attacker
-    )
-
-
-def _counted(row: Finding, count: int) -> Finding:
-    from dataclasses import replace
-
-    return replace(row, n=count)
+    return percentile(weighted_means(group_weights(author, seed), values)).ends

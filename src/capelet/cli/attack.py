@@ -84,8 +84,7 @@ def invert(
 ) -> None:
     """Try to read the words of texts back from their vectors."""
     from capelet.attacks.inversion.run import Inversion
-    from capelet.evaluation.origin import origin_of_inversion
-    from capelet.evaluation.provenance import Clock
+    from capelet.evaluation.provenance import Clock, inversion_provenance
     from capelet.files import check_writable
     from capelet.reports import write_report
 
@@ -111,7 +110,7 @@ def invert(
     private = private_encoder_of(corpus, recipe, encoder, backend)
     with progress_bars(json) as progress, clock("inversion"):
         findings = attack.measure(texts, private, auxiliary=own, authors=owners, progress=progress)
-    origin = origin_of_inversion(
+    origin = inversion_provenance(
         corpus, private, findings, clock, seed=seed, texts=len(texts), auxiliary=other
     )
     command = shlex.join(["capelet", *sys.argv[1:]])
@@ -125,7 +124,7 @@ def _texts(
     """Texts and their authors, as they are or cut into sentences; at most so many of them."""
     import numpy as np
 
-    from capelet.attacks.inversion.run import sentences_of
+    from capelet.data.text import sentences_of
 
     if corpus.texts is None:
         raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
@@ -210,8 +209,7 @@ def membership(
 ) -> None:
     """Tell which texts a model was trained on, by how alike things of one context are."""
     from capelet.attacks.membership.run import Membership
-    from capelet.evaluation.origin import origin_of_membership
-    from capelet.evaluation.provenance import Clock
+    from capelet.evaluation.provenance import Clock, membership_provenance
     from capelet.files import check_writable
     from capelet.reports import write_report
 
@@ -230,10 +228,10 @@ def membership(
     model = words or private_encoder_of(corpus, recipe, encoder or "", "auto")
     with progress_bars(json) as progress, clock("membership"):
         if isinstance(model, Path):
-            findings = attack.of_words(texts, flags, model)
+            findings = attack.of_words(texts, flags, model, authors)
         else:
             findings = attack.of_encoder(texts, flags, model, authors, progress)
-    origin = origin_of_membership(corpus, model, findings, clock, seed=seed, members=sum(flags))
+    origin = membership_provenance(corpus, model, findings, clock, seed=seed, members=sum(flags))
     command = shlex.join(["capelet", *sys.argv[1:]])
     findings = replace(findings, provenance={**origin, "command": command})
     _show_membership(findings, write_report(findings, folder), json)

@@ -107,9 +107,11 @@ def audit(
         "bins": bins_of(bins or []),
         "cache": not no_cache,
     }
-    from capelet.evaluation.kinds import Asked
+    from capelet.evaluation.attacks import AttackPlan
 
-    Asked.of(listed(attacks), corpus, members, listed(derive))  # refused before a model is read
+    AttackPlan.of(
+        listed(attacks), corpus, members, listed(derive)
+    )  # refused before a model is read
     private_encoder = private_encoder_of(corpus, recipe, encoder, backend)
     findings = _audit(corpus, private_encoder, options, quiet=json)
     from capelet.reports import write_report
@@ -167,12 +169,12 @@ def _audit(
 ) -> Findings:
     from dataclasses import replace
 
-    from capelet.evaluation.kinds import Asked
+    from capelet.evaluation.attacks import AttackPlan
     from capelet.workflows.audit import audit as run
     from capelet.workflows.audit import plan_of
 
     # Everything that can be wrong with the data is said before a model is read.
-    asked = Asked.of(options["attacks"], corpus, options["members"], options["derived"])
+    asked = AttackPlan.of(options["attacks"], corpus, options["members"], options["derived"])
     plan = plan_of(corpus, asked, 1, options["split_kind"], options["derived"], options["bins"])
     for warning in plan.advance(private.guarantee):
         print(f"capelet: warning: {warning}", file=sys.stderr)

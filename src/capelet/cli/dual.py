@@ -119,12 +119,12 @@ def utility(
     json: JsonFlag = False,
 ) -> None:
     """Score any encoder on small tasks of sentence analysis by logistic regression."""
-    from capelet.data.datasets import found
+    from capelet.data.datasets import is_available
     from capelet.encoders import load
     from capelet.errors import DataError
     from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all
 
-    names = listed(tasks) or [name for name in TASKS if found(name)]
+    names = listed(tasks) or [name for name in TASKS if is_available(name)]
     if not names:
         raise DataError(f"none of the sets {', '.join(TASKS)} is here; see `capelet list`")
     opened = load(encoder, backend)

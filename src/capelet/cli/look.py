@@ -52,12 +52,12 @@ def report(
 def list_(json: JsonFlag = False) -> None:
     """What there is, one line each: encoders, mechanisms, defences, sets, attackers, splits."""
     from capelet.attacks.attribute import FAMILIES
-    from capelet.attacks.inversion.run import ATTACKS
-    from capelet.data.datasets import DATASETS, found
+    from capelet.attacks.inversion.run import ATTACKS as INVERSIONS
+    from capelet.data.datasets import DATASETS, is_available
     from capelet.data.splits import SPLITS
     from capelet.defences import METHODS
     from capelet.encoders import ENCODERS
-    from capelet.evaluation.kinds import KINDS
+    from capelet.evaluation.attacks import ATTACKS
     from capelet.mechanisms import MECHANISMS
 
     def first_line(thing: object) -> str:
@@ -68,11 +68,11 @@ def list_(json: JsonFlag = False) -> None:
         "mechanisms": {name: first_line(step) for name, step in MECHANISMS.items()},
         "defences": {name: item.summary for name, item in METHODS.items()},
         "data sets": {
-            name: f"{about.title} ({'here' if found(name) else 'not here'}; {about.licence})"
+            name: f"{about.title} ({'here' if is_available(name) else 'not here'}; {about.licence})"
             for name, about in DATASETS.items()
         },
-        "kinds of attack": dict(KINDS),
-        "inversion attacks": dict(ATTACKS),
+        "kinds of attack": {name: kind.title for name, kind in ATTACKS.items()},
+        "inversion attacks": dict(INVERSIONS),
         "attackers": {name: first_line(type(family)) for name, family in FAMILIES.items()},
         "splits": {name: first_line(kind) for name, kind in SPLITS.items()},
     }

@@ -98,8 +98,8 @@ def corpus_of(
     vectors: str | None,
     where: str | None,
 ) -> Corpus:
-    from capelet.data.corpus import read
     from capelet.data.datasets import DATASETS, load
+    from capelet.data.readers import read
 
     named = any(item is not None for item in (text, label, private, author, vectors))
     if data in DATASETS and not Path(data).exists():

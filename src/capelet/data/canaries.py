@@ -64,26 +64,26 @@ def make_canaries(
             "give a number from 1 to the number of authors"
         )
     nulls = each if controls is None else controls
-    wanted = each * len(levels) + nulls
-    if length < 2 or len(space) ** min(length, 64) < 10 * wanted:
+    count = each * len(levels) + nulls
+    if length < 2 or len(space) ** min(length, 64) < 10 * count:
         raise DataError(
-            f"{wanted} canaries of {length} words need more than {len(space)} different words; "
+            f"{count} canaries of {length} words need more than {len(space)} different words; "
             "give a larger vocabulary, longer canaries or fewer repetitions"
         )
     random = np.random.default_rng([seed, 0xCA7A])
-    drawn = _unique(random, wanted, length, len(space))
+    sequences = _unique(random, count, length, len(space))
     owners = [
         (people[person], level) for level in levels for person in random.permutation(len(people))
     ]
-    kept = [
+    owner_levels = [
         owner
         for place in range(len(levels))
         for owner in owners[place * len(people) : place * len(people) + each]
     ]
-    kept += [(people[person], 0) for person in random.integers(len(people), size=nulls)]
+    owner_levels += [(people[person], 0) for person in random.integers(len(people), size=nulls)]
     return tuple(
         Canary(author, tuple(space[place] for place in places), level)
-        for (author, level), places in zip(kept, drawn, strict=True)
+        for (author, level), places in zip(owner_levels, sequences, strict=True)
     )
 
 
@@ -116,7 +116,7 @@ def _unique(
     random: np.random.Generator, count: int, length: int, size: int
 ) -> list[tuple[int, ...]]:
     """So many different sequences of places; a repeated draw is drawn again."""
-    found: dict[tuple[int, ...], None] = {}
-    while len(found) < count:
-        found[tuple(int(place) for place in random.integers(size, size=length))] = None
-    return list(found)
+    sequences: dict[tuple[int, ...], None] = {}
+    while len(sequences) < count:
+        sequences[tuple(int(place) for place in random.integers(size, size=length))] = None
+    return list(sequences)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from capelet.data.corpus import Corpus, read
+from capelet.data.corpus import Corpus
+from capelet.data.readers import read
 from capelet.errors import DataError, did_you_mean
 from capelet.files import cache_folder
 
@@ -204,7 +205,7 @@ def path(name: str) -> Path:
     )
 
 
-def found(name: str) -> bool:
+def is_available(name: str) -> bool:
     """Whether `load` would find the set."""
     try:
         return name == "reviews" or path(name).is_file()
@@ -215,22 +216,22 @@ def found(name: str) -> bool:
 def _reviews() -> Corpus:
     from capelet.data.reviews import generate
 
-    made = generate()
+    reviews = generate()
 
     def column(values: tuple[object, ...]) -> np.ndarray:
-        filled = np.empty(len(values), dtype=object)
-        filled[:] = values
-        return filled
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array
 
     return Corpus(
         name="reviews",
-        texts=column(made.texts),
+        texts=column(reviews.texts),
         label_name="stars",
-        label=column(made.stars),
+        label=column(reviews.stars),
         private={
-            "gender": column(made.gender),
-            "age_group": column(made.age_group),
-            "country": column(made.country),
+            "gender": column(reviews.gender),
+            "age_group": column(reviews.age_group),
+            "country": column(reviews.country),
         },
-        author=column(made.author),
+        author=column(reviews.author),
     )

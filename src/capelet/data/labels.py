@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.corpus import Corpus, Values
+from capelet.data.text import long_words
 from capelet.errors import DataError, did_you_mean
 
 MANY_VALUES = 12
@@ -58,13 +59,13 @@ def attributes(
     rare: int = RARE,
 ) -> list[Attribute]:
     """Every column as classes; a column of lists becomes one presence attribute per value."""
-    made: list[Attribute] = []
+    result: list[Attribute] = []
     for name, values in columns.items():
         if any(isinstance(value, list | tuple) for value in values):
-            made.extend(multi_label(name, values, rare))
+            result.extend(multi_label(name, values, rare))
         else:
-            made.append(attribute(name, values, (bins or {}).get(name), rare))
-    return made
+            result.append(attribute(name, values, (bins or {}).get(name), rare))
+    return result
 
 
 def attribute(
@@ -84,39 +85,41 @@ def attribute(
     if edges is not None and not numeric:
         raise DataError(f"{name!r} is not numeric, so it cannot be cut at {list(edges)}")
     if numeric and (edges is not None or len(set(present)) > MANY_VALUES):
-        names, ordered = _cut(values, edges, notes)
+        names, classes = _bin(values, edges, notes)
     else:
         names = np.array(
             [None if value is None else _name(value) for value in values], dtype=object
         )
-        ordered = _in_order(set(present))
-    names, ordered = _merge_rare(names, ordered, rare, notes)
-    _check(name, names, ordered, rare)
-    index = {found: code for code, found in enumerate(ordered)}
-    codes = np.array([-1 if found is None else index[found] for found in names], dtype=np.intp)
+        classes = _in_order(set(present))
+    names, classes = _merge_rare(names, classes, rare, notes)
+    _check(name, names, classes, rare)
+    index = {value_name: code for code, value_name in enumerate(classes)}
+    codes = np.array(
+        [-1 if value_name is None else index[value_name] for value_name in names], dtype=np.intp
+    )
     missing = int((codes < 0).sum())
     if missing:
         notes.append(f"{missing} rows have no value; they are left out of this attribute only")
-    return Attribute(name, codes, tuple(ordered), tuple(notes))
+    return Attribute(name, codes, tuple(classes), tuple(notes))
 
 
 def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
     """A column of lists as presence attributes `name=value`, one for each frequent value."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for value in values:
-        found.update({_name(item) for item in value or ()})
+        counts.update({_name(item) for item in value or ()})
     present = sum(value is not None for value in values)
-    kept = [item for item, count in found.most_common() if rare <= count <= present - rare]
-    if not kept:
+    frequent = [item for item, count in counts.most_common() if rare <= count <= present - rare]
+    if not frequent:
         raise DataError(
-            f"{name!r} holds lists, and none of its {len(found)} values is on at least {rare} rows "
-            f"and missing from at least {rare}; such an attribute cannot be measured"
+            f"{name!r} holds lists, and none of its {len(counts)} values is on at least {rare} "
+            f"rows and missing from at least {rare}; such an attribute cannot be measured"
         )
-    note = f"one of {len(found)} values of the list column {name!r}"
-    if len(kept) < len(found):
-        note += f"; {len(found) - len(kept)} values too rare or too common are not measured"
-    made = []
-    for item in kept:
+    note = f"one of {len(counts)} values of the list column {name!r}"
+    if len(frequent) < len(counts):
+        note += f"; {len(counts) - len(frequent)} values too rare or too common are not measured"
+    result = []
+    for item in frequent:
         flags = np.array(
             [
                 None if value is None else ("yes" if item in map(_name, value) else "no")
@@ -125,8 +128,8 @@ def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
             dtype=object,
         )
         one = attribute(f"{name}={item}", flags, rare=rare)
-        made.append(Attribute(one.name, one.codes, one.classes, (note, *one.notes)))
-    return made
+        result.append(Attribute(one.name, one.codes, one.classes, (note, *one.notes)))
+    return result
 
 
 def _name(value: object) -> str:
@@ -140,13 +143,13 @@ def _name(value: object) -> str:
 def _in_order(present: set[object]) -> list[str]:
     """Class names, numbers by size and everything else by spelling."""
     try:
-        ordered = sorted(present)  # type: ignore[type-var]
+        values = sorted(present)  # type: ignore[type-var]
     except TypeError:
-        ordered = sorted(present, key=str)
-    return list(dict.fromkeys(_name(value) for value in ordered))
+        values = sorted(present, key=str)
+    return list(dict.fromkeys(_name(value) for value in values))
 
 
-def _cut(
+def _bin(
     values: Values, edges: Sequence[float] | None, notes: list[str]
 ) -> tuple[Values, list[str]]:
     numbers = np.array([np.nan if value is None else float(value) for value in values])
@@ -154,49 +157,52 @@ def _cut(
         cuts = np.unique(np.nanquantile(numbers, [1 / 3, 2 / 3], method="nearest"))
         notes.append(
             f"{len(np.unique(numbers[~np.isnan(numbers)]))} numeric values, cut into thirds at "
-            + " and ".join(f"{cut:g}" for cut in cuts)
+            + " and ".join(f"{edge:g}" for edge in cuts)
         )
     else:
         cuts = np.unique(np.asarray(edges, dtype=float))
-        notes.append("cut at " + " and ".join(f"{cut:g}" for cut in cuts) + ", as asked")
-    ordered = [f"below {cuts[0]:g}"]
-    ordered += [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
-    ordered.append(f"{cuts[-1]:g} or more")
+        notes.append("cut at " + " and ".join(f"{edge:g}" for edge in cuts) + ", as asked")
+    intervals = [f"below {cuts[0]:g}"]
+    intervals += [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
+    intervals.append(f"{cuts[-1]:g} or more")
     places = np.searchsorted(cuts, numbers, side="right")
     names = np.array(
-        [None if np.isnan(x) else ordered[place] for x, place in zip(numbers, places, strict=True)],
+        [
+            None if np.isnan(x) else intervals[place]
+            for x, place in zip(numbers, places, strict=True)
+        ],
         dtype=object,
     )
-    return names, [name for name in ordered if name in set(names)]
+    return names, [name for name in intervals if name in set(names)]
 
 
 def _merge_rare(
-    names: Values, ordered: list[str], rare: int, notes: list[str]
+    names: Values, classes: list[str], rare: int, notes: list[str]
 ) -> tuple[Values, list[str]]:
     counts = Counter(name for name in names if name is not None)
     few = {name for name, count in counts.items() if count < rare}
     # Nothing is gained by renaming a single rare class; merging needs two, and a class to be left.
     if len(few) < 2 or len(few) == len(counts) or sum(counts[name] for name in few) < rare:
-        return names, ordered
+        return names, classes
     notes.append(
         f"{len(few)} classes with fewer than {rare} rows "
         f"({sum(counts[name] for name in few)} rows) were merged into {OTHER}"
     )
-    merged = np.array([OTHER if name in few else name for name in names], dtype=object)
-    return merged, [name for name in ordered if name not in few] + [OTHER]
+    result = np.array([OTHER if name in few else name for name in names], dtype=object)
+    return result, [name for name in classes if name not in few] + [OTHER]
 
 
-def _check(name: str, names: Values, ordered: list[str], rare: int) -> None:
-    counts = Counter(found for found in names if found is not None)
-    if len(ordered) < 2:
-        found = f"only {ordered[0]!r}" if ordered else "no value at all"
-        raise DataError(f"{name!r} has {found}; at least two classes are needed to guess between")
-    few = [(found, counts[found]) for found in ordered if counts[found] < rare]
+def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
+    counts = Counter(value for value in names if value is not None)
+    if len(classes) < 2:
+        values = f"only {classes[0]!r}" if classes else "no value at all"
+        raise DataError(f"{name!r} has {values}; at least two classes are needed to guess between")
+    few = [(value, counts[value]) for value in classes if counts[value] < rare]
     if few:
-        shown = ", ".join(f"{found!r} on {count}" for found, count in few[:4])
+        examples = ", ".join(f"{value!r} on {count}" for value, count in few[:4])
         raise DataError(
-            f"{name!r} has {len(few)} of {len(ordered)} classes on fewer than {rare} rows "
-            f"({shown}); such classes cannot be measured: join them with others, or leave them "
+            f"{name!r} has {len(few)} of {len(classes)} classes on fewer than {rare} rows "
+            f"({examples}); such classes cannot be measured: join them with others, or leave them "
             "out with --where"
         )
 
@@ -220,19 +226,21 @@ def makes_task(kind: str) -> bool:
     return kind.partition(":")[0] == "topics"
 
 
-def derived(corpus: Corpus, kinds: Sequence[str]) -> Corpus:
+def add_derived(corpus: Corpus, kinds: Sequence[str]) -> Corpus:
     """The corpus with what its texts tell: presence attributes as secrets, topics as the task.
 
     `topics`, or `topics:20` for twenty of them, takes the place of a label that is there already.
     """
-    asked = [kind for kind in kinds if makes_task(kind)]
-    made = corpus.with_private(derive(corpus, [kind for kind in kinds if kind not in asked]))
-    if not asked or corpus.texts is None:
-        return made
-    argument = asked[-1].partition(":")[2] or str(TOPICS)
+    task_kinds = [kind for kind in kinds if makes_task(kind)]
+    result = corpus.with_private(derive(corpus, [kind for kind in kinds if kind not in task_kinds]))
+    if not task_kinds or corpus.texts is None:
+        return result
+    argument = task_kinds[-1].partition(":")[2] or str(TOPICS)
     if not argument.isdigit() or int(argument) < 2:
-        raise DataError(f"--derive {asked[-1]!r}: write topics, or topics:20 for twenty of them")
-    return replace(made, label_name="topic", label=topics(corpus.texts, int(argument)))
+        raise DataError(
+            f"--derive {task_kinds[-1]!r}: write topics, or topics:20 for twenty of them"
+        )
+    return replace(result, label_name="topic", label=topics(corpus.texts, int(argument)))
 
 
 def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, Values]:
@@ -243,23 +251,23 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
     """
     if corpus.texts is None:
         raise DataError("--derive reads the texts, and this corpus holds only vectors")
-    found: dict[str, Values] = {}
+    columns: dict[str, Values] = {}
     for kind in kinds:
         word, _, argument = kind.partition(":")
         if word == "names":
             if argument and not argument.isdigit():
                 raise DataError(f"--derive {kind!r}: write names, or names:10 for ten of them")
-            found |= _names(corpus.texts, int(argument or NAMES), rare)
+            columns |= _names(corpus.texts, int(argument or NAMES), rare)
         elif word == "words" and argument:
-            found |= _word_list(corpus.texts, argument)
+            columns |= _word_list(corpus.texts, argument)
         elif word in _PATTERNS:
-            found[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
+            columns[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
         else:
             raise DataError(
                 f"--derive does not know {kind!r}; "
                 + did_you_mean(word, ["names", "topics", "words:FILE", "words:a|b|c", *_PATTERNS])
             )
-    return found
+    return columns
 
 
 def _presence(texts: Values, holds: Callable[[str], object]) -> Values:
@@ -270,10 +278,8 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     path = Path(argument)
     if "|" not in argument and path.suffix and not path.exists():
         raise DataError(f"--derive words: there is no file {argument!r}")
-    listed = (
-        path.read_text(encoding="utf-8").splitlines() if path.is_file() else argument.split("|")
-    )
-    words = [word.strip() for word in listed if word.strip()]
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else argument.split("|")
+    words = [word.strip() for word in lines if word.strip()]
     if not words:
         raise DataError(f"--derive words:{argument} names no words")
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, words)) + r")\b", re.IGNORECASE)
@@ -284,10 +290,10 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
 def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
     """The most frequent names as presence attributes; a name counts once per text."""
     people = _people_by_spacy(texts) or _people_by_rule(texts)
-    found = Counter(name for names in people for name in names)
-    enough = [name for name, count in found.most_common(most) if count >= rare]
+    counts = Counter(name for names in people for name in names)
+    enough = [name for name, count in counts.most_common(most) if count >= rare]
     if not enough:
-        best = f"; the most frequent is on {found.most_common(1)[0][1]}" if found else ""
+        best = f"; the most frequent is on {counts.most_common(1)[0][1]}" if counts else ""
         raise DataError(
             f"--derive names found no person name on at least {rare} of {len(texts)} texts{best}; "
             "give a list of your own with words:FILE"
@@ -326,18 +332,18 @@ def _people_by_rule(texts: Values) -> list[set[str]]:
     """
     lower = Counter(word for text in texts for word in re.findall(r"\b[a-z]{2,}\b", text))
     upper = Counter(word for text in texts for word in re.findall(r"\b[A-Z][a-z]+\b", text))
-    seen: Counter[str] = Counter()
-    placed: Counter[str] = Counter()
+    mentions: Counter[str] = Counter()
+    after_places: Counter[str] = Counter()
     for text in texts:
         for before, sequence in _NAME.findall(text):
             last = sequence.split()[-1]
-            seen[last] += 1
-            placed[last] += before.lower() in _BEFORE_PLACES
+            mentions[last] += 1
+            after_places[last] += before.lower() in _BEFORE_PLACES
     people = {
         name
-        for name, count in seen.items()
+        for name, count in mentions.items()
         if lower[name.lower()] < 0.1 * upper[name]
-        and placed[name] < 0.25 * count
+        and after_places[name] < 0.25 * count
         and count > 0.2 * upper[name]
     }
     # Having found who is a name, a bare mention of it is a mention too.
@@ -362,7 +368,9 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
         max_df=0.05,
         stop_words="english",
         max_features=5000,
-        token_pattern=r"[^\W\d_]{3,}",
+        tokenizer=long_words,
+        lowercase=False,
+        token_pattern=None,
     )
     try:
         counts = words.fit_transform(texts)
@@ -378,7 +386,7 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
     titles = [" ".join(names[row.argsort()[::-1][:3]]) for row in model.components_]
     best = shares.argmax(axis=1)
     sure = shares[np.arange(len(best)), best] >= share
-    found = [titles[topic] if known else None for topic, known in zip(best, sure, strict=True)]
-    made = np.empty(len(found), dtype=object)
-    made[:] = found
-    return made
+    values = [titles[topic] if clear else None for topic, clear in zip(best, sure, strict=True)]
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

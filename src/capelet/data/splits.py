@@ -2,12 +2,15 @@
 
 Identical texts always stay together, and with an author column so do all texts of one author, so
 that no attacker is scored on a person or a text it was trained on.
+
+Word vectors, which the split by Wasserstein distance compares, are handed in by whoever has an
+encoder: data know of none.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -18,19 +21,38 @@ from scipy.sparse.csgraph import connected_components
 
 from capelet.data.corpus import PARTS, Corpus, Rows, Split, Values
 from capelet.data.labels import Attribute
+from capelet.data.text import words_of
 from capelet.errors import DataError, did_you_mean
 
 SHARES = {"defender": 0.5, "attacker": 0.3, "victims": 0.2}
 HELD_BACK = 0.1
 LEAST_ROWS = 60
 
+WordVectors = Callable[[Sequence[str]], tuple[npt.NDArray[np.floating[Any]], Rows]]
+"""Texts in; the vectors of all their words, one text after another, and where each text begins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What a split may look at: the rows, their groups, classes to balance, word vectors."""
+
+    corpus: Corpus
+    groups: Rows
+    balance: Sequence[Attribute] = ()
+    word_vectors: WordVectors | None = None
+
 
 def split(
-    corpus: Corpus, kind: str = "auto", seed: int = 0, balance: Sequence[Attribute] = ()
+    corpus: Corpus,
+    kind: str = "auto",
+    seed: int = 0,
+    balance: Sequence[Attribute] = (),
+    word_vectors: WordVectors | None = None,
 ) -> Split:
     """Three disjoint parts. `auto` is by author where authors are known, else stratified.
 
-    `balance` are the attributes that a stratified split spreads evenly over the parts.
+    `balance` are the attributes that a stratified split spreads evenly over the parts;
+    `word_vectors` are what a Wasserstein split of texts compares.
     """
     if len(corpus) < LEAST_ROWS:
         raise DataError(
@@ -48,7 +70,7 @@ def split(
             f"{corpus.name!r} has {int(groups.max()) + 1} groups of linked rows (authors or "
             "identical texts); at least 3 are needed, one for each part"
         )
-    part = SPLITS[kind](corpus, groups, random, balance)
+    part = SPLITS[kind](Material(corpus, groups, balance, word_vectors), random)
     held_back = _held_back(groups, part, random)
     rows = {name: np.flatnonzero(part == code) for code, name in enumerate(PARTS)}
     empty = [name for name in PARTS if not len(rows[name])]
@@ -67,94 +89,94 @@ def group_rows(corpus: Corpus) -> Rows:
     same = identical(corpus)
     if corpus.author is None:
         return same
-    author = _numbered(corpus.author)
+    author = _number(corpus.author)
     ones = np.ones(len(corpus))
     size = (int(author.max()) + 1, int(same.max()) + 1)
     graph = coo_array((ones, (author, same + size[0])), shape=(sum(size), sum(size)))
     _, component = connected_components(graph, directed=False)
-    joined: Rows = np.unique(component[author], return_inverse=True)[1]
-    allowed = max(0.2 * len(corpus), np.bincount(author).max())
-    return author if np.bincount(joined).max() > allowed else joined
+    component_codes: Rows = np.unique(component[author], return_inverse=True)[1]
+    largest_group = max(0.2 * len(corpus), np.bincount(author).max())
+    return author if np.bincount(component_codes).max() > largest_group else component_codes
 
 
 def identical(corpus: Corpus) -> Rows:
     """A number per row, equal for rows with the same text (or, without texts, the same vector)."""
     if corpus.texts is not None:
-        return _numbered(corpus.texts)
-    return _numbered([row.tobytes() for row in np.ascontiguousarray(corpus.vectors)])
+        return _number(corpus.texts)
+    return _number([row.tobytes() for row in np.ascontiguousarray(corpus.vectors)])
 
 
-def _numbered(values: Iterable[Any]) -> Rows:
+def _number(values: Iterable[Any]) -> Rows:
     """0, 1, 2 … in order of first appearance, equal for equal values."""
-    seen: dict[Any, int] = {}
-    return np.array([seen.setdefault(value, len(seen)) for value in values], dtype=np.intp)
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.intp)
 
 
 def _held_back(groups: Rows, part: Rows, random: np.random.Generator) -> npt.NDArray[np.bool_]:
     """About a tenth of each part's groups, for tuning and early stopping inside that part."""
-    marked = np.zeros(len(groups), dtype=bool)
+    flags = np.zeros(len(groups), dtype=bool)
     for code in range(len(PARTS)):
         inside = np.flatnonzero(part == code)
-        chosen = _take(groups[inside], random, [1 - HELD_BACK, HELD_BACK]) == 1
-        marked[inside[chosen]] = True
-    return marked
+        tune = _assign(groups[inside], random, [1 - HELD_BACK, HELD_BACK]) == 1
+        flags[inside[tune]] = True
+    return flags
 
 
-def _take(groups: Rows, random: np.random.Generator, shares: Sequence[float]) -> Rows:
-    """Deal whole groups, in random order, into parts of the given shares of the rows."""
+def _assign(groups: Rows, random: np.random.Generator, shares: Sequence[float]) -> Rows:
+    """Whole groups, in random order, in parts of the given shares of the rows."""
     numbers, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = random.permutation(len(numbers))
+    # A group goes where its middle row falls, so that a large one does not overfill a part.
     middle = np.cumsum(sizes[order]) - sizes[order] / 2
-    dealt = np.empty(len(numbers), dtype=np.intp)
-    dealt[order] = np.searchsorted(np.cumsum(shares)[:-1] * sizes.sum(), middle)
-    return dealt[inverse]
+    part = np.empty(len(numbers), dtype=np.intp)
+    part[order] = np.searchsorted(np.cumsum(shares)[:-1] * sizes.sum(), middle)
+    return part[inverse]
 
 
-def _random(corpus: Corpus, groups: Rows, random: np.random.Generator, _: Any) -> Rows:
-    """Groups dealt out at random."""
-    return _take(groups, random, list(SHARES.values()))
+def _random(material: Material, random: np.random.Generator) -> Rows:
+    """Groups assigned at random."""
+    return _assign(material.groups, random, list(SHARES.values()))
 
 
-def _by_author(corpus: Corpus, groups: Rows, random: np.random.Generator, _: Any) -> Rows:
+def _by_author(material: Material, random: np.random.Generator) -> Rows:
     """No author stands in two parts."""
-    if corpus.author is None:
+    if material.corpus.author is None:
         raise DataError("a split by author needs to know the author: give author= (--author)")
-    return _take(groups, random, list(SHARES.values()))
+    return _assign(material.groups, random, list(SHARES.values()))
 
 
-def _stratified(
-    corpus: Corpus, groups: Rows, random: np.random.Generator, balance: Sequence[Attribute]
-) -> Rows:
+def _stratify(material: Material, random: np.random.Generator) -> Rows:
     """Each part gets each class's share.
 
-    A stratum is a combination of classes of the first row of a group. Groups are dealt from one
+    A stratum is a combination of classes of the first row of a group. Groups are assigned from one
     long list, ordered by stratum and at random within it, each to the part that lacks most rows: so
     every stretch of the list is spread evenly, however short a stratum is.
     """
-    codes = np.stack([item.codes for item in balance] or [np.zeros(len(groups), dtype=np.intp)])
+    blank = np.zeros(len(material.groups), dtype=np.intp)
+    codes = np.stack([item.codes for item in material.balance] or [blank])
     stratum = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)
     numbers, first, inverse, sizes = np.unique(
-        groups, return_index=True, return_inverse=True, return_counts=True
+        material.groups, return_index=True, return_inverse=True, return_counts=True
     )
     order = np.lexsort((random.random(len(numbers)), stratum[first]))
     shares = np.array(list(SHARES.values()))
     lacking = shares * random.random(len(shares))  # who goes first differs between seeds
-    dealt = np.empty(len(numbers), dtype=np.intp)
+    part = np.empty(len(numbers), dtype=np.intp)
     for group in order:
         lacking += shares * sizes[group]
-        dealt[group] = lacking.argmax()
-        lacking[dealt[group]] -= sizes[group]
-    return dealt[inverse]
+        part[group] = lacking.argmax()
+        lacking[part[group]] -= sizes[group]
+    return part[inverse]
 
 
-def _wasserstein(corpus: Corpus, groups: Rows, random: np.random.Generator, _: Any) -> Rows:
+def _wasserstein(material: Material, random: np.random.Generator) -> Rows:
     """The victims are the nearest neighbours of a random text in Wasserstein space.
 
     Adversarial split of Søgaard et al. (2021), used by YAWYW §3.5: the victims differ from what the
     attacker trained on as a whole region of texts does, not as a random sample. Distances are those
-    of `wasserstein_points`; whole groups are moved, and the rest is dealt at random.
+    of `wasserstein_points`; whole groups are moved, and the rest is assigned at random.
     """
-    points = wasserstein_points(corpus)
+    points, groups = wasserstein_points(material.corpus, material.word_vectors), material.groups
     centre = points[random.integers(len(points))]
     distance = ((points - centre) ** 2).sum(axis=1)
     numbers, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
@@ -164,14 +186,19 @@ def _wasserstein(corpus: Corpus, groups: Rows, random: np.random.Generator, _: A
     inside = np.cumsum(sizes[order]) - sizes[order] / 2 <= SHARES["victims"] * sizes.sum()
     victims = np.zeros(len(numbers), dtype=bool)
     victims[order[inside]] = True
-    chosen = victims[inverse]
+    others = ~victims[inverse]
     part = np.full(len(groups), PARTS.index("victims"), dtype=np.intp)
     rest = [SHARES["defender"], SHARES["attacker"]]
-    part[~chosen] = _take(groups[~chosen], random, [share / sum(rest) for share in rest])
+    part[others] = _assign(groups[others], random, [share / sum(rest) for share in rest])
     return part
 
 
-def wasserstein_points(corpus: Corpus, directions: int = 32, quantiles: int = 16) -> Any:
+def wasserstein_points(
+    corpus: Corpus,
+    word_vectors: WordVectors | None = None,
+    directions: int = 32,
+    quantiles: int = 16,
+) -> npt.NDArray[np.float32]:
     """Points whose Euclidean distance is the sliced 2-Wasserstein distance between texts.
 
     A text is the cloud of its token vectors. Along one direction the 2-Wasserstein distance of two
@@ -181,24 +208,26 @@ def wasserstein_points(corpus: Corpus, directions: int = 32, quantiles: int = 16
     """
     if corpus.texts is None:
         return np.asarray(corpus.vectors, dtype=np.float32)
-    from capelet.encoders.static import token_vectors
-
-    tokens, starts = token_vectors(corpus.texts.tolist())
+    if word_vectors is None:
+        raise DataError(
+            "a Wasserstein split of texts compares clouds of word vectors: give word_vectors="
+        )
+    tokens, starts = word_vectors(corpus.texts.tolist())
     random = np.random.default_rng(0)  # directions are public and shared by all seeds
     frame = random.standard_normal((tokens.shape[1], directions)).astype(np.float32)
-    projected = tokens @ (frame / np.linalg.norm(frame, axis=0))
+    projections = tokens @ (frame / np.linalg.norm(frame, axis=0))
     levels = (np.arange(quantiles) + 0.5) / quantiles
     points = np.zeros((len(corpus), directions * quantiles), dtype=np.float32)
     for row in range(len(corpus)):
-        cloud = np.sort(projected[starts[row] : starts[row + 1]], axis=0)
+        cloud = np.sort(projections[starts[row] : starts[row + 1]], axis=0)
         if len(cloud):
             points[row] = cloud[(levels * len(cloud)).astype(int)].ravel()
-    return points / np.sqrt(directions * quantiles)
+    return np.asarray(points / np.sqrt(directions * quantiles), dtype=np.float32)
 
 
-SPLITS: dict[str, Callable[..., Rows]] = {
+SPLITS: dict[str, Callable[[Material, np.random.Generator], Rows]] = {
     "random": _random,
-    "stratified": _stratified,
+    "stratified": _stratify,
     "by_author": _by_author,
     "wasserstein": _wasserstein,
 }
@@ -211,29 +240,29 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
     0.999, with 0.5 in two cases of three, with 0.2 in one of forty; meetings are then checked and
     kept from a Jaccard of 0.8. Identical texts count as near.
     """
-    words = [set(re.findall(r"\w+", text.lower())) or {text} for text in texts]
-    hashed = [np.fromiter((crc32(word.encode()) for word in bag), dtype=np.uint64) for bag in words]
+    words = [set(words_of(text)) or {text} for text in texts]
+    hashes = [np.fromiter((crc32(word.encode()) for word in bag), dtype=np.uint64) for bag in words]
     random = np.random.default_rng(0)
     prime = np.uint64((1 << 61) - 1)
     factor = random.integers(1, 1 << 28, size=(bands * rows, 1), dtype=np.uint64)
     shift = random.integers(0, 1 << 60, size=(bands * rows, 1), dtype=np.uint64)
-    signature = np.stack([((bag * factor + shift) % prime).min(axis=1) for bag in hashed])
-    left: list[Rows] = []
-    right: list[Rows] = []
+    signature = np.stack([((bag * factor + shift) % prime).min(axis=1) for bag in hashes])
+    first: list[Rows] = []
+    second: list[Rows] = []
     for band in range(bands):
         block = np.ascontiguousarray(signature[:, band * rows : (band + 1) * rows])
         _, bucket = np.unique(block.view([("", block.dtype)] * rows).ravel(), return_inverse=True)
         order = np.argsort(bucket, kind="stable")
         meet = np.flatnonzero(bucket[order][1:] == bucket[order][:-1])
-        left.append(order[meet])
-        right.append(order[meet + 1])
-    pairs = np.unique(np.stack([np.concatenate(left), np.concatenate(right)]), axis=1)
+        first.append(order[meet])
+        second.append(order[meet + 1])
+    pairs = np.unique(np.stack([np.concatenate(first), np.concatenate(second)]), axis=1)
     near = [len(words[a] & words[b]) >= 0.8 * len(words[a] | words[b]) for a, b in pairs.T.tolist()]
     a, b = pairs[:, np.array(near, dtype=bool)] if near else pairs
     graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(texts), len(texts)))
     return connected_components(graph, directed=False)[1].astype(np.intp)
 
 
-def linked(parts: Split, group: Rows) -> float:
+def linked_share(parts: Split, group: Rows) -> float:
     """The share of victims that have a member of their group in the attacker's part."""
     return float(np.isin(group[parts.victims], group[parts.attacker]).mean())

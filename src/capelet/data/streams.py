@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from capelet.data.corpus import Corpus, unreadable
+from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load, path
+from capelet.data.readers import unreadable
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import frequent_words, treebank_words
 from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder, write_folder
 from capelet.encoders.static import means
-from capelet.encoders.word_vectors import words
 from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
 
@@ -40,16 +39,14 @@ def vocabulary(texts: Sequence[str], most: int = VOCABULARY, rare: int = RARE) -
     >>> vocabulary(["a cat", "a dog", "a dog"], rare=2)
     ('a', 'dog')
     """
-    counts = Counter(word for text in texts for word in set(words(text)))
-    by_count = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(word for word, count in by_count[:most] if count >= rare)
+    return frequent_words((set(treebank_words(text)) for text in texts), most, least=rare)
 
 
 def word_rows(
     texts: Sequence[str], places: dict[str, int]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The places of all known words, one text after another, and where each text begins."""
-    rows = [[places[word] for word in words(text) if word in places] for text in texts]
+    rows = [[places[word] for word in treebank_words(text) if word in places] for text in texts]
     offsets = np.concatenate([[0], np.cumsum([len(some) for some in rows])]).astype(np.intp)
     flat = np.fromiter(chain.from_iterable(rows), dtype=np.intp, count=int(offsets[-1]))
     return flat, offsets

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import words_and_signs
 from capelet.encoders.model_folder import DUAL_ENCODER, kind_of, open_folder, write_folder
 from capelet.encoders.tokens import token_batches
 from capelet.errors import EncoderError
@@ -33,18 +33,8 @@ ABOUT, WEIGHTS = "dual.json", "dual.safetensors"
 PAD, UNKNOWN = 0, 1
 SPECIAL = ("<pad>", "<unk>")
 _BUDGET = 1 << 15  # tokens of one batch
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[^\w\s]")
 
 Tokens = npt.NDArray[np.int64]
-
-
-def words_of(text: str) -> list[str]:
-    """The lower-cased words and signs of a text.
-
-    >>> words_of("Don't stop!")
-    ["don't", 'stop', '!']
-    """
-    return _WORD.findall(text.lower().replace("’", "'"))
 
 
 def numbered(texts: Sequence[str], number: Mapping[str, int], length: int) -> Tokens:
@@ -53,7 +43,9 @@ def numbered(texts: Sequence[str], number: Mapping[str, int], length: int) -> To
     >>> numbered(["a b", "c"], {"a": 2, "b": 3}, 5).tolist()
     [[2, 3], [1, 0]]
     """
-    codes = [[number.get(word, UNKNOWN) for word in words_of(text)[:length]] for text in texts]
+    codes = [
+        [number.get(word, UNKNOWN) for word in words_and_signs(text)[:length]] for text in texts
+    ]
     rows = np.full((len(texts), max(map(len, codes), default=0) or 1), PAD, dtype=np.int64)
     for row, some in enumerate(codes):
         rows[row, : len(some)] = some
@@ -133,7 +125,7 @@ class DualEncoder:
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         limit = int(self._about["length"])
-        return np.array([len(words_of(text)) > limit for text in texts], dtype=bool)
+        return np.array([len(words_and_signs(text)) > limit for text in texts], dtype=bool)
 
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every word that the encoder knows, and its vector in the first layer."""

@@ -8,7 +8,6 @@ only such words has the zero vector.
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -16,6 +15,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import treebank_words
 from capelet.encoders.static import means, package_folder
 from capelet.files import sha256_of_file
 from capelet.interfaces import Progress, Vectors, silent
@@ -23,10 +23,6 @@ from capelet.interfaces import Progress, Vectors, silent
 _CHUNK = 4096  # texts between two words of progress
 _TABLE = "data/glove_6B_50d_emb.npy"
 _WORDS = "data/glove_6B_index.parquet"
-# Split the way the table was made (Penn Treebank): "don't" → "do n't", "dog's" → "dog 's".
-_TOKEN = re.compile(
-    r"\w+(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\d+(?:[.,]\d+)*|\w+(?:[-.]\w+)*|[^\w\s]"
-)
 
 
 class WordVectorEncoder:
@@ -66,7 +62,7 @@ class WordVectorEncoder:
     def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
         """The vectors of all known words, one text after another, and where each text begins."""
         table, rows = self._loaded()
-        places = [[rows[word] for word in words(text) if word in rows] for text in texts]
+        places = [[rows[word] for word in treebank_words(text) if word in rows] for text in texts]
         offsets = np.concatenate([[0], np.cumsum([len(some) for some in places])]).astype(np.intp)
         flat = np.fromiter(chain.from_iterable(places), dtype=np.intp, count=int(offsets[-1]))
         return np.asarray(table[flat], dtype=np.float32), offsets
@@ -88,12 +84,3 @@ class WordVectorEncoder:
                 self._rows = {word: row for row, word in enumerate(column.to_pylist())}
                 self._table = np.load(self._folder / _TABLE, mmap_mode="r", allow_pickle=False)
             return self._table, self._rows
-
-
-def words(text: str) -> list[str]:
-    """The lower-cased words and marks of a text, split as the GloVe table expects them.
-
-    >>> words("The dog's bone isn't 3.5 kg!")
-    ['the', 'dog', "'s", 'bone', 'is', "n't", '3.5', 'kg', '!']
-    """
-    return _TOKEN.findall(text.lower().replace("’", "'"))

@@ -8,7 +8,8 @@ import numpy as np
 
 from capelet.data.labels import Attribute
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap, Guesses
+from capelet.findings.intervals import Bootstrap
+from capelet.findings.metrics import Guesses, accuracy_gap, score
 
 LEAST = 20
 """A subgroup with fewer victims than this, over all seeds, is not scored."""
@@ -23,8 +24,8 @@ def subgroups(
     recipe_hash: str | None = None,
 ) -> list[Finding]:
     """The task's accuracy in each subgroup of an attribute, and the largest gap between two."""
-    found: list[Finding] = []
-    scored: list[list[Guesses]] = []
+    findings: list[Finding] = []
+    large: list[list[Guesses]] = []
     for code, name in enumerate(attribute.classes):
         inside = [attribute.codes[scored_rows] == code for scored_rows in rows]
         part = [
@@ -35,36 +36,32 @@ def subgroups(
         count = sum(len(item.truth) for item in part)
         if count < LEAST:
             continue
-        scored.append(part)
-        score = bootstrap.score("accuracy", part)
-        found.append(
+        large.append(part)
+        accuracy = score("accuracy", part, bootstrap)
+        findings.append(
             Finding(
                 "fairness",
                 task,
                 "accuracy",
-                score.value,
-                score.low,
-                score.high,
+                *accuracy.ends,
                 n=count // len(part),
                 attacker="strongest",
                 subgroup=f"{attribute.name}={name}",
-                parameters={"by_seed": list(score.by_seed)},
+                parameters={"by_seed": list(accuracy.by_seed)},
                 recipe_hash=recipe_hash,
             )
         )
-    if len(scored) > 1:
-        gap = bootstrap.gap(scored)
-        found.append(
+    if len(large) > 1:
+        gap = accuracy_gap(large, bootstrap)
+        findings.append(
             Finding(
                 "fairness",
                 task,
                 "accuracy_gap",
-                gap.value,
-                gap.low,
-                gap.high,
+                *gap.ends,
                 attacker="strongest",
                 subgroup=attribute.name,
                 recipe_hash=recipe_hash,
             )
         )
-    return found
+    return findings

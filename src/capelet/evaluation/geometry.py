@@ -19,16 +19,19 @@ from capelet.data.labels import Attribute
 from capelet.evaluation.leakage import NULLS
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap, Codes, Guesses
+from capelet.findings.intervals import Bootstrap, percentile, weighted_means
+from capelet.findings.metrics import Codes, Guesses, score
 from capelet.interfaces import Vectors
 
 POINTS = 1000
-TELLERS = ("logistic", "knn")
+CLASSIFIERS = ("logistic", "knn")
 MOST_PAIRS = 2000
 """Of how many of the attacker's texts, and of how many victims, both vectors are looked at."""
 
 
-def deviation(original: Vectors, released: Vectors, recipe_hash: str | None) -> list[Finding]:
+def deviation(
+    plan: Plan, original: Vectors, released: Vectors, recipe_hash: str | None
+) -> list[Finding]:
     """How far the release lies from the encoder's own vectors: mean Euclidean and cosine distance.
 
     YAWYW tables 9 and 10. A release of another width (a projection, symbols) has none.
@@ -38,27 +41,22 @@ def deviation(original: Vectors, released: Vectors, recipe_hash: str | None) -> 
     before, after = (np.asarray(item, dtype=np.float64) for item in (original, released))
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     cosine = (before * after).sum(axis=1) / np.maximum(lengths, 1e-300)
-    measured = {
+    distances = {
         "euclidean": np.linalg.norm(before - after, axis=1),
         "cosine_distance": 1.0 - cosine,
     }
-    found = []
-    for metric, each in measured.items():
-        value = float(each.mean())
-        half = 1.96 * float(each.std()) / float(np.sqrt(len(each)))
-        found.append(
-            Finding(
-                "deviation",
-                "vectors",
-                metric,
-                value,
-                value - half,
-                value + half,
-                n=len(each),
-                recipe_hash=recipe_hash,
-            )
+    weights = Bootstrap.over(plan.units).of(plan.units)
+    return [
+        Finding(
+            "deviation",
+            "vectors",
+            metric,
+            *percentile(weighted_means(weights, rows)).ends,
+            n=len(rows),
+            recipe_hash=recipe_hash,
         )
-    return found
+        for metric, rows in distances.items()
+    ]
 
 
 def separability(
@@ -72,25 +70,26 @@ def separability(
     """
     if original.shape != released.shape:
         return []
-    told, null, chosen = [], [], Counter[str]()
+    guesses, blind_guesses, strongest = [], [], Counter[str]()
     for parts in plan.splits:
         view, flags, rows = _both(original, released, parts)
-        scored = view.rows.scored
-        units = plan.units[rows[scored]]
-        result = attack(view, Secret(view, flags, 2), families(TELLERS))
+        victims = view.rows.scored
+        units = plan.units[rows[victims]]
+        result = attack(view, Secret(view, flags, 2), families(CLASSIFIERS))
         best, family = result.best[result.strongest], result.family
-        told.append(Guesses(flags[scored], best.scored, units))
-        chosen[result.strongest] += 1
+        guesses.append(Guesses(flags[victims], best.scored, units))
+        strongest[result.strongest] += 1
         (again,) = families([family])
         random = np.random.default_rng([parts.seed, 0x40])
         for _ in range(NULLS):
-            dealt = random.permutation(flags)
-            blind = again.fit(view, Secret(view, dealt, 2), result.best[family].settings)
-            null.append(Guesses(dealt[scored], blind.scored, units))
-    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+            random_flags = random.permutation(flags)
+            blind = again.fit(view, Secret(view, random_flags, 2), result.best[family].settings)
+            blind_guesses.append(Guesses(random_flags[victims], blind.scored, units))
+    bootstrap = Bootstrap.over(plan.units)
+    parameters = {"chosen": dict(strongest)}
     return [
-        _told("deviation", told, bootstrap, recipe_hash, {"chosen": dict(chosen)}),
-        _told("deviation-null", null, bootstrap, recipe_hash, {}),
+        _separability("deviation", guesses, bootstrap, recipe_hash, parameters),
+        _separability("deviation-null", blind_guesses, bootstrap, recipe_hash, {}),
     ]
 
 
@@ -101,43 +100,41 @@ def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Cod
     rounded, since their last bits only tell how they were computed.
     """
     random = np.random.default_rng([parts.seed, 0x5E])
-    chosen = [
+    sample = [
         random.permutation(part)[:MOST_PAIRS]
         for part in (*parts.training("attacker"), parts.victims)
     ]
-    rows = np.concatenate(chosen)
+    rows = np.concatenate(sample)
     vectors = np.concatenate([original[rows], released[rows]]).astype(np.float64)
     lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
-    ends = np.cumsum([len(part) for part in chosen])[:-1]
-    fit, tune, scored = (
+    ends = np.cumsum([len(part) for part in sample])[:-1]
+    fit, tune, victims = (
         np.concatenate([places, places + len(rows)])
         for places in np.split(np.arange(len(rows)), ends)
     )
-    view = View(np.concatenate([vectors, lengths], axis=1), fit, tune, scored, parts.seed)
+    view = View(np.concatenate([vectors, lengths], axis=1), fit, tune, victims, parts.seed)
     return view, np.repeat([0, 1], len(rows)), np.tile(rows, 2)
 
 
-def _told(
+def _separability(
     kind: str,
     guesses: Sequence[Guesses],
     bootstrap: Bootstrap,
     recipe_hash: str | None,
     parameters: dict[str, Any],
 ) -> Finding:
-    score = bootstrap.score("balanced_accuracy", guesses)
+    balanced_accuracy = score("balanced_accuracy", guesses, bootstrap)
     return Finding(
         kind,
         "vectors",
         "separability",
-        score.value,
-        score.low,
-        score.high,
+        *balanced_accuracy.ends,
         chance=0.5,
         majority=0.5,
         n=round(np.mean([len(item.truth) / 2 for item in guesses])),  # two vectors of each victim
         attacker="strongest",
         degenerate=any(item.degenerate for item in guesses),
-        parameters={"by_seed": list(score.by_seed), **parameters},
+        parameters={"by_seed": list(balanced_accuracy.by_seed), **parameters},
         recipe_hash=recipe_hash,
     )
 
@@ -154,14 +151,14 @@ def tsne_shift(
     """
     if original.shape != released.shape:
         return None
-    shown = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
-    both = np.concatenate([original[shown], released[shown]]).astype(np.float64)
+    sample = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
+    both = np.concatenate([original[sample], released[sample]]).astype(np.float64)
     lengths = np.linalg.norm(both, axis=1, keepdims=True)
     flat, order = _flat(both / np.maximum(lengths, 1e-300), seed)
     return {
         "points": flat,
-        "released": np.repeat([False, True], len(shown))[order].tolist(),
-        "shown": len(shown),
+        "released": np.repeat([False, True], len(sample))[order].tolist(),
+        "shown": len(sample),
         "of": len(rows),
     }
 
@@ -173,16 +170,16 @@ def tsne(
 
     A map shows structure where there is some; that it shows none proves nothing.
     """
-    shown = np.sort(np.random.default_rng(seed).permutation(rows)[:POINTS])
-    flat, order = _flat(vectors[shown], seed)
-    shown = shown[order]
+    sample = np.sort(np.random.default_rng(seed).permutation(rows)[:POINTS])
+    flat, order = _flat(vectors[sample], seed)
+    sample = sample[order]
     return {
         "points": flat,
         "colours": {
-            item.name: [item.classes[code] if code >= 0 else None for code in item.codes[shown]]
+            item.name: [item.classes[code] if code >= 0 else None for code in item.codes[sample]]
             for item in attributes
         },
-        "shown": len(shown),
+        "shown": len(sample),
         "of": len(rows),
     }
 
@@ -193,10 +190,10 @@ def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[n
     from sklearn.manifold import TSNE
 
     points = np.asarray(vectors, dtype=np.float32)
-    reduced = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
+    axes = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
     perplexity = min(30.0, (len(points) - 1) / 3)
     mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
-    flat = mapper.fit_transform(reduced)
+    flat = mapper.fit_transform(axes)
     # From left to right, not in the order of the file: a point must not be traced to its row.
     order = np.argsort(flat[:, 0], kind="stable")
     return np.round(flat[order].astype(float), 2).tolist(), order

@@ -30,16 +30,17 @@ from capelet.data.labels import Attribute
 from capelet.errors import DataError
 from capelet.evaluation.fairness import subgroups
 from capelet.evaluation.plan import Plan
-from capelet.evaluation.references import TextAttacker, from_predicted_label, permuted
+from capelet.evaluation.references import TextAttacker, from_predicted_label, permute
 from capelet.findings import Finding
+from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import (
-    Bootstrap,
     Codes,
     Floats,
     Guesses,
     chance,
     majority,
     metrics_for,
+    score,
 )
 from capelet.interfaces import Progress, Vectors
 from capelet.privacy.guarantees import Guarantee, ceiling, ceiling_auc
@@ -71,28 +72,30 @@ class Tally:
         """Take in what another seed gathered."""
         for key, guesses in other.guesses.items():
             self.guesses[key] += guesses
-        for target, chosen in other.chosen.items():
-            self.chosen[target] += chosen
-        for point, scored in other.curves.items():
-            self.curves[point] += scored
+        for target, counts in other.chosen.items():
+            self.chosen[target] += counts
+        for point, guesses_at_point in other.curves.items():
+            self.curves[point] += guesses_at_point
         self.task_rows += other.task_rows
 
 
 def attack_all(
-    plan: Plan, released: Sequence[Vectors], tried: Sequence[Family], progress: Progress
+    plan: Plan, released: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
 ) -> Tally:
     """All seeds, as many abreast as there are cores; the result does not depend on how many.
 
     `released` are the vectors of all rows, once for each split: a trained release differs by split.
     """
-    done = count(1)
+    counter = count(1)
     work = len(plan.splits) * plan.targets
 
     places = {id(parts): place for place, parts in enumerate(plan.splits)}
 
     def one(parts: Split) -> Tally:
         vectors = released[places[id(parts)]]
-        return measure(plan, vectors, parts, tried, lambda: progress("attacking", next(done), work))
+        return measure(
+            plan, vectors, parts, attackers, lambda: progress("attacking", next(counter), work)
+        )
 
     total = Tally()
     for tally in in_threads(one, plan.splits):
@@ -111,19 +114,19 @@ def measure(
     plan: Plan,
     vectors: Vectors,
     parts: Split,
-    tried: Sequence[Family],
+    attackers: Sequence[Family],
     tick: Callable[[], None] = lambda: None,
 ) -> Tally:
     """Attack one split; `tick` is called after each target so that progress can be shown."""
     tally = Tally()
-    predicted = None
+    labels = None
     if plan.label is not None:
-        predicted = _task(plan, plan.label, vectors, parts, tried, tally)
+        labels = _task(plan, plan.label, vectors, parts, attackers, tally)
         tick()
-    shared: dict[bytes, tuple[View, TextAttacker | None]] = {}
+    views: dict[bytes, tuple[View, TextAttacker | None]] = {}
     for secret in plan.secrets:
-        view, text = _view(plan, vectors, parts, "attacker", secret, shared)
-        _secret(plan, secret, view, text, tried, tally, predicted)
+        view, text = _view(plan, vectors, parts, "attacker", secret, views)
+        _secret(plan, secret, view, text, attackers, tally, labels)
         tick()
     return tally
 
@@ -134,23 +137,23 @@ def _view(
     parts: Split,
     part: str,
     target: Attribute,
-    shared: dict[bytes, tuple[View, TextAttacker | None]],
+    views: dict[bytes, tuple[View, TextAttacker | None]],
 ) -> tuple[View, TextAttacker | None]:
     """The view of the rows on which the target is known; one for all targets known alike."""
-    known = target.codes >= 0
-    key = part.encode() + known.tobytes()
-    if key not in shared:
-        fit, tune = (rows[known[rows]] for rows in parts.training(part))
-        scored = parts.victims[known[parts.victims]]
-        if not len(fit) or not len(tune) or not len(scored):
+    present = target.codes >= 0
+    key = part.encode() + present.tobytes()
+    if key not in views:
+        fit, tune = (rows[present[rows]] for rows in parts.training(part))
+        victims = parts.victims[present[parts.victims]]
+        if not len(fit) or not len(tune) or not len(victims):
             raise DataError(
                 f"{target.name!r} is known on too few rows to be split: "
-                f"{len(fit) + len(tune)} in the {part}'s part, {len(scored)} among the victims"
+                f"{len(fit) + len(tune)} in the {part}'s part, {len(victims)} among the victims"
             )
-        view = View(vectors, fit, tune, scored, parts.seed)
+        view = View(vectors, fit, tune, victims, parts.seed)
         texts = plan.corpus.texts
-        shared[key] = (view, TextAttacker(texts, view) if texts is not None else None)
-    return shared[key]
+        views[key] = (view, TextAttacker(texts, view) if texts is not None else None)
+    return views[key]
 
 
 def _task(
@@ -158,7 +161,7 @@ def _task(
     label: Attribute,
     vectors: Vectors,
     parts: Split,
-    tried: Sequence[Family],
+    attackers: Sequence[Family],
     tally: Tally,
 ) -> Codes:
     """Probe the task on the defender's part; returns the label predicted for every other row."""
@@ -169,9 +172,9 @@ def _task(
     )
     codes = np.where(label.codes < 0, 0, label.codes)
     task = Secret(wide, codes, len(label.classes), balanced=False)
-    result = attack(wide, task, tried)
-    scored = view.rows.scored
-    first, truth, units = slice(len(scored)), label.codes[scored], plan.units[scored]
+    result = attack(wide, task, attackers)
+    victims = view.rows.scored
+    first, truth, units = slice(len(victims)), label.codes[victims], plan.units[victims]
     for name, candidate in result.best.items():
         tally.guesses["utility", label.name, name].append(
             Guesses(truth, candidate.scored[first], units)
@@ -181,15 +184,15 @@ def _task(
         Guesses(truth, best.scored[first], units)
     )
     tally.chosen["utility", label.name][result.strongest] += 1
-    tally.task_rows.append(scored)
+    tally.task_rows.append(victims)
     if text is not None:
         narrow = Secret(view, label.codes, len(label.classes), balanced=False)
         tally.guesses["utility-reference", label.name, "tf-idf"].append(
             Guesses(truth, text.probabilities(narrow), units)
         )
-    predicted = np.full(len(plan.corpus), -1, dtype=np.intp)
-    predicted[wide.rows.scored] = best.scored.argmax(axis=1)
-    return predicted
+    labels = np.full(len(plan.corpus), -1, dtype=np.intp)
+    labels[wide.rows.scored] = best.scored.argmax(axis=1)
+    return labels
 
 
 def _secret(
@@ -197,35 +200,35 @@ def _secret(
     secret: Attribute,
     view: View,
     text: TextAttacker | None,
-    tried: Sequence[Family],
+    attackers: Sequence[Family],
     tally: Tally,
-    predicted: Codes | None,
+    label_guesses: Codes | None,
 ) -> None:
     """Attack one attribute on one split, with its null, its references and its learning curve."""
     target = Secret(view, secret.codes, len(secret.classes))
-    scored = view.rows.scored
-    truth, units = secret.codes[scored], plan.units[scored]
+    victims = view.rows.scored
+    truth, units = secret.codes[victims], plan.units[victims]
 
     def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
         tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
 
-    result = attack(view, target, tried)
+    result = attack(view, target, attackers)
     for name, candidate in result.best.items():
         add("attribute-inference", name, candidate.scored)
     best = result.best[result.strongest]
     add("attribute-inference", "strongest", best.scored)
     tally.chosen["attribute-inference", secret.name][result.strongest] += 1
 
-    family = next(item for item in tried if item.name == result.family)
+    family = next(item for item in attackers if item.name == result.family)
     settings = result.best[result.family].settings
     random = np.random.default_rng([view.seed, 0x40])
     for _ in range(NULLS):
-        dealt = permuted(secret.codes, plan.units, random)
-        null = family.fit(view, Secret(view, dealt, len(secret.classes)), settings)
-        add("attribute-inference-null", "strongest", null.scored, dealt[scored])
-    if predicted is not None and plan.label is not None:
-        said = Parts(*(predicted[rows] for rows in view.rows))
-        scores = from_predicted_label(said, target, len(plan.label.classes))
+        random_codes = permute(secret.codes, plan.units, random)
+        null = family.fit(view, Secret(view, random_codes, len(secret.classes)), settings)
+        add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
+    if label_guesses is not None and plan.label is not None:
+        label_parts = Parts(*(label_guesses[rows] for rows in view.rows))
+        scores = from_predicted_label(label_parts, target, len(plan.label.classes))
         add("attribute-inference-reference", "predicted-label", scores)
     if text is not None:
         add("attribute-inference-reference", "tf-idf", text.probabilities(target))
@@ -236,7 +239,7 @@ def _secret(
 
 
 def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
-    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    bootstrap = Bootstrap.over(plan.units)
     targets = {item.name: item for item in plan.secrets}
     if plan.label is not None:
         targets[plan.label.name] = plan.label
@@ -244,11 +247,13 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
     for (kind, name, attacker), guesses in tally.guesses.items():
         target = plan.label if kind.startswith("utility") and plan.label else targets[name]
         controls = kind.endswith(("-null", "-reference"))
-        wanted = ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
-        chosen = tally.chosen.get((kind, name)) if attacker == "strongest" else None
-        for metric in wanted:
+        metrics = (
+            ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
+        )
+        winners = tally.chosen.get((kind, name)) if attacker == "strongest" else None
+        for metric in metrics:
             rows.append(
-                _finding(kind, target, attacker, metric, guesses, bootstrap, release, chosen)
+                _finding(kind, target, attacker, metric, guesses, bootstrap, release, winners)
             )
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]
@@ -267,24 +272,23 @@ def _finding(
     guesses: Sequence[Guesses],
     bootstrap: Bootstrap,
     release: Release,
-    chosen: Counter[str] | None,
+    winners: Counter[str] | None,
 ) -> Finding:
-    score = bootstrap.score(metric, guesses)
+    # The null comes this way too: its interval has the score's rule, over persons and all seeds.
+    interval = score(metric, guesses, bootstrap)
     classes = len(target.classes)
-    often = [majority(metric, item.truth, classes) for item in guesses]
-    known = [value for value in often if value is not None]
-    parameters: dict[str, Any] = {"by_seed": list(score.by_seed)}
-    if chosen:
-        parameters["chosen"] = dict(chosen)
+    majorities = [majority(metric, item.truth, classes) for item in guesses]
+    present = [value for value in majorities if value is not None]
+    parameters: dict[str, Any] = {"by_seed": list(interval.by_seed)}
+    if winners:
+        parameters["chosen"] = dict(winners)
     return Finding(
         kind,
         target.name,
         metric,
-        score.value,
-        score.low,
-        score.high,
+        *interval.ends,
         chance=chance(metric, classes),
-        majority=float(np.mean(known)) if known else None,
+        majority=float(np.mean(present)) if present else None,
         ceiling=_ceiling(metric, target, release.guarantee),
         n=round(np.mean([len(item.truth) for item in guesses])),
         attacker=attacker,
@@ -305,15 +309,15 @@ def _ceiling(metric: str, target: Attribute, guarantee: Guarantee) -> float | No
 
 def learning_curve(plan: Plan, tally: Tally) -> dict[str, Any]:
     """What an attacker reaches who knows only so many labels of each class."""
-    bootstrap = Bootstrap(int(plan.units.max()) + 1)
+    bootstrap = Bootstrap.over(plan.units)
     curves: dict[str, dict[str, Any]] = {}
     for (name, labels), guesses in tally.curves.items():
-        score = bootstrap.score("balanced_accuracy", guesses)
+        interval = score("balanced_accuracy", guesses, bootstrap)
         curve = curves.setdefault(
             name, {"labels_per_class": [], "value": [], "low": [], "high": []}
         )
         curve["chance"] = 1 / guesses[0].scores.shape[1]
         curve["labels_per_class"].append(labels)
         for key in ("value", "low", "high"):
-            curve[key].append(getattr(score, key))
+            curve[key].append(getattr(interval, key))
     return {"attacker": "logistic", "metric": "balanced_accuracy", "curves": curves}

@@ -6,12 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from capelet.data.corpus import Corpus, Split
-from capelet.data.labels import Attribute, attribute, attributes
-from capelet.data.labels import derived as read_off
+from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import group_rows, split
+from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 from capelet.findings.metrics import Codes
 from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
+
+
+def split_corpus(
+    corpus: Corpus, kind: str = "auto", seed: int = 0, balance: Sequence[Attribute] = ()
+) -> Split:
+    """The split of that kind, with the word vectors that ship with Capelet where it needs some."""
+    return split(corpus, kind, seed, balance, word_vectors=token_vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +48,7 @@ class Plan:
         """Check everything that can be wrong with the data before anything is encoded."""
         if seeds < 1:
             raise DataError(f"seeds must be at least 1, and is {seeds}")
-        corpus = read_off(corpus, derived) if derived else corpus
+        corpus = add_derived(corpus, derived) if derived else corpus
         unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
         if unknown:
             raise DataError(f"--bins names {sorted(unknown)[0]!r}, which is not among the columns")
@@ -57,7 +64,7 @@ class Plan:
                 "attack words (--attacks inversion)"
             )
         balance = [*secrets, *([label] if label else [])]
-        parts = tuple(split(corpus, split_kind, seed, balance) for seed in range(seeds))
+        parts = tuple(split_corpus(corpus, split_kind, seed, balance) for seed in range(seeds))
         return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
@@ -76,14 +83,14 @@ class Plan:
 
 
 def _warnings(secrets: Sequence[Attribute], label: Attribute | None) -> tuple[str, ...]:
-    found = []
+    warnings = []
     for secret in secrets:
         if label is not None and _same(label, secret):
-            found.append(
+            warnings.append(
                 f"the label {label.name!r} and the private attribute {secret.name!r} are the same: "
                 "the task is the leak"
             )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _same(one: Attribute, other: Attribute) -> bool:

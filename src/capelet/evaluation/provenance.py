@@ -1,11 +1,16 @@
-"""Provenance: what was measured, on which data, with what, when and for how long."""
+"""Provenance: what was measured, on which data, with what, when and for how long.
+
+There is one builder, `provenance`, and there are functions that describe its sections. An audit has
+a plan of three parts; inversion and membership alone split in two, auxiliary texts and victims, and
+say the same of everything else; language models have no encoder.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from capelet.data.corpus import PARTS
+from capelet.data.corpus import PARTS, Corpus
 from capelet.data.labels import Attribute
-from capelet.data.splits import SHARES, identical, linked, near_duplicates
+from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.evaluation.plan import Plan
+from capelet.files import sha256_of_file
+from capelet.findings import Findings
 from capelet.interfaces import Encoder
-from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder, Release
 
 
@@ -27,7 +34,7 @@ class Clock:
     """Seconds spent in each part of the work."""
 
     def __init__(self) -> None:
-        self.began = time.perf_counter()
+        self.start = time.perf_counter()
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -39,60 +46,156 @@ class Clock:
             self.seconds[name] = round(time.perf_counter() - start, 3)
 
     def total(self) -> float:
-        return round(time.perf_counter() - self.began, 3)
+        return round(time.perf_counter() - self.start, 3)
+
+    def summary(self) -> dict[str, float]:
+        return {**self.seconds, "total": self.total()}
 
 
-def provenance(
+def provenance(data: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
+    """The provenance of any run: version and time, what the data are, and the sections given.
+
+    Sections of a measurement on vectors are `attributes`, `label`, `encoder`, `cache`, `split`,
+    `guarantee`, `versions`, `warnings` and `seconds`; see the functions below that describe them.
+    """
+    return {
+        "capelet": importlib.metadata.version("capelet"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": dict(data),
+        **sections,
+    }
+
+
+def audit_provenance(
     plan: Plan, encoder: PrivateEncoder, release: Release, clock: Clock
 ) -> dict[str, Any]:
+    """Of an audit, by its plan."""
     corpus, model = plan.corpus, encoder.encoder
     truncated = (
         int(model.truncated(corpus.texts.tolist()).sum())
         if model is not None and corpus.texts is not None
         else 0
     )
-    return {
-        "capelet": importlib.metadata.version("capelet"),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": {
-            "name": corpus.name,
-            "rows": len(corpus),
-            "digest": corpus.digest(),
-            "authors": None if corpus.author is None else len(set(corpus.author)),
-            "duplicates": _duplicates(plan),
-            "truncated": truncated,
-            "where": corpus.where,
-        },
-        "attributes": {item.name: _described(item) for item in plan.secrets},
-        "label": None
-        if plan.label is None
-        else {"name": plan.label.name, **_described(plan.label)},
-        "encoder": {"dimension": release.vectors.shape[1], **described_encoder(model)},
-        "cache": at_home(folder) if (folder := getattr(model, "folder", None)) else None,
-        "split": {
+    label = plan.label
+    return provenance(
+        describe_corpus(corpus, duplicates=_duplicates(plan), truncated=truncated),
+        attributes={item.name: _describe_attribute(item) for item in plan.secrets},
+        label=None if label is None else {"name": label.name, **_describe_attribute(label)},
+        encoder={"dimension": release.vectors.shape[1], **describe_encoder(model)},
+        cache=describe_cache(model),
+        split={
             "kind": plan.splits[0].kind,
             "shares": SHARES,
             "sizes": {part: len(getattr(plan.splits[0], part)) for part in PARTS},
             "seeds": [parts.seed for parts in plan.splits],
         },
-        "guarantee": described_guarantee(release.guarantee, release.word_guarantee),
-        "versions": versions(),
-        "warnings": [*plan.warnings, *plan.advance(release.guarantee)],
-        "seconds": {**clock.seconds, "total": clock.total()},
+        guarantee=describe_guarantee(release.guarantee, release.word_guarantee),
+        versions=versions(),
+        warnings=[*plan.warnings, *plan.advance(release.guarantee)],
+        seconds=clock.summary(),
+    )
+
+
+def inversion_provenance(
+    corpus: Corpus,
+    private: PrivateEncoder,
+    findings: Findings,
+    clock: Clock,
+    *,
+    seed: int,
+    texts: int,
+    auxiliary: Corpus | None = None,
+) -> dict[str, Any]:
+    """Of one inversion attack; `texts` is how many there were after cutting."""
+    rows = findings.select(kind="inversion", metric="f1", subgroup=None)
+    kind = "by_author" if corpus.author is not None else "by_text"
+    sizes = {
+        "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
+        "victims": max((row.n or 0 for row in rows), default=0),
+    }
+    sections = _attack_provenance(
+        describe_corpus(corpus, pieces=texts),
+        private,
+        {"kind": kind if auxiliary is None else "own_texts", "sizes": sizes, "seeds": [seed]},
+        clock,
+    )
+    if auxiliary is not None:
+        sections["auxiliary"] = {"name": auxiliary.name, "digest": auxiliary.digest()}
+    return {**sections, "attacks": ["inversion"]}
+
+
+def membership_provenance(
+    corpus: Corpus,
+    model: PrivateEncoder | Path,
+    findings: Findings,
+    clock: Clock,
+    *,
+    seed: int,
+    members: int,
+) -> dict[str, Any]:
+    """Of one membership attack on an encoder or on a file of word vectors."""
+    rows = findings.select(kind="membership", metric="advantage", subgroup=None)
+    rows = [row for row in rows if row.target != "aggregates"]
+    sizes = {
+        "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
+        "scored": max((row.n or 0 for row in rows), default=0),
+    }
+    kind = "by_text" if corpus.author is None else "by_author"
+    sections = _attack_provenance(
+        describe_corpus(corpus, members=members),
+        model,
+        {"kind": kind, "sizes": sizes, "seeds": [seed]},
+        clock,
+    )
+    return {**sections, "attacks": ["membership"]}
+
+
+def _attack_provenance(
+    data: Mapping[str, Any], model: PrivateEncoder | Path, split: Mapping[str, Any], clock: Clock
+) -> dict[str, Any]:
+    """Of a single attack, on what a private encoder releases or on a file of word vectors."""
+    if isinstance(model, PrivateEncoder):
+        encoder, cache = describe_encoder(model.encoder), describe_cache(model.encoder)
+        guarantee = describe_guarantee(model.guarantee, model.word_guarantee)
+    else:
+        encoder, cache = _describe_word_table(model), None
+        guarantee = describe_guarantee(NONE, None)
+    return provenance(
+        data,
+        attributes={},
+        label=None,
+        encoder=encoder,
+        cache=cache,
+        split=dict(split),
+        guarantee=guarantee,
+        versions=versions(),
+        warnings=[],
+        seconds=clock.summary(),
+    )
+
+
+def describe_corpus(corpus: Corpus, **more: Any) -> dict[str, Any]:
+    """Which data: name, size, hash, how many authors, and what else is to be said of them."""
+    return {
+        "name": corpus.name,
+        "rows": len(corpus),
+        "digest": corpus.digest(),
+        "authors": None if corpus.author is None else len(set(corpus.author)),
+        **more,
+        "where": corpus.where,
     }
 
 
-def at_home(folder: Path) -> str:
-    """The folder with `~` for the user's own, so that a report does not name its user."""
+def describe_cache(model: Encoder | None) -> str | None:
+    """Where vectors are kept, with `~` for the user's folder: a report does not name its user."""
+    folder: Path | None = getattr(model, "folder", None)
+    if not folder:
+        return None
     home = Path.home()
     return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)
 
 
-def _described(item: Attribute) -> dict[str, Any]:
-    return {"classes": item.counts(), "missing": item.missing, "notes": list(item.notes)}
-
-
-def described_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[str, Any]:
+def describe_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[str, Any]:
     """What is promised of the text and, where word dropout adds something, of each word."""
     return {
         **asdict(guarantee),
@@ -101,7 +204,7 @@ def described_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[s
     }
 
 
-def described_encoder(model: Encoder | None) -> dict[str, Any]:
+def describe_encoder(model: Encoder | None) -> dict[str, Any]:
     """Which encoder made the vectors, if one did."""
     if model is None:
         return {"name": "ready vectors"}
@@ -113,26 +216,36 @@ def described_encoder(model: Encoder | None) -> dict[str, Any]:
     }
 
 
+def _describe_attribute(item: Attribute) -> dict[str, Any]:
+    return {"classes": item.counts(), "missing": item.missing, "notes": list(item.notes)}
+
+
+def _describe_word_table(path: Path) -> dict[str, Any]:
+    """A table of word vectors is known by its file's hash."""
+    return {"name": f"word vectors {path.name}", "fingerprint": sha256_of_file(path)}
+
+
 def _duplicates(plan: Plan) -> dict[str, Any]:
     """How many rows repeat an earlier one, exactly and nearly, and how many cross parts."""
     same = identical(plan.corpus)
-    repeated = len(same) - len(np.unique(same))
+    repeats = len(same) - len(np.unique(same))
     if plan.corpus.texts is None:
-        return {"identical": repeated, "near": None, "victims_near_attacker": None}
+        return {"identical": repeats, "near": None, "victims_near_attacker": None}
     near = near_duplicates(plan.corpus.texts)
     return {
-        "identical": repeated,
+        "identical": repeats,
         "near": len(near) - len(np.unique(near)),
-        "victims_near_attacker": linked(plan.splits[0], near),
+        "victims_near_attacker": linked_share(plan.splits[0], near),
     }
 
 
 def versions() -> dict[str, str]:
+    """Of Python and of the packages whose arithmetic a number may depend on."""
     packages = ("numpy", "scipy", "scikit-learn", "torch", "sentence-transformers", "onnxruntime")
-    found = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for name in packages:
         try:
-            found[name] = importlib.metadata.version(name)
+            result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return result

@@ -13,10 +13,11 @@ import numpy as np
 
 from capelet.attacks.attribute import Parts, Secret, View
 from capelet.data.corpus import Values
+from capelet.data.text import words_and_emphasis
 from capelet.findings.metrics import Codes, Floats
 
 
-def from_predicted_label(said: Parts, secret: Secret, labels: int) -> Floats:
+def from_predicted_label(label_parts: Parts, secret: Secret, labels: int) -> Floats:
     """Class probabilities of a secret given only which label a task probe predicted.
 
     `said` are the predicted labels of the attacker's rows and of the victims. The rule is Bayes's
@@ -24,10 +25,10 @@ def from_predicted_label(said: Parts, secret: Secret, labels: int) -> Floats:
     """
     codes = np.concatenate([secret.codes.fit, secret.codes.tune])
     counts = np.full((labels, secret.classes), 0.5)
-    np.add.at(counts, (np.concatenate([said.fit, said.tune]), codes), 1.0)
+    np.add.at(counts, (np.concatenate([label_parts.fit, label_parts.tune]), codes), 1.0)
     likelihood = counts / counts.sum(axis=0)
-    chosen: Floats = likelihood[said.scored]
-    return chosen / chosen.sum(axis=1, keepdims=True)
+    posterior: Floats = likelihood[label_parts.scored]
+    return posterior / posterior.sum(axis=1, keepdims=True)
 
 
 class TextAttacker:
@@ -44,49 +45,54 @@ class TextAttacker:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         words = TfidfVectorizer(
-            ngram_range=(1, 2), min_df=2, sublinear_tf=True, token_pattern=r"\w+|[!?]+"
+            ngram_range=(1, 2),
+            min_df=2,
+            sublinear_tf=True,
+            tokenizer=words_and_emphasis,
+            lowercase=False,
+            token_pattern=None,
         )
         try:
-            fitted = words.fit_transform(self.texts.fit)
+            counts = words.fit_transform(self.texts.fit)
         except ValueError:  # no word occurs twice
             words.set_params(min_df=1)
-            fitted = words.fit_transform(self.texts.fit)
-        return Parts(fitted, *(words.transform(part) for part in self.texts[1:]))
+            counts = words.fit_transform(self.texts.fit)
+        return Parts(counts, *(words.transform(part) for part in self.texts[1:]))
 
     def probabilities(self, secret: Secret) -> Floats:
         """Of each victim's classes, with the strength that did best on the held-back rows."""
         from sklearn.linear_model import LogisticRegression
 
         best = -1.0
-        kept: Floats = np.zeros((len(secret.codes.scored), secret.classes))
+        result: Floats = np.zeros((len(secret.codes.scored), secret.classes))
         for strength in self.strengths:
             model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
             model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
-            reached = secret.quality(_spread(model, self.features.tune, secret.classes))
-            if reached > best:
-                best = reached
-                kept = _spread(model, self.features.scored, secret.classes)
-        return kept
+            quality = secret.quality(_all_classes(model, self.features.tune, secret.classes))
+            if quality > best:
+                best = quality
+                result = _all_classes(model, self.features.scored, secret.classes)
+        return result
 
 
-def _spread(model: Any, inputs: Any, classes: int) -> Floats:
+def _all_classes(model: Any, inputs: Any, classes: int) -> Floats:
     scores = np.zeros((inputs.shape[0], classes))
     scores[:, model.classes_] = model.predict_proba(inputs)
     return scores
 
 
-def permuted(codes: Codes, units: Codes, random: np.random.Generator) -> Codes:
+def permute(codes: Codes, units: Codes, random: np.random.Generator) -> Codes:
     """The secret dealt out at random: the null control keeps everything but the tie to the texts.
 
     A secret that is the same on all rows of an author (or of identical texts) is dealt author by
     author, so that a protocol which lets an attacker recognise victims would betray itself.
     """
-    known = np.flatnonzero(codes >= 0)
-    _, first, inverse = np.unique(units[known], return_index=True, return_inverse=True)
-    values = codes[known][first]
-    dealt = codes.copy()
-    if (values[inverse] == codes[known]).all():
-        dealt[known] = random.permutation(values)[inverse]
+    present = np.flatnonzero(codes >= 0)
+    _, first, inverse = np.unique(units[present], return_index=True, return_inverse=True)
+    values = codes[present][first]
+    result = codes.copy()
+    if (values[inverse] == codes[present]).all():
+        result[present] = random.permutation(values)[inverse]
     else:
-        dealt[known] = random.permutation(codes[known])
-    return dealt
+        result[present] = random.permutation(codes[present])
+    return result

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
+from capelet.findings.intervals import Score, mean_of, normal_mean, percentile
 from capelet.interfaces import Vectors
 
 MAIN = ("mpqa", "trec", "subj", "mrpc")
@@ -86,18 +87,19 @@ class SentenceTask:
         if self.graded:
             if other is None:
                 raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
-            return self._graded(_cosines(vectors, other), recipe_hash)
-        return self._classified(features(vectors, other), recipe_hash, seed)
+            return self._rank_score(_cosines(vectors, other), recipe_hash)
+        return self._classify(features(vectors, other), recipe_hash, seed)
 
-    def _graded(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
+    def _rank_score(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
         value = _rank_correlation(cosines, self.labels)
         random = np.random.default_rng(0x5D)
-        drawn = random.integers(len(cosines), size=(200, len(cosines)))
-        made = [_rank_correlation(cosines[rows], self.labels[rows]) for rows in drawn]
-        low, high = np.quantile(made, [0.025, 0.975])
-        return self._finding("spearman", value, float(low), float(high), 0.0, recipe_hash, {})
+        # A rank correlation has no weighted form, so pairs of sentences are drawn, not weighted.
+        samples = random.integers(len(cosines), size=(200, len(cosines)))
+        draws = [_rank_correlation(cosines[rows], self.labels[rows]) for rows in samples]
+        score = percentile(np.array([value, *draws]))
+        return self._finding("spearman", score, 0.0, recipe_hash, {})
 
-    def _classified(
+    def _classify(
         self, inputs: npt.NDArray[np.float64], recipe_hash: str | None, seed: int
     ) -> Finding:
         codes = np.unique(self.labels, return_inverse=True)[1]
@@ -105,24 +107,20 @@ class SentenceTask:
         strength = None
         constant = True
         for train, test in self._parts(seed):
-            standard = _standardised(inputs, train)
-            strength = strength or _chosen(standard[train], codes[train], seed)
-            guess = _fitted(standard[train], codes[train], strength).predict(standard[test])
+            standard = _standardise(inputs, train)
+            strength = strength or _best_strength(standard[train], codes[train], seed)
+            guess = _regression(standard[train], codes[train], strength).predict(standard[test])
             constant = constant and len(np.unique(guess)) == 1
             hits[test] = guess == codes[test]
-        scored = np.flatnonzero(np.isfinite(hits))
-        value = float(hits[scored].mean())
-        half = 1.96 * float(hits[scored].std()) / len(scored) ** 0.5
-        majority = float(np.bincount(codes[scored]).max() / len(scored))
+        test_rows = np.flatnonzero(np.isfinite(hits))
+        majority = float(np.bincount(codes[test_rows]).max() / len(test_rows))
         return self._finding(
             "accuracy",
-            value,
-            max(0.0, value - half),
-            min(1.0, value + half),
+            normal_mean(hits[test_rows]),
             majority,
             recipe_hash,
             {"strength": strength, "degenerate": constant},
-            n=len(scored),
+            n=len(test_rows),
         )
 
     def _parts(self, seed: int) -> list[tuple[Rows, Rows]]:
@@ -134,9 +132,7 @@ class SentenceTask:
     def _finding(
         self,
         metric: str,
-        value: float,
-        low: float,
-        high: float,
+        score: Score,
         majority: float,
         recipe_hash: str | None,
         parameters: dict[str, Any],
@@ -146,9 +142,7 @@ class SentenceTask:
             "utility",
             self.name,
             metric,
-            value,
-            low,
-            high,
+            *score.ends,
             majority=majority,
             n=n or len(self.labels),
             attacker="logistic regression" if metric == "accuracy" else "cosine",
@@ -162,28 +156,24 @@ def measure_all(
     encode: Encode, tasks: Sequence[SentenceTask], recipe_hash: str | None = None
 ) -> list[Finding]:
     """A finding for each task, and the mean accuracy of the four main ones where all are there."""
-    found = [task.measure(encode, recipe_hash) for task in tasks]
-    main = [item for item in found if item.target in MAIN]
+    findings = [task.measure(encode, recipe_hash) for task in tasks]
+    main = [item for item in findings if item.target in MAIN]
     if len(main) == len(MAIN):
-        halves = [((item.high or 0.0) - (item.low or 0.0)) / 2 for item in main]
-        value = float(np.mean([item.value for item in main]))
-        half = float(np.sqrt(np.sum(np.square(halves)))) / len(main)
+        scores = [Score(item.value, item.low or 0.0, item.high or 0.0) for item in main]
         majority = float(np.mean([item.majority or 0.0 for item in main]))
-        found.append(
+        findings.append(
             Finding(
                 "utility",
                 "sentences",
                 "accuracy",
-                value,
-                value - half,
-                value + half,
+                *mean_of(scores).ends,
                 majority=majority,
                 n=sum(item.n or 0 for item in main),
                 parameters={"mean_of": list(MAIN)},
                 recipe_hash=recipe_hash,
             )
         )
-    return found
+    return findings
 
 
 def features(
@@ -195,25 +185,25 @@ def features(
     return np.hstack([np.abs(vectors - other), vectors * other])
 
 
-def _chosen(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> float:
+def _best_strength(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> float:
     order = np.random.default_rng([seed, 0x5F]).permutation(len(codes))
-    held, kept = order[: len(order) // 5], order[len(order) // 5 :]
-    if len(np.unique(codes[kept])) < 2:
+    tune, fit = order[: len(order) // 5], order[len(order) // 5 :]
+    if len(np.unique(codes[fit])) < 2:
         return 0.1
-    reached = {
-        strength: _fitted(inputs[kept], codes[kept], strength).score(inputs[held], codes[held])
+    accuracy = {
+        strength: _regression(inputs[fit], codes[fit], strength).score(inputs[tune], codes[tune])
         for strength in _STRENGTHS
     }
-    return max(reached, key=reached.__getitem__)
+    return max(accuracy, key=accuracy.__getitem__)
 
 
-def _fitted(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -> Any:
+def _regression(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=strength, max_iter=400, tol=1e-3).fit(inputs, codes)
 
 
-def _standardised(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
+def _standardise(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
     """Mean 0 and deviation 1 on the training rows; a dead column (MiniLM has three) becomes 0."""
     mean, deviation = inputs[train].mean(axis=0), inputs[train].std(axis=0)
     alive = deviation > 1e-6 * np.maximum(np.abs(inputs[train]).max(axis=0), 1e-30)
@@ -228,10 +218,10 @@ def _cosines(
     return np.asarray((vectors * other).sum(axis=1) / np.maximum(lengths, 1e-12))
 
 
-def _rank_correlation(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
+def _rank_correlation(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     from scipy.stats import rankdata
 
-    a, b = rankdata(left), rankdata(right)
+    a, b = rankdata(one), rankdata(other)
     a, b = a - a.mean(), b - b.mean()
     length = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / length) if length > 0 else 0.0

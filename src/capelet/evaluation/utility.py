@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.corpus import Split
+from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
+from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
 from capelet.interfaces import Vectors
 
 
@@ -27,31 +28,31 @@ def neighbour_recall(
     if len(original) <= count:
         raise ValueError(f"{len(original)} rows have no {count} neighbours each")
     before, after = _nearest(original, count), _nearest(released, count)
-    shared = [len(np.intersect1d(a, b)) for a, b in zip(before, after, strict=True)]
-    return np.array(shared) / count
+    common = [len(np.intersect1d(a, b)) for a, b in zip(before, after, strict=True)]
+    return np.array(common) / count
 
 
 def neighbours(
-    original: Vectors, released: Sequence[Vectors], splits: Sequence[Split], recipe_hash: str | None
+    plan: Plan, original: Vectors, released: Sequence[Vectors], recipe_hash: str | None
 ) -> Finding:
     """Label-free utility: the recall of ten neighbours among the victims, averaged over seeds."""
-    recalls = [
-        neighbour_recall(original[parts.victims], vectors[parts.victims])
-        for vectors, parts in zip(released, splits, strict=True)
+    bootstrap = Bootstrap.over(plan.units)
+    draws = [
+        weighted_means(
+            bootstrap.of(plan.units[parts.victims]),
+            neighbour_recall(original[parts.victims], vectors[parts.victims]),
+        )
+        for vectors, parts in zip(released, plan.splits, strict=True)
     ]
-    by_seed = [float(recall.mean()) for recall in recalls]
-    value = float(np.mean(by_seed))
-    half = 1.96 * float(recalls[0].std()) / float(np.sqrt(len(recalls[0])))
+    recall, victims = mean_over_seeds(draws), len(plan.splits[0].victims)
     return Finding(
         "utility",
         "neighbours",
         "recall_at_10",
-        value,
-        max(0.0, value - half),
-        min(1.0, value + half),
-        chance=10 / (len(recalls[0]) - 1),
-        n=len(recalls[0]),
-        parameters={"by_seed": by_seed},
+        *recall.ends,
+        chance=10 / (victims - 1),
+        n=victims,
+        parameters={"by_seed": list(recall.by_seed)},
         recipe_hash=recipe_hash,
     )
 
@@ -59,9 +60,9 @@ def neighbours(
 def _nearest(vectors: Vectors, count: int) -> npt.NDArray[np.intp]:
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.maximum(length, 1e-12), dtype=np.float32)
-    found = np.empty((len(unit), count), dtype=np.intp)
+    nearest = np.empty((len(unit), count), dtype=np.intp)
     for start in range(0, len(unit), 1024):
         similar = unit[start : start + 1024] @ unit.T
         np.put_along_axis(similar, np.arange(start, start + len(similar))[:, None], -np.inf, axis=1)
-        found[start : start + 1024] = np.argpartition(-similar, count - 1, axis=1)[:, :count]
-    return found
+        nearest[start : start + 1024] = np.argpartition(-similar, count - 1, axis=1)[:, :count]
+    return nearest

@@ -63,7 +63,7 @@ class Findings:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def select(self, **wanted: Any) -> list[Finding]:
+    def select(self, **fields_equal: Any) -> list[Finding]:
         """The rows whose fields equal all that is asked for.
 
         >>> rows = Findings((Finding("utility", "stars", "accuracy", 0.8),))
@@ -73,14 +73,14 @@ class Findings:
         return [
             row
             for row in self.rows
-            if all(getattr(row, key) == want for key, want in wanted.items())
+            if all(getattr(row, key) == want for key, want in fields_equal.items())
         ]
 
-    def value(self, **wanted: Any) -> float:
+    def value(self, **fields_equal: Any) -> float:
         """The value of the one row that matches; a `KeyError` when there is none or several."""
-        rows = self.select(**wanted)
+        rows = self.select(**fields_equal)
         if len(rows) != 1:
-            raise KeyError(f"{len(rows)} findings match {wanted}; exactly one was asked for")
+            raise KeyError(f"{len(rows)} findings match {fields_equal}; exactly one was asked for")
         return rows[0].value
 
     def to_json(self) -> str:
@@ -128,9 +128,9 @@ class Findings:
                 f"{str(path)!r} has findings schema {schema}, this version reads {SCHEMA}; "
                 "use the version of capelet that wrote it, or run the audit again"
             )
-        known = {item.name for item in fields(Finding)}
+        names = {item.name for item in fields(Finding)}
         rows = tuple(
-            Finding(**{key: value for key, value in row.items() if key in known})
+            Finding(**{key: value for key, value in row.items() if key in names})
             for row in document["findings"]
         )
         artefacts = {

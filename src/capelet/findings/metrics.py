@@ -1,23 +1,23 @@
-"""Scores of guesses, with the intervals and references that make them readable.
+"""Scores of guesses, and the references that make them readable.
 
-Every score is computed on weighted victims, so that a bootstrap replicate is only another set of
-weights: the interval of a mean over seeds comes from one draw of weights per author (or per group
-of identical texts) that is shared by all seeds, attackers and attributes.
+Every metric is computed on weighted victims, so that a bootstrap replicate is only another set of
+weights: see `intervals`, which says who is resampled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
-Codes = npt.NDArray[np.intp]
+from capelet.errors import CapeletError, did_you_mean
+from capelet.findings.intervals import Bootstrap, Score, mean_over_seeds, percentile
+from capelet.findings.intervals import Codes as Codes
+from capelet.findings.intervals import Floats as Floats
 
-METRICS = ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,77 +32,55 @@ class Guesses:
     unit: Codes
 
     @property
-    def predicted(self) -> Codes:
+    def predictions(self) -> Codes:
         return self.scores.argmax(axis=1)
 
     @property
     def degenerate(self) -> bool:
         """All guesses are one class: then a score tells about the prior, not about the attacker."""
-        return len(np.unique(self.predicted)) == 1
+        return len(np.unique(self.predictions)) == 1
 
 
-@dataclass(frozen=True)
-class Score:
-    """A mean over seeds with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-    by_seed: tuple[float, ...]
+def score(metric: str, seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
+    """The metric's mean over seeds, with the bootstrap's percentile interval."""
+    return mean_over_seeds([replicates(metric, item, bootstrap.of(item.unit)) for item in seeds])
 
 
-class Bootstrap:
-    """Poisson bootstrap weights per unit; the first row is the data as they are."""
+def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -> Score:
+    """The largest difference in accuracy between subgroups, each a list over seeds."""
+    means = np.stack(
+        [
+            np.nanmean(
+                [replicates("accuracy", item, bootstrap.of(item.unit)) for item in seeds], axis=0
+            )
+            for seeds in subgroups
+        ]
+    )
+    best, worst = int(means[:, 0].argmax()), int(means[:, 0].argmin())
+    # The pair is fixed on the data: the interval is of this difference, not of a new maximum.
+    return percentile(means[best] - means[worst])
 
-    def __init__(self, units: int, draws: int = 500, seed: int = 0) -> None:
-        random = np.random.default_rng([seed, 0xB007])
-        self.weights = random.poisson(1.0, size=(draws + 1, units)).astype(np.float32)
-        self.weights[0] = 1.0
-        self._rows: dict[int, tuple[Codes, Floats]] = {}
 
-    def score(self, metric: str, seeds: Sequence[Guesses]) -> Score:
-        """The metric's mean over seeds, with the bootstrap's percentile interval."""
-        replicates = [_metric(metric, item, self._of(item.unit)) for item in seeds]
-        by_seed = tuple(float(values[0]) for values in replicates)
-        means = np.mean(replicates, axis=0)
-        low, high = np.nanquantile(means[1:], [0.025, 0.975])
-        return Score(float(means[0]), float(low), float(high), by_seed)
+def replicates(metric: str, guesses: Guesses, weights: Floats) -> Floats:
+    """The metric once per row of `weights` (draws × victims)."""
+    return metric_of(metric).compute(guesses, weights)
 
-    def _of(self, unit: Codes) -> Floats:
-        """Weights per row; kept, since many attackers are scored on the same victims."""
-        if id(unit) not in self._rows:
-            if len(self._rows) > 16:
-                self._rows.clear()
-            self._rows[id(unit)] = (unit, self.weights[:, unit])
-        return self._rows[id(unit)][1]
 
-    def gap(self, subgroups: Sequence[Sequence[Guesses]]) -> Score:
-        """The largest difference in accuracy between subgroups, each a list over seeds."""
-        means = np.stack(
-            [
-                np.nanmean(
-                    [_metric("accuracy", item, self._of(item.unit)) for item in seeds], axis=0
-                )
-                for seeds in subgroups
-            ]
-        )
-        best, worst = int(means[:, 0].argmax()), int(means[:, 0].argmin())
-        # The pair is fixed on the data: the interval is of this difference, not of a new maximum.
-        difference = means[best] - means[worst]
-        low, high = np.nanquantile(difference[1:], [0.025, 0.975])
-        return Score(float(difference[0]), float(low), float(high), ())
+def metric_of(name: str) -> Metric:
+    """The metric of that name; an unknown one is refused."""
+    if name not in METRICS:
+        raise CapeletError(f"there is no metric {name!r}; {did_you_mean(name, METRICS)}")
+    return METRICS[name]
 
 
 def metrics_for(classes: int) -> tuple[str, ...]:
     """The metrics that make sense for so many classes."""
-    return METRICS if classes == 2 else METRICS[:-1]
+    return tuple(name for name, item in METRICS.items() if classes == 2 or not item.two_classes)
 
 
 def chance(metric: str, classes: int) -> float | None:
     """What blind guessing reaches; None where no single number says it."""
-    if metric in ("accuracy", "balanced_accuracy"):
-        return 1.0 / classes
-    return {"auc": 0.5, "tpr_at_1_fpr": 0.01}.get(metric)
+    return metric_of(metric).chance(classes)
 
 
 def majority(metric: str, truth: Codes, classes: int) -> float | None:
@@ -112,13 +90,7 @@ def majority(metric: str, truth: Codes, classes: int) -> float | None:
     0.643
     """
     share = float(np.bincount(truth, minlength=classes).max() / len(truth))
-    return {
-        "accuracy": share,
-        "balanced_accuracy": 1.0 / classes,
-        "f1_weighted": 2 * share**2 / (1 + share),
-        "f1_macro": 2 * share / (1 + share) / classes,
-        "auc": 0.5,
-    }.get(metric)
+    return metric_of(metric).majority(share, classes)
 
 
 def balanced_accuracy(truth: Codes, predicted: Codes) -> float:
@@ -127,35 +99,42 @@ def balanced_accuracy(truth: Codes, predicted: Codes) -> float:
     return float(np.mean([hit[truth == code].mean() for code in np.unique(truth)]))
 
 
-def _metric(metric: str, guesses: Guesses, weights: Floats) -> Floats:
-    """The metric once per row of `weights` (draws × victims)."""
-    if metric == "auc":
-        return _auc(guesses, weights)
-    if metric == "tpr_at_1_fpr":
-        positive = guesses.truth == 1
-        return tpr_at(0.01, positive, guesses.scores[:, 1] - guesses.scores[:, 0], weights)
-    counts = _confusion(guesses, weights)
-    right = np.einsum("bii->bi", counts)
-    true = counts.sum(axis=2)
-    said = counts.sum(axis=1)
+def _accuracy(guesses: Guesses, weights: Floats) -> Floats:
+    right, true, _ = _counts(guesses, weights)
     with np.errstate(invalid="ignore", divide="ignore"):
-        if metric == "accuracy":
-            return right.sum(axis=1) / true.sum(axis=1)
-        if metric == "balanced_accuracy":
-            return np.nanmean(np.where(true > 0, right / true, np.nan), axis=1)
-        f1 = np.where(true + said > 0, 2 * right / (true + said), np.nan)
-        if metric == "f1_macro":
-            return np.nanmean(f1, axis=1)
-        return np.nansum(f1 * true, axis=1) / true.sum(axis=1)
+        return np.asarray(right.sum(axis=1) / true.sum(axis=1))
 
 
-def _confusion(guesses: Guesses, weights: Floats) -> Floats:
-    """`(draws, truth, predicted)` weighted counts."""
-    classes = guesses.scores.shape[1]
-    pair = guesses.truth * classes + guesses.predicted
-    hot = np.zeros((len(pair), classes * classes), dtype=np.float32)
-    hot[np.arange(len(pair)), pair] = 1.0
-    return (weights @ hot).reshape(-1, classes, classes).astype(np.float64)
+def _balanced_accuracy(guesses: Guesses, weights: Floats) -> Floats:
+    """A class that no weighted victim has does not count."""
+    right, true, _ = _counts(guesses, weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return _mean_of_present(np.where(true > 0, right / true, np.nan))
+
+
+def _f1_by_class(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats]:
+    """F1 of each class, 2·right / (true + named), and how many victims have it."""
+    right, true, guess_counts = _counts(guesses, weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(true + guess_counts > 0, 2 * right / (true + guess_counts), np.nan), true
+
+
+def _f1_weighted(guesses: Guesses, weights: Floats) -> Floats:
+    f1, true = _f1_by_class(guesses, weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.nansum(f1 * true, axis=1) / true.sum(axis=1))
+
+
+def _f1_macro(guesses: Guesses, weights: Floats) -> Floats:
+    f1, _ = _f1_by_class(guesses, weights)
+    return _mean_of_present(f1)
+
+
+def _mean_of_present(by_class: Floats) -> Floats:
+    """The mean over classes that a draw holds; NaN, without a warning, where it holds nobody."""
+    present = ~np.isnan(by_class)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(present, by_class, 0.0).sum(axis=1) / present.sum(axis=1))
 
 
 def _auc(guesses: Guesses, weights: Floats) -> Floats:
@@ -169,13 +148,62 @@ def _auc(guesses: Guesses, weights: Floats) -> Floats:
     )
 
 
-def _ranked(
-    positive: npt.NDArray[np.bool_], score: Floats, weights: Floats
-) -> tuple[Floats, Floats]:
+def _tpr_at_1_fpr(guesses: Guesses, weights: Floats) -> Floats:
+    positive = guesses.truth == 1
+    return tpr_at(0.01, positive, guesses.scores[:, 1] - guesses.scores[:, 0], weights)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: how it is computed, what blind and constant guesses reach, which way is better.
+
+    `compute` gives one value per row of weights. `chance` is of the number of classes, `majority`
+    of the share of the commonest class and the number of classes; None where no number says it.
+    """
+
+    name: str
+    compute: Callable[[Guesses, Floats], Floats]
+    chance: Callable[[int], float | None]
+    majority: Callable[[float, int], float | None]
+    more_is_better: bool = True
+    two_classes: bool = False
+
+
+METRICS: dict[str, Metric] = {
+    item.name: item
+    for item in (
+        Metric("accuracy", _accuracy, lambda k: 1 / k, lambda share, k: share),
+        Metric("balanced_accuracy", _balanced_accuracy, lambda k: 1 / k, lambda share, k: 1 / k),
+        Metric(
+            "f1_weighted", _f1_weighted, lambda k: None, lambda share, k: 2 * share**2 / (1 + share)
+        ),
+        Metric("f1_macro", _f1_macro, lambda k: None, lambda share, k: 2 * share / (1 + share) / k),
+        Metric("auc", _auc, lambda k: 0.5, lambda share, k: 0.5),
+        Metric(
+            "tpr_at_1_fpr", _tpr_at_1_fpr, lambda k: 0.01, lambda share, k: None, two_classes=True
+        ),
+    )
+}
+"""Of an attacker *more* means a larger leak, of a task probe more use: `more_is_better` is of what
+is asked of the one who guesses."""
+
+
+def _counts(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """For each draw and class, weighted: guessed right, truly of the class, named as the class."""
+    classes = guesses.scores.shape[1]
+    pair = guesses.truth * classes + guesses.predictions
+    hot = np.zeros((len(pair), classes * classes), dtype=np.float32)
+    hot[np.arange(len(pair)), pair] = 1.0
+    confusion = (weights @ hot).reshape(-1, classes, classes).astype(np.float64)
+    return np.einsum("bii->bi", confusion), confusion.sum(axis=2), confusion.sum(axis=1)
+
+
+def _rank(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Weight of positives and of negatives at each distinct score, from low to high."""
-    order = np.argsort(score, kind="stable")
-    ranked = score[order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    order = np.argsort(scores, kind="stable")
+    in_order = scores[order]
+    # Equal scores are one step of the curve: else a constant attacker would win by row order.
+    starts = np.flatnonzero(np.r_[True, in_order[1:] != in_order[:-1]])
     sorted_weights = weights[:, order].astype(np.float64)
     hits = sorted_weights * positive[order]
     return (
@@ -184,18 +212,19 @@ def _ranked(
     )
 
 
-def _area(positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Floats:
-    hits, others = _ranked(positive, score, weights)
+def _area(positive: Flags, scores: Floats, weights: Floats) -> Floats:
+    """P(score of a positive > score of a negative), a tie counting one half."""
+    hits, others = _rank(positive, scores, weights)
     below = np.cumsum(others, axis=1) - others / 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1))
+        return np.asarray((hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1)))
 
 
-def tpr_at(rate: float, positive: npt.NDArray[np.bool_], score: Floats, weights: Floats) -> Floats:
-    """The share of positives found at the lowest threshold whose false-positive rate is ≤ rate."""
-    hits, others = _ranked(positive, score, weights)
+def tpr_at(false_positive_rate: float, positive: Flags, scores: Floats, weights: Floats) -> Floats:
+    """The share of positives found at the lowest threshold that keeps to a false-positive rate."""
+    hits, others = _rank(positive, scores, weights)
     false = np.cumsum(others[:, ::-1], axis=1)
     true = np.cumsum(hits[:, ::-1], axis=1)
-    allowed = false <= rate * false[:, -1:]
+    within = false <= false_positive_rate * false[:, -1:]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(allowed, true, 0.0).max(axis=1) / true[:, -1]
+        return np.asarray(np.where(within, true, 0.0).max(axis=1) / true[:, -1])

@@ -8,8 +8,6 @@ covered by any ε: give a public list of words where that matters.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import frequent_words, spelling, words_and_signs
 from capelet.errors import DataError
 
 Tokens = npt.NDArray[np.int64]
@@ -25,16 +24,6 @@ Codes = npt.NDArray[np.intp]
 
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[^\w\s]")
-
-
-def words_of(text: str) -> list[str]:
-    """The lower-cased words and signs of a text.
-
-    >>> words_of("Don't stop!")
-    ["don't", 'stop', '!']
-    """
-    return _WORD.findall(text.lower())
 
 
 @dataclass(frozen=True)
@@ -51,22 +40,21 @@ class Vocabulary:
         >>> Vocabulary.of(["a b a", "a c b"], 2).words[4:]
         ('a', 'b')
         """
-        counts = Counter(word for text in texts for word in words_of(text))
-        if size < 1 or size > len(counts):
+        words = frequent_words(words_and_signs(text) for text in texts)
+        if size < 1 or size > len(words):
             raise DataError(
-                f"a vocabulary of {size} words was asked for, and the texts have {len(counts)} "
-                f"different ones; give a number from 1 to {len(counts)}"
+                f"a vocabulary of {size} words was asked for, and the texts have {len(words)} "
+                f"different ones; give a number from 1 to {len(words)}"
             )
-        ranked = sorted(counts, key=lambda word: (-counts[word], word))
-        return cls((*SPECIAL, *ranked[:size]))
+        return cls((*SPECIAL, *words[:size]))
 
     @classmethod
     def from_list(cls, words: Sequence[str]) -> Vocabulary:
         """A public list of words, which tells nothing about the texts."""
-        kept = tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))
-        if not kept:
+        entries = dict.fromkeys(spelling(word.strip()) for word in words if word.strip())
+        if not entries:
             raise DataError("the list of words is empty; give a file with one word per line")
-        return cls((*SPECIAL, *(word for word in kept if word not in SPECIAL)), public=True)
+        return cls((*SPECIAL, *(word for word in entries if word not in SPECIAL)), public=True)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -79,8 +67,8 @@ class Vocabulary:
         """`(n, length + 2)` numbers: start, at most `length` words, end, padding."""
         rows = np.full((len(texts), length + 2), PAD, dtype=np.int64)
         for row, text in enumerate(texts):
-            found = [self.number.get(word, UNKNOWN) for word in words_of(text)[:length]]
-            rows[row, : len(found) + 2] = [START, *found, END]
+            numbers = [self.number.get(word, UNKNOWN) for word in words_and_signs(text)[:length]]
+            rows[row, : len(numbers) + 2] = [START, *numbers, END]
         return rows
 
     def canary_words(self, most: int | None = None) -> tuple[str, ...]:
@@ -156,5 +144,5 @@ def divide(
 def _place(text: str, seed: int) -> float:
     """A number in [0, 1) that is as good as random, and the same for equal texts."""
     key = str(seed).encode()
-    made = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key)
-    return (int.from_bytes(made.digest()) >> 11) * 2.0**-53
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
+    return (int.from_bytes(digest) >> 11) * 2.0**-53

@@ -1,10 +1,10 @@
 """Words with public vectors: how a text is cut into words, where a word lies, what is nearest.
 
-The rules are one place so that they can be stated. A *word* is a run of anything that is neither
-white space nor one of the listed marks; an apostrophe, hyphen, underscore or at-sign between two
-such runs belongs to it ("don't", "well-known"). What is not a word is public and stays as it is.
-Letters, digits, accents, emoji and control characters are all parts of words, so none of them
-slips through.
+The rules of cutting are stated in one place, `data.text`: a *word* is a run of anything that is
+neither white space nor one of the listed marks; an apostrophe, hyphen, underscore or at-sign
+between two such runs belongs to it ("don't", "well-known"). What is not a word is public and stays
+as it is. Letters, digits, accents, emoji and control characters are all parts of words, so none of
+them slips through.
 
 Every word has a place, whether the table knows it or not: see `Vocabulary.places`. The search for
 the nearest word is exact; it is post-processing, so its arithmetic decides nothing about privacy.
@@ -13,8 +13,6 @@ the nearest word is exact; it is post-processing, so its arithmetic decides noth
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -24,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import PRIVATE_WORD, spelling, treebank_pieces
 from capelet.encoders import load
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.interfaces import Vectors
@@ -35,40 +34,6 @@ Table = Any  # a name, a file, a (words, matrix) pair or a Vocabulary
 
 ROWS, COLUMNS = 1024, 2048  # queries × words of one matrix product
 LEAST, MOST = 1e-9, 1e9  # the radius that a table may have, so that no square overflows
-_MARKS = (
-    r"!-/:-@\[-`{-~\xa1\xa7\xab\xb6\xb7\xbb\xbf\u2010-\u2027\u2030-\u205e\u3001-\u3003"
-    r"\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-)
-_RUN = rf"[^\s{_MARKS}]+"
-WORD = re.compile(rf"({_RUN}(?:['’_@-]{_RUN})*)")
-_PIECE = re.compile(r"[^\W_]+(?=n't\b)|n't\b|[^\W_]+")
-
-
-def cut(text: str) -> list[str]:
-    """The text in parts that join to it again: gaps at even places, words at odd ones.
-
-    >>> cut("Isn't it 3.5 kg?")
-    ['', "Isn't", ' ', 'it', ' ', '3', '.', '5', ' ', 'kg', '?']
-    """
-    return WORD.split(text)
-
-
-def spelling(word: str) -> str:
-    """The form under which a word is looked up: composed, lower-cased, with plain apostrophes.
-
-    >>> spelling("Don’t")
-    "don't"
-    """
-    return unicodedata.normalize("NFC", word).lower().replace("’", "'")
-
-
-def pieces(word: str) -> list[str]:
-    """What a word is put together from; "don't" is cut as in the table of GloVe.
-
-    >>> pieces("Well-known"), pieces("don't")
-    (['well', 'known'], ['do', "n't"])
-    """
-    return _PIECE.findall(spelling(word))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +69,7 @@ class Vocabulary:
             if not isinstance(entry, str):
                 raise DataError(f"entry {row} of the table is {entry!r}; words must be texts")
             key = spelling(entry)
-            if WORD.fullmatch(key) and (key not in rows or entry == key):
+            if PRIVATE_WORD.fullmatch(key) and (key not in rows or entry == key):
                 rows[key] = row
         chosen = list(rows)[: None if size is None else checked_count("size", size, least=2)]
         if len(chosen) < 2:
@@ -151,7 +116,7 @@ class Vocabulary:
         row = self.rows.get(spelling(word))
         if row is not None:
             return self.vectors[row].astype(np.float64)
-        known = [self.rows[piece] for piece in pieces(word) if piece in self.rows]
+        known = [self.rows[piece] for piece in treebank_pieces(word) if piece in self.rows]
         return self.vectors[known].mean(axis=0, dtype=np.float64) if known else self.centre
 
     def places(self, words: Sequence[str]) -> Reals:

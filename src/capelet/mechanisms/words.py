@@ -22,20 +22,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import PRIVATE_WORD, private_words, spelling, treebank_pieces
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Kind
 from capelet.mechanisms.sampling import Integers, Stream
 from capelet.mechanisms.vectors import LEAST, MOST, entry
 from capelet.mechanisms.vocabulary import (
     ROWS,
-    WORD,
     Table,
     Vocabulary,
-    cut,
     diameter,
     known_table,
-    pieces,
-    spelling,
     vocabulary,
 )
 from capelet.privacy.guarantees import Guarantee, checked, checked_count
@@ -112,7 +109,7 @@ class OnWords(OnTexts):
         return entry(self, table=table, fingerprint=self.vocabulary.fingerprint)
 
     def __call__(self, batch: Any) -> list[str]:
-        parts = [cut(text) for text in checked_texts(batch)]
+        parts = [private_words(text) for text in checked_texts(batch)]
         words = [word for text in parts for word in text[1::2]]
         table = self.vocabulary
         drawn = iter(self._draw(words, Stream()).tolist())
@@ -122,7 +119,9 @@ class OnWords(OnTexts):
 
     def cost(self, texts: Sequence[str]) -> TextCost:
         """How many words each text has, and the most that its release can cost."""
-        words = np.array([len(cut(text)) // 2 for text in checked_texts(texts)], dtype=np.int64)
+        words = np.array(
+            [len(private_words(text)) // 2 for text in checked_texts(texts)], dtype=np.int64
+        )
         return TextCost(words, words.astype(np.float64) * (self.epsilon * self.diameter))
 
     def distance(self, one: str, other: str) -> float:
@@ -131,7 +130,7 @@ class OnWords(OnTexts):
         ε times it bounds how well they can be told apart. Texts that differ in what is public have
         no distance.
         """
-        first, second = (cut(text) for text in checked_texts([one, other]))
+        first, second = (private_words(text) for text in checked_texts([one, other]))
         if first[::2] != second[::2]:
             raise CapeletError(
                 f"the two texts differ in what is public ({PUBLIC}); their distance is not bounded"
@@ -377,7 +376,7 @@ class WordDropout(OnTexts):
         )
 
     def __call__(self, batch: Any) -> list[str]:
-        parts = [cut(text) for text in checked_texts(batch)]
+        parts = [private_words(text) for text in checked_texts(batch)]
         total = sum(len(text) // 2 for text in parts)
         drops = iter((Stream().uniform(total) < self.mu).tolist() if total else [])
         return [self._without(text, [next(drops) for _ in text[1::2]]) for text in parts]
@@ -387,7 +386,9 @@ class WordDropout(OnTexts):
         return frozenset(self.mask)
 
     def _masked(self, word: str) -> bool:
-        return bool(self.mask) and not self._words.isdisjoint([spelling(word), *pieces(word)])
+        return bool(self.mask) and not self._words.isdisjoint(
+            [spelling(word), *treebank_pieces(word)]
+        )
 
     def _without(self, parts: Sequence[str], drops: Sequence[bool]) -> str:
         kept = parts[0]
@@ -446,7 +447,7 @@ def _checked_mask(mask: Any) -> tuple[str, ...]:
     """The words as they are looked up, each once, in order."""
     words = [spelling(word) for word in checked_texts(mask)]
     for word in words:
-        if not WORD.fullmatch(word):
+        if not PRIVATE_WORD.fullmatch(word):
             raise CapeletError(f"mask holds {word!r}; give single words, without spaces or marks")
     return tuple(sorted(set(words)))
 

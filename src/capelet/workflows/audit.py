@@ -14,14 +14,14 @@ from typing import Any
 
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
-from capelet.data.splits import group_rows, split
+from capelet.data.splits import group_rows
 from capelet.encoders import cached
 from capelet.errors import CapeletError, DataError
+from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
-from capelet.evaluation.kinds import Asked, OtherAttacks
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Plan
-from capelet.evaluation.provenance import Clock, provenance
+from capelet.evaluation.plan import Plan, split_corpus
+from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
@@ -62,49 +62,49 @@ def audit(
         encoder = private
     clock = Clock()
     attacker_families = families(attackers)
-    asked = Asked.of(attacks, corpus, members, derived)
-    plan = plan_of(corpus, asked, seeds, split_kind, derived, bins)
+    kinds = AttackPlan.of(attacks, corpus, members, derived)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins)
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
     with clock("encoding"):
         release = target.release(inputs, progress)
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
-    if "attributes" in asked.kinds:
+    if "attributes" in kinds.kinds:
         # What the noise cost can only be told beside the vectors as they were.
         plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
             plan, [release] * len(plan.splits), original, attacker_families, clock, progress
         )
-    others = OtherAttacks(asked, redact=not show_texts, seeds=seeds)
+    others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
     more, pictures = others.measure(plan, target, release, members, clock, progress)
-    origin = {**provenance(plan, target, release, clock), **_attack_entries(plan, asked)}
+    origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
     return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
 
 
 def plan_of(
     corpus: Corpus,
-    asked: Asked,
+    attacks: AttackPlan,
     seeds: int = 5,
     split_kind: str = "auto",
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
 ) -> Plan:
     """The plan of the kinds that were asked for; without attributes and task it is the splits."""
-    if "attributes" in asked.kinds or corpus.private or corpus.label is not None or derived:
+    if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
         return Plan.of(corpus, seeds, split_kind, derived, bins)
     if seeds < 1:
         raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    return Plan(corpus, (), None, (split(corpus, split_kind, 0),), group_rows(corpus), ())
+    return Plan(corpus, (), None, (split_corpus(corpus, split_kind),), group_rows(corpus), ())
 
 
-def _attack_entries(plan: Plan, asked: Asked) -> dict[str, Any]:
+def _attack_entries(attacks: AttackPlan) -> dict[str, Any]:
     """What the provenance says of the kinds of attack; attributes only where they were tried."""
-    entries: dict[str, Any] = {"attacks": list(asked.kinds), "left_out": list(asked.left_out)}
-    if "attributes" not in asked.kinds:
+    entries: dict[str, Any] = {"attacks": list(attacks.kinds), "left_out": list(attacks.left_out)}
+    if "attributes" not in attacks.kinds:
         entries |= {"attributes": {}, "label": None}
     return entries
 
@@ -134,9 +134,9 @@ def measure_releases(
             "tsne": tsne(first.vectors, victims, colours, seed=0),
         }
         if original is not None:
-            rows.append(neighbours(original, vectors, plan.splits, first.recipe_hash))
+            rows.append(neighbours(plan, original, vectors, first.recipe_hash))
             if original.shape == first.vectors.shape:
-                rows += deviation(original, first.vectors, first.recipe_hash)
+                rows += deviation(plan, original, first.vectors, first.recipe_hash)
                 rows += separability(plan, original, first.vectors, first.recipe_hash)
             if (shift := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
                 artefacts["tsne_shift"] = shift

@@ -26,7 +26,7 @@ from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
 from capelet.evaluation.plan import Plan
-from capelet.evaluation.provenance import Clock, provenance
+from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
@@ -218,7 +218,7 @@ def _findings(
     progress: Progress,
 ) -> Findings:
     rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress)
-    origin = provenance(plan, encoder, releases[0], clock)
+    origin = audit_provenance(plan, encoder, releases[0], clock)
     return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 
 

@@ -13,13 +13,14 @@ import torch
 
 from capelet.attacks.inversion.blackbox import Inverter, MultiLabel
 from capelet.attacks.inversion.bleu import bleu, bleu_counts, exact
-from capelet.attacks.inversion.decoder import END, PAD, Decoder, Pieces, cropped
+from capelet.attacks.inversion.decoder import END, PAD, Decoder, Pieces, crop
 from capelet.attacks.inversion.measure import sentence_findings
 from capelet.attacks.inversion.rewriting import Maker, edits
 from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.inversion.search import Neighbours, cosines
 from capelet.attacks.inversion.sequence import SequenceInversion
-from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent, words_of
+from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
+from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Findings
 from capelet.release import PrivateEncoder
@@ -33,7 +34,7 @@ TINY: dict[str, Any] = {
     "pieces": 340,
     "epochs": 8,
     "batch": 64,
-    "rate": 2e-3,
+    "learning_rate": 2e-3,
     "minutes": 1.5,
     "samples": 5,
     "rounds": 2,
@@ -112,7 +113,7 @@ def test_sentences_are_read_back_in_order_and_correcting_helps() -> None:
     fitted = SequenceInversion(**TINY).fit(
         own, AUXILIARY, encoder.encode, words, VOCABULARY, notice=notices.append
     )
-    first, last = fitted.proposed(seen), fitted.read(seen)
+    first, last = fitted.propose(seen), fitted.read(seen)
     before, after = [read.text for read in first], [read.text for read in last]
     assert f1(after) > 0.85 > blind() + 0.3
     assert f1(after) > f1(before)
@@ -146,7 +147,7 @@ def test_a_noised_release_is_attacked_through_its_noise_and_shows_no_text() -> N
         attacks=["sequence", "multi-label"],
         draws=2,
         victims=60,
-        shown=5,
+        example_count=5,
         options={"multi-label": SMALL, "sequence": quick},
     )
     found = attack.measure(AUXILIARY, PrivateEncoder(encoder))
@@ -239,8 +240,8 @@ def test_writing_step_by_step_is_the_same_as_all_at_once() -> None:
     torch.nn.init.normal_(decoder.piece.weight, std=0.5)
     target, gap = torch.randn(6, 8), torch.randn(6, 8)
     draft = torch.randint(4, 50, (6, 5))
-    for shown in (decoder.shown(target), decoder.shown(target, gap, draft)):
-        rows = decoder.written(shown, torch.zeros(6))
+    for shown in (decoder.context(target), decoder.context(target, gap, draft)):
+        rows = decoder.write(shown, torch.zeros(6))
         fed = torch.cat([torch.full((6, 1), 1), rows[:, :-1]], dim=1)
         scores = decoder(shown, fed)
         scores[:, :, :END] = -1e4
@@ -251,16 +252,16 @@ def test_writing_step_by_step_is_the_same_as_all_at_once() -> None:
 def test_temperature_draws_and_zero_does_not() -> None:
     torch.manual_seed(0)
     decoder = Decoder(8, 50, 12, width=64, layers=1, prefix=2, dropout=0.0).eval()
-    shown = decoder.shown(torch.randn(1, 8).repeat(8, 1))
-    greedy = decoder.written(shown, torch.zeros(8))
-    drawn = decoder.written(shown, torch.ones(8))
+    shown = decoder.context(torch.randn(1, 8).repeat(8, 1))
+    greedy = decoder.write(shown, torch.zeros(8))
+    drawn = decoder.write(shown, torch.ones(8))
     assert len({tuple(row) for row in greedy.tolist()}) == 1
     assert len({tuple(row) for row in drawn.tolist()}) > 1
 
 
 def test_cropped_loses_only_padding() -> None:
     rows = torch.tensor([[5, END, PAD, PAD], [6, 7, END, PAD]])
-    assert cropped(rows).tolist() == [[5, END, PAD], [6, 7, END]]
+    assert crop(rows).tolist() == [[5, END, PAD], [6, 7, END]]
 
 
 def test_made_texts_are_of_known_words_and_new() -> None:

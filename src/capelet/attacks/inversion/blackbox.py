@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _LEAST_TEXTS = 50
 
 
-class Reader(nn.Module):
+class WordNetwork(nn.Module):
     """A residual perceptron from a vector (and the words named so far) to a score per word.
 
     A second head says how many words are still to be named.
@@ -66,22 +66,22 @@ class Reader(nn.Module):
         )
         self.leave = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout))
         self.words = nn.Linear(width, words)
-        self.left = nn.Linear(width, 1)
-        self.named = (
+        self.count = nn.Linear(width, 1)
+        self.prefix = (
             nn.EmbeddingBag(words + 1, width, mode="sum", padding_idx=words) if sees else None
         )
-        if self.named is not None:
-            nn.init.normal_(self.named.weight, std=0.02)
-            nn.init.zeros_(self.named.weight[words])
+        if self.prefix is not None:
+            nn.init.normal_(self.prefix.weight, std=0.02)
+            nn.init.zeros_(self.prefix.weight[words])
 
-    def forward(self, vectors: Tensor, named: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, vectors: Tensor, prefix: Tensor | None = None) -> tuple[Tensor, Tensor]:
         state = self.enter(vectors)
-        if self.named is not None and named is not None and named.shape[1]:
-            state = state + self.named(named)
+        if self.prefix is not None and prefix is not None and prefix.shape[1]:
+            state = state + self.prefix(prefix)
         for block in self.blocks:
             state = state + block(state)
         state = self.leave(state)
-        return self.words(state), functional.softplus(self.left(state)).squeeze(1)
+        return self.words(state), functional.softplus(self.count(state)).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class MultiLabel:
     dropout: float = 0.3
     epochs: int = 20
     batch: int = 512
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
     decay: float = 1e-2
     members: int = 1
     seed: int = 0
@@ -111,20 +111,20 @@ class MultiLabel:
         vocabulary: Vocabulary,
         progress: Progress = silent,
     ) -> Inverter:
-        return _fitted(self, vectors, sets, vocabulary, progress, sees=False)
+        return _fit(self, vectors, sets, vocabulary, progress, sees=False)
 
-    def loss(self, reader: Reader, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
-        scores, left = reader(vectors)
-        wanted = _hot(truth, words)
-        each = functional.binary_cross_entropy_with_logits(scores, wanted, reduction="sum")
-        return each / len(vectors) + _count_loss(left, (truth < words).sum(dim=1))
+    def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        scores, count = network(vectors)
+        target = _hot(truth, words)
+        each = functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
+        return each / len(vectors) + _count_loss(count, (truth < words).sum(dim=1))
 
-    def ranked(self, readers: list[Reader], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        made = [reader(vectors) for reader in readers]
-        chances = torch.stack([torch.sigmoid(scores) for scores, _ in made]).mean(dim=0)
-        sizes = torch.stack([left for _, left in made]).mean(dim=0)
-        found = chances.topk(min(MOST, chances.shape[1]), dim=1)
-        return found.indices, found.values, sizes
+    def rank(self, networks: list[WordNetwork], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        outputs = [network(vectors) for network in networks]
+        chances = torch.stack([torch.sigmoid(scores) for scores, _ in outputs]).mean(dim=0)
+        sizes = torch.stack([count for _, count in outputs]).mean(dim=0)
+        top = chances.topk(min(MOST, chances.shape[1]), dim=1)
+        return top.indices, top.values, sizes
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class MultiSet:
     dropout: float = 0.3
     epochs: int = 20
     batch: int = 512
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
     decay: float = 1e-2
     members: int = 1
     own: float = 0.5
@@ -160,54 +160,54 @@ class MultiSet:
         vocabulary: Vocabulary,
         progress: Progress = silent,
     ) -> Inverter:
-        return _fitted(self, vectors, sets, vocabulary, progress, sees=True)
+        return _fit(self, vectors, sets, vocabulary, progress, sees=True)
 
-    def loss(self, reader: Reader, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
-        named = self._named(reader, vectors, truth, words)
-        scores, left = reader(vectors, named)
-        scores = _without(scores, named, words)
-        done = (truth[:, :, None] == named[:, None, :]).any(dim=2)
-        still = truth.masked_fill(done, words)
+    def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        prefix = self._prefix(network, vectors, truth, words)
+        scores, remaining = network(vectors, prefix)
+        scores = _without(scores, prefix, words)
+        hit = (truth[:, :, None] == prefix[:, None, :]).any(dim=2)
+        still = truth.masked_fill(hit, words)
         count = (still < words).sum(dim=1)
         logs = functional.log_softmax(scores.float(), dim=1).gather(1, still.clamp(max=words - 1))
         uniform = -(logs * (still < words)).sum() / len(vectors)
         each = functional.binary_cross_entropy_with_logits(
             scores, _hot(still, words), reduction="sum"
         )
-        return each / len(vectors) + self.uniform * uniform + _count_loss(left, count)
+        return each / len(vectors) + self.uniform * uniform + _count_loss(remaining, count)
 
-    def _named(self, reader: Reader, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+    def _prefix(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
         """Words named before a random step: true ones for some rows, own guesses for others."""
         rows, longest = truth.shape
         device = truth.device
         sizes = (truth < words).sum(dim=1)
         order = torch.rand(rows, longest, device=device).masked_fill(truth >= words, 2.0)
-        named = truth.gather(1, order.argsort(dim=1))
+        prefix = truth.gather(1, order.argsort(dim=1))
         own = torch.rand(rows, device=device) < self.own
         with torch.no_grad():
-            scores = reader(vectors[own])[0].float()
+            scores = network(vectors[own])[0].float()
             # Gumbel noise makes the choice a draw without replacement from the network's softmax.
             noise = -torch.log(-torch.log(torch.rand_like(scores).clamp(1e-9, 1 - 1e-7)))
-            named[own] = (scores * 1.5 + noise).topk(longest, dim=1).indices
+            prefix[own] = (scores * 1.5 + noise).topk(longest, dim=1).indices
         step = (torch.rand(rows, device=device) * (sizes + 1)).long()
         step[torch.rand(rows, device=device) < self.fresh] = 0
-        kept = torch.arange(longest, device=device) < step[:, None]
-        return torch.where(kept, named, torch.full_like(named, words))
+        inside = torch.arange(longest, device=device) < step[:, None]
+        return torch.where(inside, prefix, torch.full_like(prefix, words))
 
-    def ranked(self, readers: list[Reader], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        words = readers[0].words.out_features
-        named = torch.full((len(vectors), 0), words, device=vectors.device, dtype=torch.long)
+    def rank(self, networks: list[WordNetwork], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        words = networks[0].words.out_features
+        prefix = torch.full((len(vectors), 0), words, device=vectors.device, dtype=torch.long)
         chances: list[Tensor] = []
         sizes = torch.zeros(len(vectors), device=vectors.device)
         for step in range(min(MOST // 2, words)):
-            made = [reader(vectors, named) for reader in readers]
-            scores = torch.stack([_without(scores, named, words) for scores, _ in made])
+            outputs = [network(vectors, prefix) for network in networks]
+            scores = torch.stack([_without(scores, prefix, words) for scores, _ in outputs])
             best = scores.sigmoid().mean(dim=0).max(dim=1)
             if step == 0:
-                sizes = torch.stack([count for _, count in made]).mean(dim=0)
+                sizes = torch.stack([count for _, count in outputs]).mean(dim=0)
             chances.append(best.values)
-            named = torch.cat([named, best.indices[:, None]], dim=1)
-        return named, torch.stack(chances, dim=1), sizes
+            prefix = torch.cat([prefix, best.indices[:, None]], dim=1)
+        return prefix, torch.stack(chances, dim=1), sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,28 +215,28 @@ class Inverter:
     """A fitted black-box attacker: vectors in, word sets out."""
 
     attack: MultiLabel | MultiSet
-    readers: list[Reader]
+    networks: list[WordNetwork]
     mean: Floats
     scale: Floats
     words: int
     weight: float
 
-    def ranked(self, vectors: Floats) -> tuple[Ids, Floats, Floats]:
+    def rank(self, vectors: Floats) -> tuple[Ids, Floats, Floats]:
         """Words by the order of naming, the probability that each is right, and set sizes."""
-        device = next(self.readers[0].parameters()).device
-        made: list[tuple[Any, ...]] = []
+        device = next(self.networks[0].parameters()).device
+        blocks: list[tuple[Any, ...]] = []
         with torch.no_grad():
             for start in range(0, len(vectors), 1024):
                 block = _tensor(vectors[start : start + 1024], self.mean, self.scale, device)
-                made.append(
-                    tuple(item.cpu().numpy() for item in self.attack.ranked(self.readers, block))
+                blocks.append(
+                    tuple(item.cpu().numpy() for item in self.attack.rank(self.networks, block))
                 )
-        ids, chances, sizes = (np.concatenate(parts) for parts in zip(*made, strict=True))
+        ids, chances, sizes = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return ids, chances.astype(np.float64), sizes.astype(np.float64)
 
     def predict(self, vectors: Floats) -> WordSets:
         """The set of words that each vector is thought to come from."""
-        ids, chances, sizes = self.ranked(vectors)
+        ids, chances, sizes = self.rank(vectors)
         return cut_sets(ids, best_cut(chances, sizes, self.weight))
 
 
@@ -247,7 +247,7 @@ def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
     return order[:tenth], order[tenth:]
 
 
-def _fitted(
+def _fit(
     attack: MultiLabel | MultiSet,
     vectors: Floats,
     sets: WordSets,
@@ -266,20 +266,20 @@ def _fitted(
     tune, fit = held_back(attack.seed, len(sets))
     device = choose(attack.device)
     mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
-    truth = torch.from_numpy(sets.take(fit).padded(len(vocabulary)))
-    readers = [
-        _trained(
+    truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
+    networks = [
+        _train(
             attack, draws[:, fit], truth, vocabulary, (mean, scale), device, sees, member, progress
         )
         for member in range(attack.members)
     ]
-    rough = Inverter(attack, readers, mean, scale, len(vocabulary), 1.0)
-    known = sets.take(tune)
-    weight = tuned_cut(*rough.ranked(draws[0][tune]), known, len(vocabulary))
-    return Inverter(attack, readers, mean, scale, len(vocabulary), weight)
+    rough = Inverter(attack, networks, mean, scale, len(vocabulary), 1.0)
+    tuning_sets = sets.take(tune)
+    weight = tuned_cut(*rough.rank(draws[0][tune]), tuning_sets, len(vocabulary))
+    return Inverter(attack, networks, mean, scale, len(vocabulary), weight)
 
 
-def _trained(
+def _train(
     attack: MultiLabel | MultiSet,
     draws: Floats,
     truth: Tensor,
@@ -289,42 +289,47 @@ def _trained(
     sees: bool,
     member: int,
     progress: Progress,
-) -> Reader:
+) -> WordNetwork:
     words = len(vocabulary)
     with seeded_fork(attack.seed * 1000 + member, device):
-        reader = Reader(draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees)
-        _start_from_frequencies(reader, vocabulary)
-        reader = reader.to(device)
+        network = WordNetwork(
+            draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees
+        )
+        _start_from_frequencies(network, vocabulary)
+        network = network.to(device)
         inputs = torch.stack([_tensor(draw, *standard, device) for draw in draws])
         truth = truth.to(device)
         # Few texts in large batches would be too few steps: a weak attacker looks like privacy.
         batch = min(attack.batch, max(32, len(truth) // 20))
         steps = attack.epochs * -(-len(truth) // batch)
         optimiser = torch.optim.AdamW(
-            reader.parameters(), lr=attack.rate, weight_decay=attack.decay, betas=(0.9, 0.98)
+            network.parameters(),
+            lr=attack.learning_rate,
+            weight_decay=attack.decay,
+            betas=(0.9, 0.98),
         )
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _pace(step, steps))
-        what, done = f"{attack.name}", member * steps
+        what, step_count = f"{attack.name}", member * steps
         for rows in _batches(len(truth), batch, attack.epochs, device):
             draw = torch.randint(len(inputs), (len(rows),), device=device)
             with half_precision(device):
-                loss = attack.loss(reader, inputs[draw, rows], truth[rows], words)
+                loss = attack.loss(network, inputs[draw, rows], truth[rows], words)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(reader.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimiser.step()
             schedule.step()
-            done += 1
-            progress(what, done, attack.members * steps)
-    return reader.eval()
+            step_count += 1
+            progress(what, step_count, attack.members * steps)
+    return network.eval()
 
 
-def _pace(done: int, steps: int) -> float:
+def _pace(step: int, steps: int) -> float:
     """The share of the rate at a step: up over the first tenth, then down as a cosine."""
     warm = max(steps // 10, 1)
-    if done < warm:
-        return (done + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (done - warm) / max(steps - warm, 1)))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
 
 
 def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterator[Tensor]:
@@ -334,12 +339,12 @@ def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterat
             yield order[start : start + batch]
 
 
-def _start_from_frequencies(reader: Reader, vocabulary: Vocabulary) -> None:
+def _start_from_frequencies(network: WordNetwork, vocabulary: Vocabulary) -> None:
     """The first guess is each word's frequency; the network learns what a vector adds to it."""
     shares = torch.from_numpy(vocabulary.shares).float()
     with torch.no_grad():
-        reader.words.weight.mul_(0.1)
-        reader.words.bias.copy_(torch.logit(shares))
+        network.words.weight.mul_(0.1)
+        network.words.bias.copy_(torch.logit(shares))
 
 
 def _standard(vectors: Floats) -> tuple[Floats, Floats]:
@@ -361,12 +366,12 @@ def _hot(truth: Tensor, words: int) -> Tensor:
     return hot.scatter_(1, truth, 1.0)[:, :words]
 
 
-def _without(scores: Tensor, named: Tensor, words: int) -> Tensor:
+def _without(scores: Tensor, prefix: Tensor, words: int) -> Tensor:
     """Scores in which the words already named cannot be chosen again."""
-    if not named.shape[1]:
+    if not prefix.shape[1]:
         return scores
-    banned = torch.zeros(len(scores), words + 1, device=scores.device, dtype=torch.bool)
-    return scores.masked_fill(banned.scatter_(1, named, True)[:, :words], -1e4)
+    mask = torch.zeros(len(scores), words + 1, device=scores.device, dtype=torch.bool)
+    return scores.masked_fill(mask.scatter_(1, prefix, True)[:, :words], -1e4)
 
 
 def _count_loss(guess: Tensor, count: Tensor) -> Tensor:

@@ -8,25 +8,15 @@ in their order; case and punctuation are not asked for.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from capelet.attacks.inversion.words import Floats, words_of
+from capelet.attacks.inversion.words import Floats
+from capelet.data.text import words_and_marks, words_of
 
 ORDERS = 4
-_TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
-
-
-def tokens_of(text: str) -> list[str]:
-    """Words and marks of punctuation, in lower case.
-
-    >>> tokens_of("Don't panic!")
-    ['don', "'", 't', 'panic', '!']
-    """
-    return _TOKEN.findall(text.lower())
 
 
 def bleu_counts(guesses: Sequence[str], truths: Sequence[str]) -> Floats:
@@ -36,13 +26,13 @@ def bleu_counts(guesses: Sequence[str], truths: Sequence[str]) -> Floats:
     """
     rows = []
     for guess, truth in zip(guesses, truths, strict=True):
-        said, there = tokens_of(guess), tokens_of(truth)
+        output, reference = words_and_marks(guess), words_and_marks(truth)
         right, whole = [], []
         for order in range(1, ORDERS + 1):
-            mine, true = _runs(said, order), _runs(there, order)
+            mine, true = _runs(output, order), _runs(reference, order)
             right.append((mine & true).total())
             whole.append(mine.total())
-        rows.append([*right, *whole, len(said), len(there)])
+        rows.append([*right, *whole, len(output), len(reference)])
     return np.array(rows, dtype=np.float64).reshape(-1, 2 * ORDERS + 2)
 
 
@@ -53,10 +43,10 @@ def bleu(counts: Floats) -> Floats:
     0.6687
     """
     right, whole = counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]
-    said, there = counts[..., -2], counts[..., -1]
+    output_length, reference_length = counts[..., -2], counts[..., -1]
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(right / whole).mean(axis=-1)
-        short = np.minimum(0.0, 1 - there / said)
+        short = np.minimum(0.0, 1 - reference_length / output_length)
         value = np.exp(logs + short)
     return np.where((right > 0).all(axis=-1), value, 0.0)
 

@@ -22,7 +22,9 @@ from capelet.attacks.inversion.words import Ids
 if TYPE_CHECKING:
     from torch import Tensor
 
-PAD, REAL, MADE, END = range(4)  # REAL opens a text of a person, MADE one put together by us
+PAD, REAL, SYNTHETIC, END = range(
+    4
+)  # REAL opens a text of a person, SYNTHETIC one put together by us
 _SPECIAL = ["<|pad|>", "<|real|>", "<|made|>", "<|end|>"]
 
 
@@ -68,11 +70,11 @@ class Pieces:
 
     def texts(self, rows: Ids) -> list[str]:
         """The sentences of these rows, each up to its END."""
-        kept = []
+        sentences = []
         for row in rows.tolist():
             stop = row.index(END) if END in row else len(row)
-            kept.append([piece for piece in row[:stop] if piece > END])
-        return [" ".join(text.split()) for text in self.inner.decode_batch(kept)]
+            sentences.append([piece for piece in row[:stop] if piece > END])
+        return [" ".join(text.split()) for text in self.inner.decode_batch(sentences)]
 
 
 class _Block(nn.Module):
@@ -97,14 +99,14 @@ class _Block(nn.Module):
             cache[0][:, :, at : at + length] = key
             cache[1][:, :, at : at + length] = value
             key, value = cache[0][:, :, : at + length], cache[1][:, :, : at + length]
-        seen = functional.scaled_dot_product_attention(
+        attention = functional.scaled_dot_product_attention(
             query,
             key,
             value,
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=length > 1,  # a single new position sees all that the cache holds
         )
-        state = state + self.drop(self.out(seen.transpose(1, 2).reshape(rows, length, width)))
+        state = state + self.drop(self.out(attention.transpose(1, 2).reshape(rows, length, width)))
         return state + self.drop(self.think(self.after(state)))
 
 
@@ -124,18 +126,18 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.longest, self.prefix, self.width = longest, prefix, width
-        self.seen = nn.ModuleList(_eye(dimension, width, prefix) for _ in range(3))
+        self.eyes = nn.ModuleList(_eye(dimension, width, prefix) for _ in range(3))
         self.piece = nn.Embedding(pieces, width)
         self.place = nn.Parameter(torch.randn(3 * prefix, width) * 0.02)
         self.draft = nn.Parameter(torch.randn(longest, width) * 0.02)
-        self.said = nn.Parameter(torch.randn(longest + 1, width) * 0.02)
+        self.positions = nn.Parameter(torch.randn(longest + 1, width) * 0.02)
         heads = max(width // 64, 1)
         self.blocks = nn.ModuleList(_Block(width, heads, dropout) for _ in range(layers))
         self.last = nn.LayerNorm(width)
         self.drop = nn.Dropout(dropout)
         nn.init.normal_(self.piece.weight, std=0.02)
 
-    def shown(
+    def context(
         self, target: Tensor, gap: Tensor | None = None, draft: Tensor | None = None
     ) -> Tensor:
         """The positions before the sentence: of the target, and of a hypothesis if there is one.
@@ -143,70 +145,72 @@ class Decoder(nn.Module):
         `gap` is target minus the hypothesis' vector, `draft` the hypothesis' pieces.
         """
         rows = len(target)
-        made = [target] if gap is None else [target, target - gap, gap]
-        eyes = list(self.seen)[: len(made)]  # those of a hypothesis stay shut where there is none
-        parts = [eye(one).view(rows, self.prefix, -1) for eye, one in zip(eyes, made, strict=True)]
+        inputs = [target] if gap is None else [target, target - gap, gap]
+        eyes = list(self.eyes)[: len(inputs)]  # those of a hypothesis stay shut where there is none
+        parts = [
+            eye(one).view(rows, self.prefix, -1) for eye, one in zip(eyes, inputs, strict=True)
+        ]
         state = torch.cat(parts, dim=1)
         state = state + self.place[: state.shape[1]]
         if draft is not None:
             state = torch.cat([state, self.piece(draft) + self.draft[: draft.shape[1]]], dim=1)
         return self.drop(state)
 
-    def forward(self, shown: Tensor, pieces: Tensor) -> Tensor:
-        """Scores of the next piece at every position of `pieces` (opened by REAL or MADE)."""
-        state = torch.cat([shown, self._embedded(pieces, 0)], dim=1)
+    def forward(self, context: Tensor, pieces: Tensor) -> Tensor:
+        """Scores of the next piece at every position of `pieces` (opened by REAL or SYNTHETIC)."""
+        state = torch.cat([context, self._embed(pieces, 0)], dim=1)
         for block in self.blocks:
             state = block(state, None, 0)
-        return self._scores(state[:, shown.shape[1] :])
+        return self._scores(state[:, context.shape[1] :])
 
-    def logs(self, shown: Tensor, rows: Tensor) -> Tensor:
+    def logs(self, context: Tensor, rows: Tensor) -> Tensor:
         """The mean log-probability of a piece of each row, taken as the text of a person."""
-        opened = functional.pad(rows[:, :-1], (1, 0), value=REAL)
-        each = functional.log_softmax(self(shown, opened).float(), dim=2)
-        chosen = each.gather(2, rows[:, :, None]).squeeze(2)
+        inputs = functional.pad(rows[:, :-1], (1, 0), value=REAL)
+        each = functional.log_softmax(self(context, inputs).float(), dim=2)
+        logs = each.gather(2, rows[:, :, None]).squeeze(2)
         there = rows != PAD
-        return (chosen * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+        return (logs * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
 
     @torch.no_grad()
-    def written(self, shown: Tensor, heat: Tensor) -> Tensor:
+    def write(self, context: Tensor, heat: Tensor) -> Tensor:
         """One sentence for each row, drawn at a temperature of its own (0: the likeliest pieces).
 
         Gumbel noise times the temperature makes the largest score a draw from the softmax.
         """
-        rows, start, width = shown.shape
+        rows, start, width = context.shape
         heads = max(width // 64, 1)
         size = (rows, heads, start + self.longest + 1, width // heads)
         kind = torch.bfloat16 if torch.is_autocast_enabled("cuda") else torch.float32
         caches = [
             (
-                torch.zeros(size, device=shown.device, dtype=kind),
-                torch.zeros(size, device=shown.device, dtype=kind),
+                torch.zeros(size, device=context.device, dtype=kind),
+                torch.zeros(size, device=context.device, dtype=kind),
             )
             for _ in self.blocks
         ]
-        pieces = torch.full((rows, self.longest), PAD, device=shown.device)
-        opener = torch.full((rows, 1), REAL, device=shown.device)
-        state = torch.cat([shown, self._embedded(opener, 0)], dim=1)
-        done = torch.zeros(rows, dtype=torch.bool, device=shown.device)
+        pieces = torch.full((rows, self.longest), PAD, device=context.device)
+        opener = torch.full((rows, 1), REAL, device=context.device)
+        state = torch.cat([context, self._embed(opener, 0)], dim=1)
+        finish = torch.zeros(rows, dtype=torch.bool, device=context.device)
         at = 0
         for step in range(self.longest):
-            moved = state
+            hidden_state = state
             for block, cache in zip(self.blocks, caches, strict=True):
-                moved = block(moved, cache, at)
+                hidden_state = block(hidden_state, cache, at)
             at += state.shape[1]
-            scores = self._scores(moved[:, -1]).float()
-            scores[:, PAD] = scores[:, REAL] = scores[:, MADE] = -1e4
+            scores = self._scores(hidden_state[:, -1]).float()
+            scores[:, PAD] = scores[:, REAL] = scores[:, SYNTHETIC] = -1e4
             noise = -torch.log(-torch.log(torch.rand_like(scores).clamp(1e-9, 1 - 1e-7)))
-            chosen = (scores + heat[:, None] * noise).argmax(dim=1)
-            pieces[:, step] = chosen.masked_fill(done, PAD)
-            done |= chosen == END
-            if step % 4 == 3 and bool(done.all()):
+            next_piece = (scores + heat[:, None] * noise).argmax(dim=1)
+            pieces[:, step] = next_piece.masked_fill(finish, PAD)
+            finish |= next_piece == END
+            if step % 4 == 3 and bool(finish.all()):
                 break
-            state = self._embedded(chosen[:, None], step + 1)
+            state = self._embed(next_piece[:, None], step + 1)
         return pieces
 
-    def _embedded(self, pieces: Tensor, at: int) -> Tensor:
-        return self.drop(self.piece(pieces) + self.said[at : at + pieces.shape[1]])
+    def _embed(self, pieces: Tensor, at: int) -> Tensor:
+        return self.drop(self.piece(pieces) + self.positions[at : at + pieces.shape[1]])
 
     def _scores(self, state: Tensor) -> Tensor:
         return functional.linear(self.last(state), self.piece.weight)
@@ -218,7 +222,7 @@ def _eye(dimension: int, width: int, prefix: int) -> nn.Sequential:
     )
 
 
-def cropped(rows: Iterable[Tensor]) -> Tensor:
+def crop(rows: Iterable[Tensor]) -> Tensor:
     """Rows of pieces without the columns that are PAD in all of them."""
     whole = torch.stack(list(rows)) if not isinstance(rows, torch.Tensor) else rows
     longest = int((whole != PAD).sum(dim=1).max())

@@ -80,14 +80,14 @@ class OpenModel:
         """Token ids and character spans of each text, without special tokens."""
         if not len(texts):
             return []
-        made = self.tokenizer(
+        encoding = self.tokenizer(
             list(texts),
             add_special_tokens=False,
             return_offsets_mapping=True,
             truncation=True,
             max_length=self.limit - 2,
         )
-        return list(zip(made["input_ids"], made["offset_mapping"], strict=True))
+        return list(zip(encoding["input_ids"], encoding["offset_mapping"], strict=True))
 
     def words(self) -> list[str]:
         """The words that are one token each."""
@@ -107,17 +107,17 @@ class OpenModel:
         with torch.inference_mode():
             for start in range(0, len(order), batch):
                 rows = order[start : start + batch]
-                fed = self.tokenizer(
+                batch_tokens = self.tokenizer(
                     [texts[row] for row in rows],
                     padding=True,
                     truncation=True,
                     max_length=self.limit,
                     return_tensors="pt",
                 ).to(device)
-                states = self.model(**fed, output_hidden_states=True).hidden_states
+                states = self.model(**batch_tokens, output_hidden_states=True).hidden_states
                 for layer in layers:
-                    pooled = mean_of(states[layer], fed["attention_mask"])
-                    answer[layer][rows] = pooled.float().cpu().numpy()
+                    mean = mean_of(states[layer], batch_tokens["attention_mask"])
+                    answer[layer][rows] = mean.float().cpu().numpy()
                 progress("reading layers", min(start + batch, len(order)), len(order))
         return answer
 
@@ -131,16 +131,16 @@ class OpenTable:
 
     def tokens(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Token ids and character spans of each text."""
-        made = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         last = len(self.table) - 1
-        return [([min(number, last) for number in one.ids], one.offsets) for one in made]
+        return [([min(number, last) for number in one.ids], one.offsets) for one in encodings]
 
     def words(self) -> list[str]:
         """The words that are one token each."""
         return [token.lstrip("▁Ġ").lower() for token in self.tokenizer.get_vocab()]
 
 
-def opened(encoder: Encoder) -> OpenModel | OpenTable:
+def open_encoder(encoder: Encoder) -> OpenModel | OpenTable:
     """What a white-box attacker holds of this encoder; refuses one that shows nothing."""
     from capelet.encoders import StaticEncoder
 

@@ -20,11 +20,11 @@ from capelet.attacks.inversion.words import (
     Vocabulary,
     WordSets,
     compare,
-    found_by_band,
+    hits_by_band,
 )
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap
+from capelet.findings.intervals import group_weights, percentile, weighted_means
 
 METRICS = ("f1", "precision", "recall")
 TARGET = "words"
@@ -48,24 +48,20 @@ def inversion_findings(
     """
     if not len(guess) == len(truth) == len(blind):
         raise DataError(f"{len(guess)} guesses do not match {len(truth)} victims")
-    unit = np.arange(len(truth)) if units is None else np.unique(units, return_inverse=True)[1]
-    bootstrap = Bootstrap(int(unit.max()) + 1)
-    weights = bootstrap.weights[:, unit].astype(np.float64)
+    unit = np.arange(len(truth)) if units is None else units
+    weights = group_weights(unit)
     size = len(vocabulary)
     hits, often = compare(guess, truth, size), compare(blind, truth, size)
-    shuffled = compare(guess.take(_others(unit)), truth, size)
+    null_hits = compare(guess.take(_others(unit)), truth, size)
     same = len(np.unique(guess.ids)) == len(guess.ids) / max(len(guess), 1)
     extra = dict(parameters or {})
 
     def row(kind: str, metric: str, values: Floats, of: Floats | None, **more: Any) -> Finding:
-        value, low, high = _interval(weights, values, of)
         return Finding(
             kind,
             TARGET,
             metric,
-            value,
-            low,
-            high,
+            *percentile(weighted_means(weights, values, of)).ends,
             n=len(truth),
             seed=seed,
             recipe_hash=recipe_hash,
@@ -83,10 +79,10 @@ def inversion_findings(
         )
         for metric in METRICS
     ]
-    rows.append(row("inversion-null", "f1", shuffled.f1, None))
-    for band, (found, there) in enumerate(found_by_band(guess, truth, vocabulary)):
+    rows.append(row("inversion-null", "f1", null_hits.f1, None))
+    for band, (right, there) in enumerate(hits_by_band(guess, truth, vocabulary)):
         if there.any():
-            rows.append(row("inversion", "recall", found, there, subgroup=band_name(band)))
+            rows.append(row("inversion", "recall", right, there, subgroup=band_name(band)))
     return rows
 
 
@@ -100,29 +96,27 @@ def sentence_findings(
     parameters: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """The rows of whole sentences: corpus BLEU and exact match, and both of another victim's."""
-    unit = np.arange(len(truths)) if units is None else np.unique(units, return_inverse=True)[1]
-    weights = Bootstrap(int(unit.max()) + 1).weights[:, unit].astype(np.float64)
+    unit = np.arange(len(truths)) if units is None else units
+    weights = group_weights(unit)
     others = [guesses[row] for row in _others(unit).tolist()]
     rows = []
-    for kind, said in (("inversion", list(guesses)), ("inversion-null", others)):
-        drawn = bleu(weights @ bleu_counts(said, truths))
-        low, high = np.quantile(drawn[1:], [0.025, 0.975])
-        scored = {
-            "bleu": (float(drawn[0]), float(low), float(high)),
-            "exact_match": _interval(weights, exact(said, truths), None),
+    for kind, sentences in (("inversion", list(guesses)), ("inversion-null", others)):
+        draws = {
+            "bleu": bleu(weights @ bleu_counts(sentences, truths)),
+            "exact_match": weighted_means(weights, exact(sentences, truths)),
         }
         rows += [
             Finding(
                 kind,
                 "sentence",
                 metric,
-                *values,
+                *percentile(values).ends,
                 n=len(truths),
                 attacker=attacker,
                 recipe_hash=recipe_hash,
                 parameters=dict(parameters or {}),
             )
-            for metric, values in scored.items()
+            for metric, values in draws.items()
         ]
     return rows
 
@@ -137,20 +131,16 @@ def reference_findings(
     seed: int | None = None,
 ) -> list[Finding]:
     """The rows of the blind guess, kind `inversion-reference`, attacker `most-frequent`."""
-    unit = np.arange(len(truth)) if units is None else np.unique(units, return_inverse=True)[1]
-    weights = Bootstrap(int(unit.max()) + 1).weights[:, unit].astype(np.float64)
+    weights = group_weights(np.arange(len(truth)) if units is None else units)
     hits = compare(blind, truth, len(vocabulary))
     rows = []
     for metric in METRICS:
-        value, low, high = _interval(weights, getattr(hits, metric), None)
         rows.append(
             Finding(
                 "inversion-reference",
                 TARGET,
                 metric,
-                value,
-                low,
-                high,
+                *percentile(weighted_means(weights, getattr(hits, metric))).ends,
                 n=len(truth),
                 attacker="most-frequent",
                 seed=seed,
@@ -167,16 +157,6 @@ def band_name(band: int) -> str:
     if band == BANDS - 1:
         return "most frequent fifth of words"
     return f"fifth {band + 1} of words"
-
-
-def _interval(weights: Floats, values: Floats, of: Floats | None) -> tuple[float, float, float]:
-    """A mean over texts (or a ratio of sums), with the bootstrap's 95 % interval."""
-    whole = np.ones(len(values)) if of is None else of
-    total = weights @ whole
-    with np.errstate(invalid="ignore", divide="ignore"):
-        drawn = (weights @ values) / total
-    low, high = np.nanquantile(drawn[1:], [0.025, 0.975])
-    return float(drawn[0]), float(low), float(high)
 
 
 def _others(unit: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -214,24 +194,28 @@ def examples(
     rows = np.unique(np.linspace(0, len(truth) - 1, min(count, len(truth))).astype(int))
     size = len(vocabulary)
     hits = {name: compare(guess, truth, size) for name, guess in guesses.items()}
-    shown = []
+    entries = []
     for row in rows.tolist():
         entry: dict[str, Any] = {"words": int(truth.sizes[row]), "attackers": {}}
         if not redact:
             entry["text"] = texts[row]
         for name, guess in guesses.items():
-            said = guess.ids[guess.offsets[row] : guess.offsets[row + 1]]
+            guess_ids = guess.ids[guess.offsets[row] : guess.offsets[row + 1]]
             there = truth.ids[truth.offsets[row] : truth.offsets[row + 1]]
             read: dict[str, Any] = {
-                "named": len(said),
+                "named": len(guess_ids),
                 "right": int(hits[name].right[row]),
                 "f1": float(hits[name].f1[row]),
             }
             if not redact:
-                read["right_words"] = [vocabulary.words[word] for word in said if word in there]
-                read["wrong_words"] = [vocabulary.words[word] for word in said if word not in there]
+                read["right_words"] = [
+                    vocabulary.words[word] for word in guess_ids if word in there
+                ]
+                read["wrong_words"] = [
+                    vocabulary.words[word] for word in guess_ids if word not in there
+                ]
                 if name in (sentences or {}):
                     read["sentence"] = (sentences or {})[name][row]
             entry["attackers"][name] = read
-        shown.append(entry)
-    return {"redacted": redact, "examples": shown}
+        entries.append(entry)
+    return {"redacted": redact, "examples": entries}

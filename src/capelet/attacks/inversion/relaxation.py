@@ -34,7 +34,7 @@ class Relaxation:
 
     layer: int | None = None
     temperature: float = 0.05
-    rate: float = 1e-2
+    learning_rate: float = 1e-2
     steps: int = 500
     batch: int = 32
     seed: int = 0
@@ -44,29 +44,29 @@ class Relaxation:
         self,
         vectors: Floats,
         texts: Sequence[str],
-        opened: OpenModel,
+        model: OpenModel,
         vocabulary: Vocabulary,
         progress: Progress = silent,
     ) -> Relaxer:
         """Learn on auxiliary texts the length and, for eq. 6, the map to the lower layer."""
         if len(vectors) != len(texts):
             raise DataError(f"{len(vectors)} vectors do not match {len(texts)} auxiliary texts")
-        if self.layer is not None and not 0 <= self.layer <= opened.layers:
-            raise DataError(f"there is no layer {self.layer}; the model has 0 to {opened.layers}")
-        tokens = [ids for ids, _ in opened.tokens(texts)]
+        if self.layer is not None and not 0 <= self.layer <= model.layers:
+            raise DataError(f"there is no layer {self.layer}; the model has 0 to {model.layers}")
+        tokens = [ids for ids, _ in model.tokens(texts)]
         lengths = np.array([len(ids) for ids in tokens], dtype=np.float64)
         order = np.random.default_rng([self.seed, 0x1C]).permutation(len(texts))
         tenth = max(len(texts) // 10, 5)
         tune, fit = order[:tenth], order[tenth:]
-        held = vectors[tune]
-        length = Ridge.fit(vectors[fit], lengths[fit, None], (held, lengths[tune, None]))
-        mapped = None
+        tuning_vectors = vectors[tune]
+        length = Ridge.fit(vectors[fit], lengths[fit, None], (tuning_vectors, lengths[tune, None]))
+        layer_map = None
         if self.layer is not None:
-            means = opened.means(texts, [self.layer], progress)[self.layer]
-            mapped = Ridge.fit(vectors[fit], means[fit], (held, means[tune]))
-        known = np.unique(np.concatenate([np.array(ids, dtype=np.int64) for ids in tokens]))
+            means = model.means(texts, [self.layer], progress)[self.layer]
+            layer_map = Ridge.fit(vectors[fit], means[fit], (tuning_vectors, means[tune]))
+        token_ids = np.unique(np.concatenate([np.array(ids, dtype=np.int64) for ids in tokens]))
         bounds = (float(lengths.min()), float(lengths.max()))
-        return Relaxer(self, opened, length, bounds, mapped, known, vocabulary)
+        return Relaxer(self, model, length, bounds, layer_map, token_ids, vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,10 @@ class Relaxer:
     """A fitted gradient attacker: vectors in, word sets out."""
 
     attack: Relaxation
-    opened: OpenModel
+    encoder: OpenModel
     length: Ridge
     bounds: tuple[float, float]
-    mapped: Ridge | None
+    layer_map: Ridge | None
     tokens: Ids
     vocabulary: Vocabulary
 
@@ -87,67 +87,67 @@ class Relaxer:
     def texts(self, vectors: Floats, progress: Progress = silent) -> list[str]:
         """The texts found: the likeliest token of each position, written out."""
         lengths = np.clip(np.rint(self.length(vectors)[:, 0]), *self.bounds).astype(int)
-        targets = vectors if self.mapped is None else self.mapped(vectors)
-        found: list[str] = [""] * len(vectors)
+        targets = vectors if self.layer_map is None else self.layer_map(vectors)
+        texts: list[str] = [""] * len(vectors)
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(order), self.attack.batch):
             rows = order[start : start + self.attack.batch]
             ids = self._search(targets[rows].astype(np.float32), lengths[rows])
-            for row, chosen, length in zip(rows, ids, lengths[rows], strict=True):
-                found[row] = self.opened.tokenizer.decode(chosen[:length].tolist())
+            for row, sequence, length in zip(rows, ids, lengths[rows], strict=True):
+                texts[row] = self.encoder.tokenizer.decode(sequence[:length].tolist())
             progress("relaxation", min(start + len(rows), len(order)), len(order))
-        return found
+        return texts
 
     def _search(self, targets: Floats, lengths: Ids) -> Ids:
         import torch
 
-        model = self.opened.model
+        model = self.encoder.model
         device = next(model.parameters()).device
         table = model.get_input_embeddings().weight.detach()
-        known = torch.from_numpy(self.tokens).to(device)
-        wanted = torch.from_numpy(targets).to(device)
-        frame = _Frame(self.opened, torch.from_numpy(np.asarray(lengths)).to(device))
+        token_ids = torch.from_numpy(self.tokens).to(device)
+        goal = torch.from_numpy(targets).to(device)
+        frame = _Frame(self.encoder, torch.from_numpy(np.asarray(lengths)).to(device))
         generator = torch.Generator().manual_seed(self.attack.seed)
-        shape = (len(targets), int(lengths.max()), len(known))
+        shape = (len(targets), int(lengths.max()), len(token_ids))
         scores = (0.01 * torch.randn(shape, generator=generator)).to(device).requires_grad_()
-        optimiser = torch.optim.Adam([scores], lr=self.attack.rate)
+        optimiser = torch.optim.Adam([scores], lr=self.attack.learning_rate)
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         for _ in range(self.attack.steps):
-            soft = (scores / self.attack.temperature).softmax(dim=2) @ table[known]
-            loss = ((self._vector(frame, soft, wanted) - wanted) ** 2).sum()
+            soft = (scores / self.attack.temperature).softmax(dim=2) @ table[token_ids]
+            loss = ((self._vector(frame, soft, goal) - goal) ** 2).sum()
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-        return np.asarray(known[scores.detach().argmax(dim=2)].cpu().numpy())
+        return np.asarray(token_ids[scores.detach().argmax(dim=2)].cpu().numpy())
 
-    def _vector(self, frame: _Frame, soft: Tensor, wanted: Tensor) -> Tensor:
+    def _vector(self, frame: _Frame, soft: Tensor, goal: Tensor) -> Tensor:
         import torch
 
-        fed, mask = frame.around(soft)
-        states = self.opened.model(
-            inputs_embeds=fed, attention_mask=mask, output_hidden_states=True
+        inputs, mask = frame.around(soft)
+        states = self.encoder.model(
+            inputs_embeds=inputs, attention_mask=mask, output_hidden_states=True
         ).hidden_states
         layer = self.attack.layer if self.attack.layer is not None else -1
-        pooled = mean_of(states[layer], mask)
-        if self.mapped is None:  # a released vector has its own length, most often one
-            pooled = pooled * (wanted.norm(dim=1) / pooled.norm(dim=1).clamp(min=1e-9))[:, None]
-        return torch.as_tensor(pooled)
+        vector = mean_of(states[layer], mask)
+        if self.layer_map is None:  # a released vector has its own length, most often one
+            vector = vector * (goal.norm(dim=1) / vector.norm(dim=1).clamp(min=1e-9))[:, None]
+        return torch.as_tensor(vector)
 
 
 class _Frame:
     """The special tokens that the tokenizer puts before and after a text of each length."""
 
-    def __init__(self, opened: OpenModel, lengths: Tensor) -> None:
+    def __init__(self, model: OpenModel, lengths: Tensor) -> None:
         import torch
 
-        built = opened.tokenizer("a", add_special_tokens=True)["input_ids"]
-        plain = opened.tokenizer("a", add_special_tokens=False)["input_ids"]
-        before = next((at for at in range(len(built)) if built[at : at + len(plain)] == plain), 0)
-        table = opened.model.get_input_embeddings().weight.detach()
-        self.before = table[torch.tensor(built[:before], dtype=torch.long, device=table.device)]
+        whole = model.tokenizer("a", add_special_tokens=True)["input_ids"]
+        plain = model.tokenizer("a", add_special_tokens=False)["input_ids"]
+        before = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+        table = model.model.get_input_embeddings().weight.detach()
+        self.before = table[torch.tensor(whole[:before], dtype=torch.long, device=table.device)]
         self.after = table[
-            torch.tensor(built[before + len(plain) :], dtype=torch.long, device=table.device)
+            torch.tensor(whole[before + len(plain) :], dtype=torch.long, device=table.device)
         ]
         self.lengths = lengths
 
@@ -160,17 +160,17 @@ class _Frame:
         total = longest + head + tail
         place = torch.arange(total, device=soft.device)[None, :]
         end = (head + self.lengths)[:, None]
-        fed = torch.cat(
+        inputs = torch.cat(
             [self.before.expand(rows, head, width), soft, soft.new_zeros(rows, tail, width)], dim=1
         )
         for at in range(tail):
-            fed = torch.where((place == end + at)[:, :, None], self.after[at], fed)
-        return fed, (place < end + tail).to(torch.long)
+            inputs = torch.where((place == end + at)[:, :, None], self.after[at], inputs)
+        return inputs, (place < end + tail).to(torch.long)
 
 
-def mapped_error(relaxer: Relaxer, vectors: Floats, means: Floats) -> Any:
+def map_error(relaxer: Relaxer, vectors: Floats, means: Floats) -> Any:
     """The share of the lower layer's variance that the map of eq. 6 leaves unexplained."""
-    if relaxer.mapped is None:
+    if relaxer.layer_map is None:
         raise DataError("this attack has no map; it searches at the released vector itself")
-    left = ((relaxer.mapped(vectors) - means) ** 2).sum()
-    return float(left / ((means - means.mean(axis=0)) ** 2).sum())
+    error = ((relaxer.layer_map(vectors) - means) ** 2).sum()
+    return float(error / ((means - means.mean(axis=0)) ** 2).sum())

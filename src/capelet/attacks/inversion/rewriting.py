@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from capelet.attacks.inversion.words import word_spans
+from capelet.data.text import word_spans
 
 _ENDS = (".", "!", "?", "...", "")
 
@@ -28,10 +28,10 @@ class Maker:
         self.random = random.Random(seed)
 
     def __call__(self, count: int) -> list[str]:
-        kinds = self.random.choices((self._joined, self._part, self._exchanged), (4, 1, 5), k=count)
+        kinds = self.random.choices((self._join, self._part, self._exchange), (4, 1, 5), k=count)
         return [" ".join(kind()) for kind in kinds]
 
-    def _joined(self) -> list[str]:
+    def _join(self) -> list[str]:
         first, second = self.random.choices(self.split, k=2)
         head, tail = self.random.randint(1, len(first)), self.random.randint(1, len(second))
         most = max(len(first), len(second), 5)
@@ -43,11 +43,13 @@ class Maker:
         start = self.random.randint(0, len(whole) - size)
         return whole[start : start + size]
 
-    def _exchanged(self) -> list[str]:
+    def _exchange(self) -> list[str]:
         whole = list(self.random.choice(self.split))
         count = self.random.randint(1, max(1, len(whole) // 2))
-        drawn = self.random.choices(self.words, cum_weights=self.weights, k=count)
-        for place, word in zip(self.random.sample(range(len(whole)), count), drawn, strict=True):
+        new_words = self.random.choices(self.words, cum_weights=self.weights, k=count)
+        for place, word in zip(
+            self.random.sample(range(len(whole)), count), new_words, strict=True
+        ):
             whole[place] = word
         return whole
 
@@ -62,27 +64,27 @@ def edits(
     spans = word_spans(text)
     if not spans:
         return []
-    made = {text[:start] + text[stop:] for _, start, stop in spans} if len(spans) > 1 else set()
+    variants = {text[:start] + text[stop:] for _, start, stop in spans} if len(spans) > 1 else set()
     bare = text.rstrip(".!? ")
-    made |= {bare + end for end in _ENDS}
+    variants |= {bare + end for end in _ENDS}
     for left, right in pairwise(spans):
-        made.add(
+        variants.add(
             text[: left[1]]
             + text[right[1] : right[2]]
             + text[left[2] : right[1]]
             + text[left[1] : left[2]]
             + text[right[2] :]
         )
-    wanted = max(most - len(made), 0) if pool else 0
-    words = rng.choices(pool, weights, k=wanted) if wanted else []
+    count = max(most - len(variants), 0) if pool else 0
+    words = rng.choices(pool, weights, k=count) if count else []
     for word in words:
         _, start, stop = rng.choice(spans)
         kind = rng.random()
         if kind < 0.6:
-            made.add(text[:start] + word + text[stop:])
+            variants.add(text[:start] + word + text[stop:])
         elif kind < 0.9:
-            made.add(text[:start] + word + " " + text[start:])
+            variants.add(text[:start] + word + " " + text[start:])
         else:
-            made.add(text[:stop] + " " + word + text[stop:])
-    tidy = {" ".join(one.split()) for one in made} - {text, ""}
+            variants.add(text[:stop] + " " + word + text[stop:])
+    tidy = {" ".join(one.split()) for one in variants} - {text, ""}
     return sorted(tidy)[:most] if len(tidy) <= most else rng.sample(sorted(tidy), most)

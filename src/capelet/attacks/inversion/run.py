@@ -7,8 +7,7 @@ fresh noise draw for each pass; the victims pass once. No private label is neede
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,8 @@ from capelet.attacks.inversion.measure import (
     reference_findings,
     sentence_findings,
 )
-from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent, words_of
+from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent
+from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
@@ -46,22 +46,6 @@ ATTACKS = {
 BLACK_BOX = ("multi-label", "multi-set")
 SENDING = "sequence"  # black box too, but sends texts as it goes
 _GRADIENT_VICTIMS = 64  # a gradient attack takes seconds for each text
-_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
-
-
-def sentences_of(texts: Iterable[str], least: int = 5, most: int = 20) -> tuple[list[str], Rows]:
-    """Sentences of `least` to `most` words, and the number of the text that each comes from.
-
-    >>> sentences_of(["It rained all day long. Why? We stayed inside and read books."])[0]
-    ['It rained all day long.', 'We stayed inside and read books.']
-    """
-    found, owner = [], []
-    for number, text in enumerate(texts):
-        for piece in _SENTENCE.split(text):
-            if piece and least <= len(words_of(piece)) <= most:
-                found.append(piece.strip())
-                owner.append(number)
-    return found, np.array(owner, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -80,7 +64,7 @@ class Inversion:
     share: float = 0.15
     layer: int = 2
     redact: bool = True
-    shown: int = 10
+    example_count: int = 10
     overlap: bool = False
     seed: int = 0
     options: Mapping[str, Mapping[str, Any]] | None = None
@@ -99,19 +83,19 @@ class Inversion:
             if name not in ATTACKS:
                 raise CapeletError(f"there is no attack {name!r}; {did_you_mean(name, ATTACKS)}")
         parts = self._parts(texts, auxiliary, authors)
-        opened = self._opened(private)
+        white_box = self._open(private)
         vocabulary = Vocabulary.of(parts.auxiliary, most=self.most)
         release = private.release(parts.victims, progress)
-        drawn = [
+        draws = [
             private.release(parts.auxiliary, progress).vectors
             for _ in range(self.draws if private.protects else 1)
         ]
         world = _World(
             parts,
             vocabulary,
-            np.stack(drawn),
+            np.stack(draws),
             release.vectors,
-            opened,
+            white_box,
             release.recipe_hash,
             _sender(private) if SENDING in self.attacks else None,
         )
@@ -122,61 +106,61 @@ class Inversion:
         texts: Sequence[str],
         auxiliary: Sequence[str] | None,
         authors: Sequence[Any] | None,
-    ) -> Parts:
+    ) -> TextParts:
         random = np.random.default_rng([self.seed, 0x1E])
         groups = _groups(texts, authors)
         if auxiliary is not None:
-            chosen = np.sort(random.permutation(len(texts))[: self.victims])
+            victim_rows = np.sort(random.permutation(len(texts))[: self.victims])
             own = list(auxiliary)
         else:
             order = random.permutation(int(groups.max(initial=-1)) + 1)
             place = np.argsort(order)[groups]
-            ranked = np.argsort(place, kind="stable")
+            order_of_rows = np.argsort(place, kind="stable")
             most = min(self.victims, max(1, int(self.share * len(texts))))
-            within = np.isin(groups, np.unique(groups[ranked[:most]]))
-            chosen = np.flatnonzero(within)[: self.victims]
+            within = np.isin(groups, np.unique(groups[order_of_rows[:most]]))
+            victim_rows = np.flatnonzero(within)[: self.victims]
             own = [texts[row] for row in np.flatnonzero(~within).tolist()]
-        victims = [texts[row] for row in chosen.tolist()]
+        victims = [texts[row] for row in victim_rows.tolist()]
         if auxiliary is None and not self.overlap:  # two writers may have said the same thing
-            said = {" ".join(words_of(text)) for text in victims}
-            own = [text for text in own if " ".join(words_of(text)) not in said]
+            secrets = {" ".join(words_of(text)) for text in victims}
+            own = [text for text in own if " ".join(words_of(text)) not in secrets]
         if len(victims) < 10:
             raise DataError(f"{len(victims)} texts are left as victims; give at least 10")
         if not self.overlap:
             _refuse_overlap(own, victims)
-        return Parts(own, victims, groups[chosen])
+        return TextParts(own, victims, groups[victim_rows])
 
-    def _opened(self, private: PrivateEncoder) -> OpenModel | OpenTable | None:
+    def _open(self, private: PrivateEncoder) -> OpenModel | OpenTable | None:
         if SENDING in self.attacks and private.encoder is None:
             raise CapeletError(
                 f"{SENDING!r} sends texts of its own through the encoder, and ready vectors come "
                 "without one; use 'multi-label' or 'multi-set'"
             )
-        wanted = [name for name in self.attacks if name not in (*BLACK_BOX, SENDING)]
-        if not wanted:
+        white_box_attacks = [name for name in self.attacks if name not in (*BLACK_BOX, SENDING)]
+        if not white_box_attacks:
             return None
-        from capelet.attacks.inversion.layers import OpenModel, opened
+        from capelet.attacks.inversion.layers import OpenModel, open_encoder
 
         if private.encoder is None:
             raise CapeletError(
-                f"{wanted[0]!r} needs the encoder's own weights (white-box access), and ready "
-                "vectors come without one; use 'multi-label' or 'multi-set'"
+                f"{white_box_attacks[0]!r} needs the encoder's own weights (white-box access), and "
+                "ready vectors come without one; use 'multi-label' or 'multi-set'"
             )
-        made = opened(private.encoder)
-        gradients = [name for name in wanted if name.startswith("relaxation")]
-        if gradients and not isinstance(made, OpenModel):
+        white_box = open_encoder(private.encoder)
+        gradients = [name for name in white_box_attacks if name.startswith("relaxation")]
+        if gradients and not isinstance(white_box, OpenModel):
             raise CapeletError(
                 f"{gradients[0]!r} needs gradients, and {private.encoder.name!r} is a table of "
                 "vectors; use 'sparse-coding', or the black-box 'multi-label' or 'multi-set'"
             )
-        return made
+        return white_box
 
     def _findings(self, world: _World, recipe: Mapping[str, Any], progress: Progress) -> Findings:
         truth = world.vocabulary.sets(world.parts.victims)
         wide = world.wide  # numbers the same words alike, so that blind guesses hold for both
         truth_wide = truth if wide is world.vocabulary else wide.sets(world.parts.victims)
-        held = world.vocabulary.sets(world.parts.auxiliary[:2000])
-        blind = most_frequent(held, len(world.vocabulary), len(truth))
+        auxiliary_sets = world.vocabulary.sets(world.parts.auxiliary[:2000])
+        blind = most_frequent(auxiliary_sets, len(world.vocabulary), len(truth))
         units = world.parts.units
         rows: list[Finding] = reference_findings(
             truth, blind, world.vocabulary, units=units, recipe_hash=world.recipe_hash
@@ -184,34 +168,43 @@ class Inversion:
         guesses: dict[str, WordSets] = {}
         sentences: dict[str, list[str]] = {}
         for name in self.attacks:
-            there, known = (truth, world.vocabulary) if name in BLACK_BOX else (truth_wide, wide)
+            there, vocabulary = (
+                (truth, world.vocabulary) if name in BLACK_BOX else (truth_wide, wide)
+            )
             if name == SENDING:
                 sentences[name] = self._sentences(world, progress)
                 # Words that the vocabulary left out count too, right or wrong.
-                known = wide.with_words(word for text in sentences[name] for word in words_of(text))
-                there, guess = known.sets(world.parts.victims), known.sets(sentences[name])
+                vocabulary = wide.with_words(
+                    word for text in sentences[name] for word in words_of(text)
+                )
+                there, guess = (
+                    vocabulary.sets(world.parts.victims),
+                    vocabulary.sets(sentences[name]),
+                )
             else:
                 guess = self._guess(name, world, progress)
             few = np.arange(len(guess))
             guesses[name] = guess
-            shared: dict[str, Any] = {
+            common: dict[str, Any] = {
                 "attacker": name,
                 "units": units[few],
                 "recipe_hash": world.recipe_hash,
                 "parameters": {
                     "auxiliary": len(world.parts.auxiliary),
                     "draws": len(world.auxiliary),
-                    "vocabulary": len(known),
+                    "vocabulary": len(vocabulary),
                     "access": "black-box" if name in (*BLACK_BOX, SENDING) else "white-box",
                 },
             }
-            rows += inversion_findings(guess, there.take(few), blind.take(few), known, **shared)
+            rows += inversion_findings(
+                guess, there.take(few), blind.take(few), vocabulary, **common
+            )
             if name in sentences:
                 rows += sentence_findings(
-                    sentences[name], world.parts.victims[: len(few)], **shared
+                    sentences[name], world.parts.victims[: len(few)], **common
                 )
-        shown = self._examples(world, guesses, sentences)
-        return Findings(tuple(rows), recipe=recipe, artefacts={"inversion_examples": shown})
+        artefact = self._examples(world, guesses, sentences)
+        return Findings(tuple(rows), recipe=recipe, artefacts={"inversion_examples": artefact})
 
     def _examples(
         self,
@@ -220,16 +213,18 @@ class Inversion:
         sentences: Mapping[str, Sequence[str]],
     ) -> dict[str, Any]:
         """Some victims that all but the gradient attackers read, beside what they read."""
-        said = [word for texts in sentences.values() for text in texts for word in words_of(text)]
-        known = world.wide.with_words(said)
+        sentence_words = [
+            word for texts in sentences.values() for text in texts for word in words_of(text)
+        ]
+        vocabulary = world.wide.with_words(sentence_words)
         count = min([len(texts) for texts in sentences.values()] + [len(world.parts.victims)])
         few = np.arange(count)
         return examples(
             {name: guess.take(few) for name, guess in guesses.items() if len(guess) >= count},
-            known.sets(world.parts.victims[:count]),
+            vocabulary.sets(world.parts.victims[:count]),
             world.parts.victims,
-            known,
-            count=self.shown,
+            vocabulary,
+            count=self.example_count,
             redact=self.redact,
             sentences=sentences,
         )
@@ -239,10 +234,10 @@ class Inversion:
         from capelet.attacks.inversion.sequence import SequenceInversion
 
         options = {"seed": self.seed, **(self.options or {}).get(SENDING, {})}
-        sized = SequenceInversion.large if gpu_available() else SequenceInversion
-        attack = sized(**options)
+        build = SequenceInversion.large if gpu_available() else SequenceInversion
+        attack = build(**options)
         assert world.send is not None
-        fitted = attack.fit(
+        inverter = attack.fit(
             world.auxiliary,
             world.parts.auxiliary,
             world.send,
@@ -250,20 +245,20 @@ class Inversion:
             world.vocabulary,
             progress,
         )
-        return [read.text for read in fitted.read(world.victims[: attack.victims], progress)]
+        return [read.text for read in inverter.read(world.victims[: attack.victims], progress)]
 
     def _inverter(self, name: str, world: _World, progress: Progress) -> Inverter:
         """A black-box attacker of words, fitted once."""
         from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
 
-        if name not in world.fitted:
+        if name not in world.inverters:
             kind: Callable[..., MultiLabel | MultiSet] = (
                 MultiLabel if name == "multi-label" else MultiSet
             )
             attack = kind(**{"seed": self.seed, **(self.options or {}).get(name, {})})
             sets = world.vocabulary.sets(world.parts.auxiliary)
-            world.fitted[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)
-        return world.fitted[name]
+            world.inverters[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)
+        return world.inverters[name]
 
     def _guess(self, name: str, world: _World, progress: Progress) -> WordSets:
         options = dict((self.options or {}).get(name, {}))
@@ -273,23 +268,28 @@ class Inversion:
         if name == "sparse-coding":
             from capelet.attacks.inversion.sparse import SparseCoding
 
-            assert world.opened is not None
+            assert world.white_box is not None
             coder = SparseCoding(seed=self.seed, **options).fit(
-                world.auxiliary, own, world.opened.tokens, world.opened.table, world.wide, progress
+                world.auxiliary,
+                own,
+                world.white_box.tokens,
+                world.white_box.table,
+                world.wide,
+                progress,
             )
             return coder.predict(world.victims, progress)
         from capelet.attacks.inversion.layers import OpenModel
         from capelet.attacks.inversion.relaxation import Relaxation
 
-        assert isinstance(world.opened, OpenModel)
+        assert isinstance(world.white_box, OpenModel)
         layer = self.layer if name == "relaxation-mapped" else None
         search = Relaxation(seed=self.seed, **{"layer": layer, **options})
-        relaxer = search.fit(world.auxiliary[0], own, world.opened, world.wide, progress)
+        relaxer = search.fit(world.auxiliary[0], own, world.white_box, world.wide, progress)
         return relaxer.predict(world.victims[:_GRADIENT_VICTIMS], progress)
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class TextParts:
     """The attacker's own texts, the victims, and whom each victim belongs to."""
 
     auxiliary: list[str]
@@ -301,14 +301,14 @@ class Parts:
 class _World:
     """What one run of attackers is given: texts, released vectors, and the opened encoder."""
 
-    parts: Parts
+    parts: TextParts
     vocabulary: Vocabulary
     auxiliary: npt.NDArray[np.floating[Any]]
     victims: npt.NDArray[np.floating[Any]]
-    opened: OpenModel | OpenTable | None
+    white_box: OpenModel | OpenTable | None
     recipe_hash: str
     send: Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]] | None = None
-    fitted: dict[str, Inverter] = field(default_factory=dict)
+    inverters: dict[str, Inverter] = field(default_factory=dict)
 
     @cached_property
     def wide(self) -> Vocabulary:
@@ -316,9 +316,9 @@ class _World:
 
         It asks for no output of its own per word, so nothing bounds them as `most` does.
         """
-        if self.opened is None:
+        if self.white_box is None:
             return self.vocabulary
-        return Vocabulary.of(self.parts.auxiliary).with_words(self.opened.words())
+        return Vocabulary.of(self.parts.auxiliary).with_words(self.white_box.words())
 
 
 def _sender(
@@ -344,10 +344,10 @@ def _groups(texts: Sequence[str], authors: Sequence[Any] | None) -> Rows:
 
 
 def _refuse_overlap(auxiliary: Sequence[str], victims: Sequence[str]) -> None:
-    known = {" ".join(words_of(text)) for text in auxiliary}
-    shared = sum(" ".join(words_of(text)) in known for text in victims)
-    if shared:
+    auxiliary_texts = {" ".join(words_of(text)) for text in auxiliary}
+    overlap = sum(" ".join(words_of(text)) in auxiliary_texts for text in victims)
+    if overlap:
         raise DataError(
-            f"{shared} of {len(victims)} victims stand in the auxiliary texts too, which inflates "
+            f"{overlap} of {len(victims)} victims stand in the auxiliary texts too, which inflates "
             "every score; leave them out, or allow the overlap on purpose"
         )

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from capelet.attacks.inversion.decoder import Decoder, Pieces, cropped
+from capelet.attacks.inversion.decoder import Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import edits
-from capelet.attacks.inversion.words import Floats, words_of
+from capelet.attacks.inversion.words import Floats
+from capelet.data.text import words_of
 from capelet.interfaces import Progress, silent
 from capelet.training.device import half_precision
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 LOGS = (0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.15, 0.4, 2.0)
 BELIEFS = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 3.0)
-_KEPT = 6  # edits of one victim that stay in a pass
+_EDITS_PER_PASS = 6  # edits of one victim that stay in a pass
 _BLOCK = 100_000  # texts sent at once
 
 
@@ -46,8 +47,8 @@ class Weights:
     log: float = 0.0
     belief: float = 0.0
 
-    def score(self, found: tuple[float, float, float]) -> float:
-        cosine, log, belief = found
+    def score(self, parts: tuple[float, float, float]) -> float:
+        cosine, log, belief = parts
         return cosine + self.log * log + self.belief * belief
 
 
@@ -68,12 +69,12 @@ class Neighbours:
     def __call__(self, targets: Floats) -> list[list[str]]:
         own = _lengthless(self.vectors)
         count = min(self.count, len(own))
-        found: list[list[str]] = []
+        result: list[list[str]] = []
         for start in range(0, len(targets), 256):
             near = _lengthless(targets[start : start + 256]) @ own.T
             best = np.argpartition(-near, count - 1, axis=1)[:, :count]
-            found += [[self.texts[place] for place in row] for row in best.tolist()]
-        return found
+            result += [[self.texts[place] for place in row] for row in best.tolist()]
+        return result
 
 
 def _lengthless(vectors: Floats) -> Floats:
@@ -81,8 +82,8 @@ def _lengthless(vectors: Floats) -> Floats:
     return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
-def _f1(said: set[str], there: set[str]) -> float:
-    return 2 * len(said & there) / max(len(said) + len(there), 1)
+def _f1(guess: set[str], there: set[str]) -> float:
+    return 2 * len(guess & there) / max(len(guess) + len(there), 1)
 
 
 class Search:
@@ -102,7 +103,7 @@ class Search:
         self.decoder, self.pieces, self.encode, self.targets = decoder, pieces, encode, targets
         self.standard, self.words, self.sizes = standard, words, sizes.tolist()
         self.inputs = standard(targets)
-        self.found: list[dict[str, tuple[float, float, float]]] = [{} for _ in targets]
+        self.candidates: list[dict[str, tuple[float, float, float]]] = [{} for _ in targets]
         self.random = random.Random(seed)
         self.block = 8192 if self.inputs.device.type == "cuda" else 256
 
@@ -127,7 +128,7 @@ class Search:
             for text in self._top(row, beam, weights)
         ]
         texts = [text for _, text in pairs]
-        vectors = self.standard(self._encoded(texts))
+        vectors = self.standard(self._encode_all(texts))
         rows = torch.from_numpy(self.pieces.rows(texts)).to(self.inputs.device)
         owners = torch.tensor([row for row, _ in pairs])
         each = torch.arange(len(pairs)).repeat_interleave(variants)
@@ -141,14 +142,14 @@ class Search:
         for row in range(len(self.targets)):
             pool, chances = self._pool(row, weights)
             for text in self._top(row, beam, weights):
-                made = edits(text, pool, chances, most, self.random)
-                texts += made
-                owners += [row] * len(made)
-        self._add(owners, texts, _KEPT, weights)
+                variants = edits(text, pool, chances, most, self.random)
+                texts += variants
+                owners += [row] * len(variants)
+        self._add(owners, texts, _EDITS_PER_PASS, weights)
 
     def best(self, weights: Weights) -> list[Read]:
         tops = [self._top(row, 1, weights)[0] for row in range(len(self.targets))]
-        return [Read(text, self.found[row][text][0]) for row, text in enumerate(tops)]
+        return [Read(text, self.candidates[row][text][0]) for row, text in enumerate(tops)]
 
     def best_weights(
         self, texts: Sequence[str], notice: Callable[[str], None] = lambda line: None
@@ -156,41 +157,41 @@ class Search:
         """The weights whose best sentences share most words with the true ones (mean F1)."""
         truth = [set(words_of(text)) for text in texts]
         shares = [
-            {text: _f1(set(words_of(text)), there) for text in found}
-            for found, there in zip(self.found, truth, strict=True)
+            {text: _f1(set(words_of(text)), there) for text in candidates}
+            for candidates, there in zip(self.candidates, truth, strict=True)
         ]
-        reached = {}
+        mean_f1 = {}
         for weights in (Weights(log, belief) for log in LOGS for belief in BELIEFS):
             tops = [self._top(row, 1, weights)[0] for row in range(len(truth))]
-            reached[weights] = float(np.mean([shares[row][top] for row, top in enumerate(tops)]))
-        chosen = max(reached, key=lambda weights: reached[weights])
-        notice(f"cosine alone {reached[Weights()]:.4f}, {chosen} {reached[chosen]:.4f}")
-        return chosen
+            mean_f1[weights] = float(np.mean([shares[row][top] for row, top in enumerate(tops)]))
+        best = max(mean_f1, key=lambda weights: mean_f1[weights])
+        notice(f"cosine alone {mean_f1[Weights()]:.4f}, {best} {mean_f1[best]:.4f}")
+        return best
 
-    def said(self, weights: Weights) -> str:
+    def summary(self, weights: Weights) -> str:
         """How near the best candidates are, in one line."""
         near = [read.cosine for read in self.best(weights)]
-        count = sum(len(found) for found in self.found)
+        count = sum(len(texts) for texts in self.candidates)
         return f"mean cosine {np.mean(near):.4f}, {count} candidates"
 
     def _top(self, row: int, count: int, weights: Weights) -> list[str]:
-        found = self.found[row]
+        candidates = self.candidates[row]
         if count == 1:
-            return [max(found, key=lambda text: weights.score(found[text]))]
-        return sorted(found, key=lambda text: -weights.score(found[text]))[:count]
+            return [max(candidates, key=lambda text: weights.score(candidates[text]))]
+        return sorted(candidates, key=lambda text: -weights.score(candidates[text]))[:count]
 
     def _belief(self, row: int, text: str) -> float:
         """The F1 that the words of a text may expect."""
         words = set(words_of(text))
-        believed = self.words[row]
-        right = sum(believed.get(word, 0.0) for word in words)
+        chances = self.words[row]
+        right = sum(chances.get(word, 0.0) for word in words)
         return 2 * right / max(len(words) + self.sizes[row], 1.0)
 
     def _pool(self, row: int, weights: Weights) -> tuple[list[str], list[float]]:
         """Words to try: those that `words` names and those of the better half of candidates."""
-        kept = self._top(row, 30, weights)
-        counted = Counter(word for text in kept for word in set(words_of(text)))
-        pool = {word: count / len(kept) for word, count in counted.items()}
+        best_texts = self._top(row, 30, weights)
+        counts = Counter(word for text in best_texts for word in set(words_of(text)))
+        pool = {word: count / len(best_texts) for word, count in counts.items()}
         for word, chance in self.words[row].items():
             pool[word] = pool.get(word, 0.0) + chance
         # The square root lets unlikely words be tried too.
@@ -204,20 +205,22 @@ class Search:
         progress: Progress,
     ) -> None:
         device = self.inputs.device
-        made: list[str] = []
+        texts: list[str] = []
         for start in range(0, len(owners), self.block):
             rows = self.inputs[owners[start : start + self.block].to(device)]
             with torch.no_grad(), half_precision(device):
                 if drafts is None:
-                    shown = self.decoder.shown(rows)
+                    context = self.decoder.context(rows)
                 else:
                     vectors, pieces, each = drafts
                     some = each[start : start + self.block].to(device)
-                    shown = self.decoder.shown(rows, rows - vectors[some], cropped(pieces[some]))
-                said = self.decoder.written(shown, heat[start : start + self.block].to(device))
-            made += self.pieces.texts(said.cpu().numpy())
+                    context = self.decoder.context(rows, rows - vectors[some], crop(pieces[some]))
+                rows_of_pieces = self.decoder.write(
+                    context, heat[start : start + self.block].to(device)
+                )
+            texts += self.pieces.texts(rows_of_pieces.cpu().numpy())
             progress("proposing sentences", min(start + self.block, len(owners)), len(owners))
-        self._add(owners.tolist(), made, None)
+        self._add(owners.tolist(), texts, None)
 
     def _add(
         self,
@@ -230,10 +233,10 @@ class Search:
         fresh = {
             (row, text)
             for row, text in zip(owners, texts, strict=True)
-            if text and text not in self.found[row]
+            if text and text not in self.candidates[row]
         }
         pairs = sorted(fresh)
-        for row in {row for row in owners if not self.found[row]} - {row for row, _ in pairs}:
+        for row in {row for row in owners if not self.candidates[row]} - {row for row, _ in pairs}:
             pairs.append((row, "."))  # a decoder that writes nothing still has a guess
         near = self._near(pairs)
         if keep is not None:
@@ -244,14 +247,14 @@ class Search:
             ]
             place = sorted(range(len(pairs)), key=lambda item: -score[item])
             counts: Counter[int] = Counter()
-            chosen = []
+            best = []
             for item in place:
                 counts[pairs[item][0]] += 1
                 if counts[pairs[item][0]] <= keep:
-                    chosen.append(item)
-            pairs, near = [pairs[item] for item in chosen], near[chosen]
+                    best.append(item)
+            pairs, near = [pairs[item] for item in best], near[best]
         for (row, text), cosine, log in zip(pairs, near.tolist(), self._logs(pairs), strict=True):
-            self.found[row][text] = (cosine, log, self._belief(row, text))
+            self.candidates[row][text] = (cosine, log, self._belief(row, text))
 
     def _near(self, pairs: Sequence[tuple[int, str]]) -> Floats:
         parts: list[Floats] = [np.zeros(0)]
@@ -261,19 +264,19 @@ class Search:
             parts.append(cosines(vectors, self.targets[[row for row, _ in block]]))
         return np.concatenate(parts)
 
-    def _encoded(self, texts: Sequence[str]) -> Floats:
+    def _encode_all(self, texts: Sequence[str]) -> Floats:
         parts = [self.encode(texts[at : at + _BLOCK]) for at in range(0, len(texts), _BLOCK)]
         return np.concatenate(parts)
 
     def _logs(self, pairs: Sequence[tuple[int, str]]) -> list[float]:
         device = self.inputs.device
-        made: list[float] = []
+        logs: list[float] = []
         size = max(self.block // 8, 64)
         for start in range(0, len(pairs), size):
             block = pairs[start : start + size]
             rows = torch.from_numpy(self.pieces.rows([text for _, text in block])).to(device)
             owners = torch.tensor([row for row, _ in block], device=device)
             with torch.no_grad(), half_precision(device):
-                shown = self.decoder.shown(self.inputs[owners])
-                made += self.decoder.logs(shown, cropped(rows)).float().tolist()
-        return made
+                context = self.decoder.context(self.inputs[owners])
+                logs += self.decoder.logs(context, crop(rows)).float().tolist()
+        return logs

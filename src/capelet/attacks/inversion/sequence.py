@@ -29,7 +29,7 @@ from torch import nn
 from torch.nn import functional
 
 from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, held_back
-from capelet.attacks.inversion.decoder import MADE, PAD, REAL, Decoder, Pieces, cropped
+from capelet.attacks.inversion.decoder import PAD, REAL, SYNTHETIC, Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import Maker
 from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, cosines
 from capelet.attacks.inversion.words import Floats, Ids, Vocabulary
@@ -53,7 +53,7 @@ def quiet(line: str) -> None:
 class SequenceInversion:
     """How large the decoder is, how long it learns, and how widely it searches.
 
-    Training ends after `epochs` passes or `minutes`, whichever comes first. `made` is how many
+    Training ends after `epochs` passes or `minutes`, whichever comes first. `synthetic` is how many
     texts put together by the attacker stand beside each of its own; in the last `correcting` share
     of training the decoder also learns to correct. Per victim `samples` sentences are proposed; in
     each of `rounds` the best `beam` get `variants` corrections each, and then `climbs` times the
@@ -69,10 +69,10 @@ class SequenceInversion:
     dropout: float = 0.1
     epochs: float = 15
     minutes: float = 6
-    made: float = 1.0
+    synthetic: float = 1.0
     correcting: float = 0.4
     batch: int = 128
-    rate: float = 7e-4
+    learning_rate: float = 7e-4
     samples: int = 16
     beam: int = 3
     rounds: int = 3
@@ -130,17 +130,17 @@ class SequenceInversion:
             )
         # What `words` has not learnt either: else its beliefs there would be too good to tune on.
         spare, fit = held_back(words.attack.seed, len(texts))
-        held, fit = spare[: self.tune], np.concatenate([spare[self.tune :], fit])
+        tuning, fit = spare[: self.tune], np.concatenate([spare[self.tune :], fit])
         device = choose(self.device)
         own = [" ".join(texts[row].split()) for row in fit.tolist()]
         pieces = Pieces.of(
-            own, most=self.pieces, longest=self.longest, lower=not _cased(encode, own)
+            own, most=self.pieces, longest=self.longest, lower=not _tells_case(encode, own)
         )
         with seeded_fork(self.seed, device):
             learner = _Learner(self, draws[:, fit], own, pieces, encode, device)
-            check = (draws[0][held], pieces.rows([texts[row] for row in held.tolist()]))
+            check = (draws[0][tuning], pieces.rows([texts[row] for row in tuning.tolist()]))
             learner.run(progress, notice, check)
-        made = SequenceInverter(
+        inverter = SequenceInverter(
             self,
             learner.decoder.eval(),
             pieces,
@@ -151,7 +151,9 @@ class SequenceInversion:
             Neighbours(draws[0][fit], own),
             Weights(),
         )
-        return made.tuned(draws[0][held], [texts[row] for row in held.tolist()], notice)
+        return inverter.tune_weights(
+            draws[0][tuning], [texts[row] for row in tuning.tolist()], notice
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,15 +177,15 @@ class SequenceInverter:
         notice: Callable[[str], None] = quiet,
     ) -> list[Read]:
         """For each vector the sentence it is thought to come from, and how near it came."""
-        return self._searched(vectors, progress, notice).best(self.weights)
+        return self._run_search(vectors, progress, notice).best(self.weights)
 
-    def proposed(self, vectors: Floats, progress: Progress = silent) -> list[Read]:
+    def propose(self, vectors: Floats, progress: Progress = silent) -> list[Read]:
         """The best proposals alone, before any correction: what correcting is compared with."""
         search = self._search(vectors)
         search.propose(self.attack.samples, (), progress)
         return search.best(self.weights)
 
-    def tuned(
+    def tune_weights(
         self, vectors: Floats, texts: Sequence[str], notice: Callable[[str], None] = quiet
     ) -> SequenceInverter:
         """The same attacker with the weights that read held-back auxiliary texts best.
@@ -195,33 +197,33 @@ class SequenceInverter:
         first = self._search(vectors)
         first.propose(self.attack.samples, self._drafts(vectors))
         rough = replace(self, weights=first.best_weights(texts, notice))
-        return replace(rough, weights=rough._searched(vectors).best_weights(texts, notice))
+        return replace(rough, weights=rough._run_search(vectors).best_weights(texts, notice))
 
     def _drafts(self, vectors: Floats) -> list[list[str]]:
         """More sentences to begin from: the nearest own texts, and the words that `words` reads."""
         sets = self.words.predict(vectors)
         near = self.neighbours(vectors)
         for row, texts in enumerate(near):
-            said = sets.ids[sets.offsets[row] : sets.offsets[row + 1]]
-            texts.append(" ".join(self.vocabulary.words[word] for word in said))
+            ids = sets.ids[sets.offsets[row] : sets.offsets[row + 1]]
+            texts.append(" ".join(self.vocabulary.words[word] for word in ids))
         return near
 
     def _search(self, vectors: Floats) -> Search:
         device = next(self.decoder.parameters()).device
-        ids, chances, sizes = self.words.ranked(vectors)
-        named = [[self.vocabulary.words[word] for word in row] for row in ids.tolist()]
+        ids, chances, sizes = self.words.rank(vectors)
+        words = [[self.vocabulary.words[word] for word in row] for row in ids.tolist()]
         return Search(
             self.decoder,
             self.pieces,
             self.encode,
             lambda some: _tensor(some, *self.standard, device),
             vectors,
-            [dict(zip(a, b, strict=True)) for a, b in zip(named, chances.tolist(), strict=True)],
+            [dict(zip(a, b, strict=True)) for a, b in zip(words, chances.tolist(), strict=True)],
             sizes,
             self.attack.seed,
         )
 
-    def _searched(
+    def _run_search(
         self,
         vectors: Floats,
         progress: Progress = silent,
@@ -229,15 +231,15 @@ class SequenceInverter:
     ) -> Search:
         attack, search = self.attack, self._search(vectors)
         search.propose(attack.samples, self._drafts(vectors), progress)
-        notice(f"proposals: {search.said(self.weights)}")
+        notice(f"proposals: {search.summary(self.weights)}")
         whole = attack.rounds * (1 + attack.climbs)
         for turn in range(attack.rounds):
             search.correct(attack.beam, attack.variants, self.weights)
-            notice(f"round {turn + 1}, corrected: {search.said(self.weights)}")
+            notice(f"round {turn + 1}, corrected: {search.summary(self.weights)}")
             progress("correcting sentences", turn * (1 + attack.climbs) + 1, whole)
             for climb in range(attack.climbs):
                 search.climb(2, attack.edits, self.weights)
-                notice(f"round {turn + 1}, edited: {search.said(self.weights)}")
+                notice(f"round {turn + 1}, edited: {search.summary(self.weights)}")
                 progress("correcting sentences", turn * (1 + attack.climbs) + 2 + climb, whole)
         return search
 
@@ -270,14 +272,14 @@ class _Learner:
         ).to(device)
         self.optimiser = torch.optim.AdamW(
             self.decoder.parameters(),
-            lr=attack.rate,
+            lr=attack.learning_rate,
             weight_decay=0.01,
             betas=(0.9, 0.98),
             fused=device.type == "cuda",
         )
         # Few texts in large batches would be too few steps: a weak attacker looks like privacy.
         self.batch = min(attack.batch, max(16, len(texts) // 40))
-        self.began = time.monotonic()
+        self.start = time.monotonic()
         self.spare: tuple[Tensor, Tensor] | None = None
 
     def run(
@@ -295,31 +297,33 @@ class _Learner:
             at += chunk
             correcting = self._share(number, rounds) >= 1 - self.attack.correcting
             losses = self._round(some, correcting, (number / rounds, 1 / rounds), progress)
-            held = self._held(check)
-            spent = time.monotonic() - self.began
-            notice(f"round {number + 1}/{rounds} {losses} held back {held:.3f}, {spent:.0f} s")
-            if spent > 60 * self.attack.minutes:
+            tuning_loss = self._tuning_loss(check)
+            seconds = time.monotonic() - self.start
+            notice(
+                f"round {number + 1}/{rounds} {losses} held back {tuning_loss:.3f}, {seconds:.0f} s"
+            )
+            if seconds > 60 * self.attack.minutes:
                 break
         progress("sequence", 1000, 1000)
 
     def _share(self, number: float, rounds: float) -> float:
         """How much of the training is over, by rounds or by time."""
-        spent = (time.monotonic() - self.began) / (60 * self.attack.minutes)
-        return min(max(number / rounds, spent), 1.0)
+        share_of_time = (time.monotonic() - self.start) / (60 * self.attack.minutes)
+        return min(max(number / rounds, share_of_time), 1.0)
 
     def _round(
         self, some: Tensor, correcting: bool, span: tuple[float, float], progress: Progress
     ) -> str:
         own = self.inputs[torch.randint(len(self.inputs), (len(some),), device=self.device), some]
-        new, rows = self._made(round(self.attack.made * len(some)))
+        new, rows = self._synthesise(round(self.attack.synthetic * len(some)))
         targets, pieces = torch.cat([own, new]), torch.cat([self.rows[some], rows])
-        openers = torch.full((len(pieces),), MADE, device=self.device)
+        openers = torch.full((len(pieces),), SYNTHETIC, device=self.device)
         openers[: len(some)] = REAL
         start, width = span
         losses = self._steps(
             targets, pieces, openers, None, (start, width / (2 if correcting else 1)), progress
         )
-        said = f"loss {losses:.3f}"
+        report = f"loss {losses:.3f}"
         if correcting:
             half = torch.randperm(len(pieces), device=self.device)[: len(pieces) // 2]
             drafts = self._drafts(targets[half], half < len(some))
@@ -333,22 +337,22 @@ class _Learner:
             )
             # A draft and its vector are one more text to learn from, nearest to what is written.
             self.spare = (drafts[0], drafts[1])
-            said += f", correcting {losses:.3f}"
-        return said
+            report += f", correcting {losses:.3f}"
+        return report
 
-    def _made(self, count: int) -> tuple[Tensor, Tensor]:
+    def _synthesise(self, count: int) -> tuple[Tensor, Tensor]:
         """Texts put together by the attacker (and the last drafts), sent through the release."""
-        kept = self.spare
-        if kept is not None:
-            count = max(count - len(kept[0]), count // 3)
+        drafts = self.spare
+        if drafts is not None:
+            count = max(count - len(drafts[0]), count // 3)
         texts = self.maker(count)
-        vectors = self._seen(texts)
+        vectors = self._encode(texts)
         rows = torch.from_numpy(self.pieces.rows(texts)).to(self.device)
-        if kept is not None:
-            return torch.cat([vectors, kept[0]]), torch.cat([rows, kept[1]])
+        if drafts is not None:
+            return torch.cat([vectors, drafts[0]]), torch.cat([rows, drafts[1]])
         return vectors, rows
 
-    def _seen(self, texts: Sequence[str]) -> Tensor:
+    def _encode(self, texts: Sequence[str]) -> Tensor:
         if not len(texts):
             return self.inputs[0, :0]
         return _tensor(self.encode(texts), *self.standard, self.device)
@@ -359,18 +363,18 @@ class _Learner:
         The decoder has learnt its own texts partly by heart and would write drafts better than a
         victim's: there it is shown a blurred vector.
         """
-        blurred = targets + 0.4 * torch.randn_like(targets) * own[:, None]
+        noisy = targets + 0.4 * torch.randn_like(targets) * own[:, None]
         parts = []
         self.decoder.eval()
         with torch.no_grad(), half_precision(self.device):
             for start in range(0, len(targets), 8192):
-                shown = self.decoder.shown(blurred[start : start + 8192])
-                heat = torch.rand(len(shown), device=self.device) * 0.9
-                parts.append(self.decoder.written(shown, heat))
+                context = self.decoder.context(noisy[start : start + 8192])
+                heat = torch.rand(len(context), device=self.device) * 0.9
+                parts.append(self.decoder.write(context, heat))
         self.decoder.train()
         texts = self.pieces.texts(torch.cat(parts).cpu().numpy())
         rows = torch.from_numpy(self.pieces.rows(texts)).to(self.device)
-        return self._seen([text or "." for text in texts]), rows
+        return self._encode([text or "." for text in texts]), rows
 
     def _steps(
         self,
@@ -388,7 +392,7 @@ class _Learner:
             if share >= 1 and count:
                 break
             for group in self.optimiser.param_groups:
-                group["lr"] = self.attack.rate * _pace(share)
+                group["lr"] = self.attack.learning_rate * _pace(share)
             with half_precision(self.device):
                 loss = self._loss(targets, pieces, openers, drafts, rows)
             self.optimiser.zero_grad(set_to_none=True)
@@ -407,26 +411,26 @@ class _Learner:
         drafts: tuple[Tensor, Tensor] | None,
         rows: Tensor,
     ) -> Tensor:
-        wanted = cropped(pieces[rows])
+        target = crop(pieces[rows])
         if drafts is None:
-            shown = self.decoder.shown(targets[rows])
+            context = self.decoder.context(targets[rows])
         else:
-            shown = self.decoder.shown(
-                targets[rows], targets[rows] - drafts[0][rows], cropped(drafts[1][rows])
+            context = self.decoder.context(
+                targets[rows], targets[rows] - drafts[0][rows], crop(drafts[1][rows])
             )
-        fed = torch.cat([openers[rows, None], wanted[:, :-1]], dim=1)
-        scores = self.decoder(shown, fed)
+        inputs = torch.cat([openers[rows, None], target[:, :-1]], dim=1)
+        scores = self.decoder(context, inputs)
         return functional.cross_entropy(
-            scores.float().flatten(0, 1), wanted.flatten(), ignore_index=PAD
+            scores.float().flatten(0, 1), target.flatten(), ignore_index=PAD
         )
 
-    def _held(self, check: tuple[Floats, Ids]) -> float:
+    def _tuning_loss(self, check: tuple[Floats, Ids]) -> float:
         """The loss on held-back auxiliary texts."""
         targets = _tensor(check[0], *self.standard, self.device)
-        rows = cropped(torch.from_numpy(check[1]).to(self.device))
+        rows = crop(torch.from_numpy(check[1]).to(self.device))
         self.decoder.eval()
         with torch.no_grad(), half_precision(self.device):
-            value = -float(self.decoder.logs(self.decoder.shown(targets), rows).mean())
+            value = -float(self.decoder.logs(self.decoder.context(targets), rows).mean())
         self.decoder.train()
         return value
 
@@ -450,7 +454,7 @@ def _pace(share: float) -> float:
     return max(0.5 * (1 + math.cos(math.pi * (share - 0.05) / 0.95)), 0.01)
 
 
-def _cased(encode: Encode, texts: Sequence[str]) -> bool:
+def _tells_case(encode: Encode, texts: Sequence[str]) -> bool:
     """Whether the release tells capitals from small letters, beyond what its noise does."""
     some = list(texts[:64])
     first, again, small = encode(some), encode(some), encode([text.lower() for text in some])

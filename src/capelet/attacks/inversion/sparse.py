@@ -34,8 +34,8 @@ from capelet.attacks.inversion.words import (
     compare,
     cut_sets,
     tuned_cut,
-    word_spans,
 )
+from capelet.data.text import word_spans
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose
@@ -67,7 +67,7 @@ class Dictionary:
     ) -> Dictionary:
         """Read off auxiliary texts how each word of the vocabulary is cut into tokens."""
         place = {word: number for number, word in enumerate(vocabulary.words)}
-        seen: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        counts: Counter[tuple[int, tuple[int, ...]]] = Counter()
         every: Counter[tuple[int, ...]] = Counter()
         for start in range(0, len(texts), 1024):
             block = list(texts[start : start + 1024])
@@ -75,22 +75,22 @@ class Dictionary:
                 for word, pieces in _pieces(text, ids, spans):
                     number = place.get(word, -2) if word else -1
                     if number > -2:
-                        seen[number, pieces] += 1
+                        counts[number, pieces] += 1
                     if len(pieces) > 1:
                         every[pieces] += 1
-        if not seen:
+        if not counts:
             raise DataError("no word of the auxiliary texts has a token; give other texts")
-        met = {number for number, _ in seen}
-        unmet = [word for number, word in enumerate(vocabulary.words) if number not in met]
-        for word, (ids, _) in zip(unmet, tokens(unmet), strict=True):
+        present = {number for number, _ in counts}
+        absent = [word for number, word in enumerate(vocabulary.words) if number not in present]
+        for word, (ids, _) in zip(absent, tokens(absent), strict=True):
             if ids:
-                seen[place[word], tuple(ids)] += 0
+                counts[place[word], tuple(ids)] += 0
         for pieces, times in every.items():
             for piece in pieces if times == 1 else ():
-                seen[-1, (piece,)] += 1
-        numbers = np.array([number for number, _ in seen], dtype=np.int64)
-        rows = np.stack([table[list(pieces)].sum(axis=0) for _, pieces in seen])
-        return cls(rows.astype(np.float32), numbers, np.array(list(seen.values())))
+                counts[-1, (piece,)] += 1
+        numbers = np.array([number for number, _ in counts], dtype=np.int64)
+        rows = np.stack([table[list(pieces)].sum(axis=0) for _, pieces in counts])
+        return cls(rows.astype(np.float32), numbers, np.array(list(counts.values())))
 
 
 def _pieces(
@@ -98,7 +98,7 @@ def _pieces(
 ) -> list[tuple[str, tuple[int, ...]]]:
     """The tokens of each word of a text; each token outside all words stands alone, as ''."""
     words = word_spans(text)
-    found: list[list[int]] = [[] for _ in words]
+    by_word: list[list[int]] = [[] for _ in words]
     alone: list[int] = []
     at = 0
     for number, (_, end) in zip(ids, spans, strict=True):
@@ -106,11 +106,11 @@ def _pieces(
         while at < len(words) and words[at][2] <= last:
             at += 1
         if at < len(words) and words[at][1] <= last:
-            found[at].append(number)
+            by_word[at].append(number)
         else:
             alone.append(number)
     inside = [
-        (word, tuple(pieces)) for (word, _, _), pieces in zip(words, found, strict=True) if pieces
+        (word, tuple(pieces)) for (word, _, _), pieces in zip(words, by_word, strict=True) if pieces
     ]
     return [*inside, *(("", (number,)) for number in alone)]
 
@@ -140,19 +140,19 @@ class Ridge:
     @classmethod
     def fit(cls, inputs: Floats, targets: Floats, tune: tuple[Floats, Floats]) -> Ridge:
         """The penalty (in units of the mean variance) is the best one on the rows to tune on."""
-        wide, wanted = inputs.astype(np.float64), targets.astype(np.float64)
-        middle, level = wide.mean(axis=0), wanted.mean(axis=0)
+        wide, outputs = inputs.astype(np.float64), targets.astype(np.float64)
+        middle, level = wide.mean(axis=0), outputs.mean(axis=0)
         wide = wide - middle
         values, axes = np.linalg.eigh(wide.T @ wide)
-        cross = axes.T @ (wide.T @ (wanted - level))
+        cross = axes.T @ (wide.T @ (outputs - level))
         unit = max(values.mean(), 1e-30)
         best: tuple[float, Ridge] | None = None
         for penalty in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0):
             slope = axes @ (cross / (np.maximum(values, 0) + penalty * unit)[:, None])
-            made = cls(slope, level - middle @ slope)
-            error = float(((made(tune[0]) - tune[1]) ** 2).mean())
+            ridge = cls(slope, level - middle @ slope)
+            error = float(((ridge(tune[0]) - tune[1]) ** 2).mean())
             if best is None or error < best[0]:
-                best = (error, made)
+                best = (error, ridge)
         assert best is not None
         return best[1]
 
@@ -197,8 +197,8 @@ def sparse_code(
     rounds = 1 if size == len(dictionary) else rounds  # nobody is left to join
     places, values = [], []
     for start in range(0, len(targets), block):
-        wanted = torch.from_numpy(np.asarray(targets[start : start + block], dtype=np.float32))
-        code = _coded(wanted.to(where), atoms, cost, steps, rounds, size)
+        batch = torch.from_numpy(np.asarray(targets[start : start + block], dtype=np.float32))
+        code = _encode(batch.to(where), atoms, cost, steps, rounds, size)
         top = (code / norms).topk(most, dim=1)
         places.append(top.indices.cpu().numpy())
         values.append(top.values.cpu().numpy())
@@ -206,22 +206,22 @@ def sparse_code(
     return np.concatenate(places), np.concatenate(values)
 
 
-def _coded(
-    wanted: Tensor, atoms: Tensor, cost: Tensor, steps: int, rounds: int, size: int
+def _encode(
+    targets: Tensor, atoms: Tensor, cost: Tensor, steps: int, rounds: int, size: int
 ) -> Tensor:
     import torch
 
-    code = torch.zeros(len(wanted), len(atoms), device=wanted.device)
-    pull = wanted @ atoms.T - cost  # minus the gradient at zero
+    code = torch.zeros(len(targets), len(atoms), device=targets.device)
+    pull = targets @ atoms.T - cost  # minus the gradient at zero
     toward = pull
     for _ in range(rounds):
-        joined = toward.masked_fill(code > 0, torch.inf).topk(size, dim=1).indices
-        some = atoms[joined]
+        working_set = toward.masked_fill(code > 0, torch.inf).topk(size, dim=1).indices
+        some = atoms[working_set]
         inner = some @ some.transpose(1, 2)
-        small = _fista(inner, pull.gather(1, joined), code.gather(1, joined), steps)
-        code = torch.zeros_like(code).scatter_(1, joined, small)
-        reached = (small[:, None, :] @ some)[:, 0]
-        toward = pull - reached @ atoms.T
+        small = _fista(inner, pull.gather(1, working_set), code.gather(1, working_set), steps)
+        code = torch.zeros_like(code).scatter_(1, working_set, small)
+        reconstruction = (small[:, None, :] @ some)[:, 0]
+        toward = pull - reconstruction @ atoms.T
     return code
 
 
@@ -233,19 +233,19 @@ def _fista(inner: Tensor, pull: Tensor, start: Tensor, steps: int) -> Tensor:
     for _ in range(8):  # the largest eigenvalue, by the power method
         direction = direction / direction.norm(dim=1, keepdim=True).clamp(min=1e-30)
         direction = (inner @ direction[:, :, None])[:, :, 0]
-    rate = 1 / (1.05 * direction.norm(dim=1, keepdim=True).clamp(min=1e-30))
+    step_size = 1 / (1.05 * direction.norm(dim=1, keepdim=True).clamp(min=1e-30))
     code, ahead = start, start
-    momentum = torch.ones_like(rate)
+    momentum = torch.ones_like(step_size)
     for step in range(steps):
         gradient = (inner @ ahead[:, :, None])[:, :, 0] - pull
-        new = (ahead - rate * gradient).clamp_(min=0.0)
+        new = (ahead - step_size * gradient).clamp_(min=0.0)
         wrong = ((ahead - new) * (new - code)).sum(dim=1, keepdim=True) > 0
         momentum = torch.where(wrong, torch.ones_like(momentum), momentum)
         following = (1 + (1 + 4 * momentum**2).sqrt()) / 2
-        moved = new - code
-        ahead = new + (momentum - 1) / following * moved
+        change = new - code
+        ahead = new + (momentum - 1) / following * change
         code, momentum = new, following
-        if step % 10 == 9 and float(moved.abs().max()) < 1e-5 * float(new.max()):
+        if step % 10 == 9 and float(change.abs().max()) < 1e-5 * float(new.max()):
             break
     return code
 
@@ -290,21 +290,21 @@ class SparseCoding:
         tenth = min(max(len(texts) // 5, 20), self.tune)
         tune, fit = order[:tenth], order[tenth:]
         inputs = draws[:, fit].reshape(-1, draws.shape[2])
-        wanted = np.tile(np.hstack([means, lengths[:, None]])[fit], (len(draws), 1))
-        held = draws[0][tune]
-        length = Ridge.fit(inputs, wanted[:, -1:], (held, 1.0 * lengths[tune, None]))
+        targets = np.tile(np.hstack([means, lengths[:, None]])[fit], (len(draws), 1))
+        tuning_vectors = draws[0][tune]
+        length = Ridge.fit(inputs, targets[:, -1:], (tuning_vectors, 1.0 * lengths[tune, None]))
         shortest, longest = np.quantile(lengths[fit], [0.01, 0.99])
-        tried = []
+        candidates = []
         for direction in self.directions:
-            mapped, rows, errors = _linear(
-                direction, (inputs, wanted[:, :-1]), (held, means[tune]), dictionary.rows
+            back_map, rows, errors = _linear(
+                direction, (inputs, targets[:, :-1]), (tuning_vectors, means[tune]), dictionary.rows
             )
             white = whitener(errors) if self.whiten else np.eye(errors.shape[1])
-            tried.append(
+            candidates.append(
                 SparseInverter(
                     self,
                     direction,
-                    mapped,
+                    back_map,
                     length,
                     (float(shortest), float(longest)),
                     white,
@@ -313,7 +313,9 @@ class SparseCoding:
                 )
             )
         truth = vocabulary.sets([texts[row] for row in tune])
-        return _best_of(tried, held, truth).calibrated(held, truth, progress)
+        return _best_of(candidates, tuning_vectors, truth).calibrate(
+            tuning_vectors, truth, progress
+        )
 
 
 def _linear(
@@ -321,25 +323,27 @@ def _linear(
 ) -> tuple[Ridge, Floats, Floats]:
     """Where vector and words meet: the map of a vector, the words' rows there, and its errors."""
     if direction == "back":
-        mapped = Ridge.fit(*fit, tune)
-        return mapped, rows, mapped(fit[0]) - fit[1]
+        ridge = Ridge.fit(*fit, tune)
+        return ridge, rows, ridge(fit[0]) - fit[1]
     ahead = Ridge.fit(fit[1], fit[0], (tune[1], tune[0]))
     identity = np.eye(fit[0].shape[1])
     return Ridge(identity, -ahead.level), rows @ ahead.slope, ahead(fit[1]) - fit[0]
 
 
-def _best_of(tried: Sequence[SparseInverter], vectors: Floats, truth: WordSets) -> SparseInverter:
+def _best_of(
+    candidates: Sequence[SparseInverter], vectors: Floats, truth: WordSets
+) -> SparseInverter:
     """The direction and penalties with the highest F1 on some of the held-back texts."""
     few = np.arange(min(300, len(truth)))
     some = truth.take(few)
     best: tuple[float, SparseInverter] | None = None
-    for rough in tried:
+    for rough in candidates:
         for penalty, rarity in product(rough.attack.penalties, rough.attack.rarity):
-            made = replace(rough, penalty=penalty, rarity=rarity).calibrated(vectors[few], some)
-            guess = made.predict(vectors[few])
-            reached = float(compare(guess, some, len(rough.vocabulary)).f1.mean())
-            if best is None or reached > best[0]:
-                best = (reached, made)
+            inverter = replace(rough, penalty=penalty, rarity=rarity).calibrate(vectors[few], some)
+            guess = inverter.predict(vectors[few])
+            f1 = float(compare(guess, some, len(rough.vocabulary)).f1.mean())
+            if best is None or f1 > best[0]:
+                best = (f1, inverter)
     if best is None:
         raise DataError("no penalty was given to try; name at least one")
     return best[1]
@@ -351,7 +355,7 @@ class SparseInverter:
 
     attack: SparseCoding
     direction: str
-    mapped: Ridge
+    back_map: Ridge
     length: Ridge
     bounds: tuple[float, float]
     white: Floats
@@ -364,22 +368,22 @@ class SparseInverter:
 
     def predict(self, vectors: Floats, progress: Progress = silent) -> WordSets:
         """The set of words that each vector is thought to come from."""
-        words, chances, sizes = self.ranked(vectors, progress)
+        words, chances, sizes = self.rank(vectors, progress)
         return cut_sets(words, best_cut(chances, sizes, self.weight))
 
-    def ranked(self, vectors: Floats, progress: Progress = silent) -> tuple[Ids, Floats, Floats]:
+    def rank(self, vectors: Floats, progress: Progress = silent) -> tuple[Ids, Floats, Floats]:
         """Words by the probability that each is right, those probabilities, and set sizes."""
-        words, amounts = self.coded(vectors, progress)
+        words, amounts = self.encode(vectors, progress)
         chances = self._chances(words, amounts)
         order = np.argsort(-chances, axis=1, kind="stable")
         chances = np.take_along_axis(chances, order, axis=1)
         return np.take_along_axis(words, order, axis=1), chances, chances.sum(axis=1)
 
-    def coded(self, vectors: Floats, progress: Progress = silent) -> tuple[Ids, Floats]:
+    def encode(self, vectors: Floats, progress: Progress = silent) -> tuple[Ids, Floats]:
         """Words, and how often each would have to stand in the text."""
         lengths = np.clip(self.length(vectors)[:, 0], *self.bounds)
         places, values = sparse_code(
-            self.mapped(vectors) @ self.white,
+            self.back_map(vectors) @ self.white,
             self.dictionary.rows,
             self._costs(),
             self.attack.steps,
@@ -410,22 +414,22 @@ class SparseInverter:
         chances = expit(self._features(words, amounts) @ self.slopes[:-1] + self.slopes[-1])
         return np.where((words >= 0) & (amounts > 0), chances, 0.0)
 
-    def calibrated(
+    def calibrate(
         self, vectors: Floats, truth: WordSets, progress: Progress = silent
     ) -> SparseInverter:
         """Learn from coefficients and frequencies how likely a word is; then how many to name."""
         from sklearn.linear_model import LogisticRegression
 
-        words, amounts = self.coded(vectors, progress)
+        words, amounts = self.encode(vectors, progress)
         size = len(self.vocabulary)
-        asked = (words >= 0) & (amounts > 0)
-        rows = np.nonzero(asked)[0]
-        right = np.isin(rows * size + words[asked], truth.rows * size + truth.ids)
+        present = (words >= 0) & (amounts > 0)
+        rows = np.nonzero(present)[0]
+        right = np.isin(rows * size + words[present], truth.rows * size + truth.ids)
         if right.all() or not right.any():
             return self
-        model = LogisticRegression(max_iter=500).fit(self._features(words, amounts)[asked], right)
-        made = replace(self, slopes=np.r_[model.coef_[0], model.intercept_])
-        return replace(made, weight=tuned_cut(*made.ranked(vectors), truth, size))
+        model = LogisticRegression(max_iter=500).fit(self._features(words, amounts)[present], right)
+        inverter = replace(self, slopes=np.r_[model.coef_[0], model.intercept_])
+        return replace(inverter, weight=tuned_cut(*inverter.rank(vectors), truth, size))
 
 
 def _by_word(words: Ids, amounts: Floats) -> tuple[Ids, Floats]:
@@ -438,9 +442,9 @@ def _by_word(words: Ids, amounts: Floats) -> tuple[Ids, Floats]:
     starts = np.flatnonzero(first.ravel())
     total = np.zeros(same.size)
     total[starts] = np.add.reduceat(flat.ravel(), starts)
-    kept = np.where(first & (same >= 0), total.reshape(same.shape), 0.0)
-    again = np.argsort(-kept, axis=1, kind="stable")
+    sums = np.where(first & (same >= 0), total.reshape(same.shape), 0.0)
+    again = np.argsort(-sums, axis=1, kind="stable")
     return (
-        np.take_along_axis(np.where(kept > 0, same, -1), again, axis=1),
-        np.take_along_axis(kept, again, axis=1),
+        np.take_along_axis(np.where(sums > 0, same, -1), again, axis=1),
+        np.take_along_axis(sums, again, axis=1),
     )

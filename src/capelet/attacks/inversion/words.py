@@ -7,7 +7,6 @@ covers. Every score is a mean over texts, so that texts (or their authors) can b
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,33 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import words_of
 from capelet.errors import DataError
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating[Any]]
-Cut = Callable[[str], list[str]]
+Tokenise = Callable[[str], list[str]]
 
 MOST = 64  # no attacker names more words than this of one text
 BANDS = 5
-_WORD = re.compile(r"[^\W_]+")
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case; digits are words, punctuation is not.
-
-    >>> words_of("Don't panic, it's 42!")
-    ['don', 't', 'panic', 'it', 's', '42']
-    """
-    return [word.lower() for word in _WORD.findall(text)]
-
-
-def word_spans(text: str) -> list[tuple[str, int, int]]:
-    """Each word in lower case, with where it begins and ends in the text.
-
-    >>> word_spans("Oh, Oh")
-    [('oh', 0, 2), ('oh', 4, 6)]
-    """
-    return [(found[0].lower(), *found.span()) for found in _WORD.finditer(text)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +57,7 @@ class WordSets:
         ids = np.concatenate(pieces) if len(pieces) else np.zeros(0, dtype=np.int64)
         return cls(ids.astype(np.int64), offsets, lengths if sizes is None else sizes)
 
-    def padded(self, pad: int) -> Ids:
+    def to_table(self, pad: int) -> Ids:
         """`(texts, longest)` with `pad` where a text has fewer words."""
         lengths = np.diff(self.offsets)
         table = np.full((len(self), int(lengths.max(initial=1))), pad, dtype=np.int64)
@@ -94,31 +75,38 @@ class Vocabulary:
     words: tuple[str, ...]
     counts: Ids
     texts: int
-    cut: Cut = words_of
+    tokenise: Tokenise = words_of
 
     @classmethod
     def of(
-        cls, texts: Iterable[str], *, most: int | None = None, least: int = 1, cut: Cut = words_of
+        cls,
+        texts: Iterable[str],
+        *,
+        most: int | None = None,
+        least: int = 1,
+        tokenise: Tokenise = words_of,
     ) -> Vocabulary:
         """Learnt on auxiliary texts only; refuses texts that are too few to learn words from."""
         counter: Counter[str] = Counter()
         rows = 0
         for text in texts:
-            counter.update(set(cut(text)))
+            counter.update(set(tokenise(text)))
             rows += 1
-        kept = [item for item in counter.most_common(most) if item[1] >= least]
-        if rows < 50 or len(kept) < 20:
+        frequent = [item for item in counter.most_common(most) if item[1] >= least]
+        if rows < 50 or len(frequent) < 20:
             raise DataError(
                 f"the auxiliary text is too small to learn words from: {rows} texts with "
-                f"{len(kept)} words; give at least 50 texts and 20 words"
+                f"{len(frequent)} words; give at least 50 texts and 20 words"
             )
-        return cls(tuple(word for word, _ in kept), np.array([n for _, n in kept]), rows, cut)
+        return cls(
+            tuple(word for word, _ in frequent), np.array([n for _, n in frequent]), rows, tokenise
+        )
 
     def with_words(self, words: Iterable[str]) -> Vocabulary:
         """Also words that no auxiliary text holds, such as those of an encoder's token table."""
-        new = sorted({word for word in words if self.cut(word) == [word]} - set(self.words))
+        new = sorted({word for word in words if self.tokenise(word) == [word]} - set(self.words))
         counts = np.concatenate([self.counts, np.zeros(len(new), dtype=np.int64)])
-        return Vocabulary((*self.words, *new), counts, self.texts, self.cut)
+        return Vocabulary((*self.words, *new), counts, self.texts, self.tokenise)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -132,9 +120,9 @@ class Vocabulary:
         place = self._place
         pieces, sizes = [], []
         for text in texts:
-            distinct = set(self.cut(text))
-            known = sorted(place[word] for word in distinct if word in place)
-            pieces.append(np.array(known, dtype=np.int64))
+            distinct = set(self.tokenise(text))
+            ids = sorted(place[word] for word in distinct if word in place)
+            pieces.append(np.array(ids, dtype=np.int64))
             sizes.append(len(distinct))
         return WordSets.of(pieces, np.array(sizes, dtype=np.int64))
 
@@ -157,12 +145,12 @@ class Hits:
     """How many words of each text were guessed right, were guessed, and were there."""
 
     right: Ids
-    said: Ids
+    guess: Ids
     true: Ids
 
     @property
     def precision(self) -> Floats:
-        return _share(self.right, self.said)
+        return _share(self.right, self.guess)
 
     @property
     def recall(self) -> Floats:
@@ -171,7 +159,7 @@ class Hits:
     @property
     def f1(self) -> Floats:
         """Per text; the mean over texts is the score."""
-        return _share(2 * self.right, self.said + self.true)
+        return _share(2 * self.right, self.guess + self.true)
 
 
 def _share(part: Ids, whole: Ids) -> Floats:
@@ -195,17 +183,17 @@ def _hit(guess: WordSets, truth: WordSets, vocabulary: int) -> npt.NDArray[np.bo
     return np.isin(guess.rows * vocabulary + guess.ids, truth.rows * vocabulary + truth.ids)
 
 
-def found_by_band(
+def hits_by_band(
     guess: WordSets, truth: WordSets, vocabulary: Vocabulary
 ) -> list[tuple[Floats, Floats]]:
     """For each frequency band, per text: words found and words there; rare words first."""
     band = vocabulary.bands()[truth.ids]
-    found = _hit(truth, guess, len(vocabulary))
+    hit = _hit(truth, guess, len(vocabulary))
     answer = []
-    for wanted in range(BANDS):
-        inside = band == wanted
+    for number in range(BANDS):
+        inside = band == number
         there = np.bincount(truth.rows[inside], minlength=len(truth)).astype(float)
-        right = np.bincount(truth.rows[inside & found], minlength=len(truth)).astype(float)
+        right = np.bincount(truth.rows[inside & hit], minlength=len(truth)).astype(float)
         answer.append((right, there))
     return answer
 
@@ -220,9 +208,9 @@ def best_cut(chances: Floats, sizes: Floats, weight: float) -> Ids:
     >>> best_cut(np.array([[0.9, 0.8, 0.1]]), np.array([2.0]), 1.0).tolist()
     [2]
     """
-    named = np.arange(1, chances.shape[1] + 1)
-    expected = np.cumsum(chances, axis=1) / (named + weight * sizes[:, None])
-    return np.asarray(expected.argmax(axis=1) + 1, dtype=np.int64)
+    count = np.arange(1, chances.shape[1] + 1)
+    f1 = np.cumsum(chances, axis=1) / (count + weight * sizes[:, None])
+    return np.asarray(f1.argmax(axis=1) + 1, dtype=np.int64)
 
 
 def tuned_cut(
@@ -230,18 +218,18 @@ def tuned_cut(
 ) -> float:
     """The weight of `best_cut` with the highest mean F1 on held-back auxiliary texts."""
     weights = np.linspace(0.2, 4.0, 20)
-    reached = [
+    f1 = [
         compare(cut_sets(words, best_cut(chances, sizes, weight)), truth, vocabulary).f1.mean()
         for weight in weights
     ]
-    return float(weights[int(np.argmax(reached))])
+    return float(weights[int(np.argmax(f1))])
 
 
 def cut_sets(words: Ids, counts: Ids) -> WordSets:
     """The first so many words of each row."""
-    kept = np.arange(words.shape[1]) < counts[:, None]
-    offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
-    return WordSets(words[kept], offsets, np.diff(offsets))
+    inside = np.arange(words.shape[1]) < counts[:, None]
+    offsets = np.concatenate([[0], np.cumsum(inside.sum(axis=1))]).astype(np.int64)
+    return WordSets(words[inside], offsets, np.diff(offsets))
 
 
 def most_frequent(truth: WordSets, vocabulary: int, texts: int) -> WordSets:
@@ -251,10 +239,10 @@ def most_frequent(truth: WordSets, vocabulary: int, texts: int) -> WordSets:
     most frequent, as in a `Vocabulary`.
     """
     most = min(MOST, vocabulary)
-    named = np.tile(np.arange(most), (len(truth), 1))
-    reached = [
-        compare(cut_sets(named, np.full(len(truth), count)), truth, vocabulary).f1.mean()
+    ids = np.tile(np.arange(most), (len(truth), 1))
+    f1 = [
+        compare(cut_sets(ids, np.full(len(truth), count)), truth, vocabulary).f1.mean()
         for count in range(1, most + 1)
     ]
-    count = int(np.argmax(reached)) + 1
+    count = int(np.argmax(f1)) + 1
     return cut_sets(np.tile(np.arange(most), (texts, 1)), np.full(texts, count))

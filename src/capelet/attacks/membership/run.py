@@ -14,21 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.inversion.run import sentences_of
-from capelet.attacks.inversion.words import words_of
 from capelet.attacks.membership.scores import (
     Flags,
     Floats,
     LearnedSimilarity,
     aggregate,
     by_decile,
-    matched,
+    match_frequencies,
     membership_findings,
     pair_scores,
     window_scores,
     windows_of,
 )
-from capelet.attacks.membership.word_models import WordModel
+from capelet.data.text import sentences_of, words_of
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
@@ -45,29 +43,34 @@ class Membership:
     seed: int = 0
 
     def of_words(
-        self, texts: Sequence[str], member: Sequence[bool] | Flags, model: WordModel | Path | str
+        self,
+        texts: Sequence[str],
+        member: Sequence[bool] | Flags,
+        model: WordTable | Path | str,
+        authors: Sequence[str] | None = None,
     ) -> Findings:
         """Attack a table of word vectors: all matched windows, and by frequency decile."""
-        table = model if isinstance(model, WordModel) else read_words(model)
-        cut = [words_of(text) for text in texts]
-        windows = windows_of(cut, member, table.words, self.window)
-        windows = matched(windows, self.per_word, self.seed)
-        known = self._auxiliary(len(texts), np.asarray(member, dtype=bool))[windows.text]
+        table = model if isinstance(model, WordTable) else read_words(model)
+        words = [words_of(text) for text in texts]
+        windows = windows_of(words, member, table.words, self.window)
+        windows = match_frequencies(windows, self.per_word, self.seed)
+        people = np.arange(len(texts)) if authors is None else _codes_of(authors)
+        auxiliary = self._auxiliary(people, np.asarray(member, dtype=bool))[windows.text]
         counts = np.bincount(
-            _places([word for text in cut for word in text], table.words),
+            _places([word for text in words for word in text], table.words),
             minlength=len(table.words),
         )
         rows: list[Finding] = []
-        for name, centred in (("window-cosine", False), ("window-centred", True)):
-            scores = window_scores(table.vectors, windows, centred)
-            parameters = {"auxiliary": int(known.sum())}
-            named: dict[str, Any] = {
+        for name, centre in (("window-cosine", False), ("window-centred", True)):
+            scores = window_scores(table.vectors, windows, centre)
+            common: dict[str, Any] = {
                 "attacker": name,
                 "seed": self.seed,
-                "parameters": parameters,
+                "parameters": {"auxiliary": int(auxiliary.sum())},
             }
-            rows += membership_findings(scores, windows.member, known, units=windows.text, **named)
-            rows += by_decile(scores, windows, counts, known, **named)
+            units = people[windows.text]
+            rows += membership_findings(scores, windows.member, auxiliary, units=units, **common)
+            rows += by_decile(scores, windows, counts, auxiliary, units, **common)
         return Findings(tuple(rows))
 
     def of_encoder(
@@ -95,25 +98,26 @@ class Membership:
         vectors = release.vectors
         first, second = vectors[next_too], vectors[next_too + 1]
         text = owner[next_too]
-        units = text if authors is None else _numbered(authors)[text]
-        known = self._auxiliary_units(units, flags[text])
+        units = text if authors is None else _codes_of(authors)[text]
+        auxiliary = self._auxiliary(units, flags[text])
         rows: list[Finding] = []
         scores: dict[str, Floats] = {
             name: pair_scores(first, second, name) for name in ("dot", "cosine")
         }
-        learned = LearnedSimilarity(seed=self.seed)
-        fitted = learned.fit(first[known], second[known], flags[text][known])
-        scores["learned"] = fitted(first, second)
-        named: dict[str, Any] = {
+        similarity = LearnedSimilarity(seed=self.seed).fit(
+            first[auxiliary], second[auxiliary], flags[text][auxiliary]
+        )
+        scores["learned"] = similarity(first, second)
+        common: dict[str, Any] = {
             "units": units,
             "seed": self.seed,
-            "parameters": {"auxiliary": int(known.sum())},
+            "parameters": {"auxiliary": int(auxiliary.sum())},
         }
         for name, values in scores.items():
             rows += membership_findings(
-                values, flags[text], known, attacker=name, target="pairs", **named
+                values, flags[text], auxiliary, attacker=name, target="pairs", **common
             )
-            rows += self._aggregates(name, values, flags[text], known, units)
+            rows += self._aggregates(name, values, flags[text], auxiliary, units)
         rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
         return Findings(tuple(rows), recipe=release.recipe)
 
@@ -122,13 +126,13 @@ class Membership:
         name: str,
         scores: Floats,
         member: Flags,
-        known: Flags,
+        auxiliary: Flags,
         units: npt.NDArray[np.intp],
     ) -> list[Finding]:
         """The mean over all pairs of a text or a writer, where each lies on one side."""
         means, order = aggregate(scores, units)
         flags = aggregate(member.astype(float), units)[0]
-        inside = aggregate(known.astype(float), units)[0] > 0
+        inside = aggregate(auxiliary.astype(float), units)[0] > 0
         pure = (flags == 0) | (flags == 1)
         if not pure.all() or not _both_everywhere(flags > 0.5, inside):
             return []
@@ -143,19 +147,24 @@ class Membership:
             parameters={"auxiliary": int(inside.sum())},
         )
 
-    def _auxiliary(self, count: int, member: Flags) -> Flags:
-        return self._auxiliary_units(np.arange(count), member)
-
-    def _auxiliary_units(self, units: npt.NDArray[np.intp], member: Flags) -> Flags:
+    def _auxiliary(self, units: npt.NDArray[np.intp], member: Flags) -> Flags:
         """A third of the units, of members and of others alike."""
         random = np.random.default_rng([self.seed, 0x2E])
         names, codes = np.unique(units, return_inverse=True)
         flags = aggregate(member.astype(float), units)[0] > 0.5
-        chosen = np.zeros(len(names), dtype=bool)
+        marks = np.zeros(len(names), dtype=bool)
         for side in (True, False):
             rows = random.permutation(np.flatnonzero(flags == side))
-            chosen[rows[: max(1, round(self.share * len(rows)))]] = True
-        return chosen[codes]
+            marks[rows[: max(1, round(self.share * len(rows)))]] = True
+        return marks[codes]
+
+
+@dataclass(frozen=True, eq=False)
+class WordTable:
+    """Words and their vectors, which is all that the attacker holds of a word model."""
+
+    words: tuple[str, ...]
+    vectors: npt.NDArray[np.float32]
 
 
 def _flags(member: Sequence[bool] | Flags, texts: int) -> Flags:
@@ -176,16 +185,16 @@ def _both_everywhere(member: Flags, inside: Flags) -> bool:
     return all((member & part).any() and (~member & part).any() for part in (inside, ~inside))
 
 
-def _numbered(names: Sequence[str]) -> npt.NDArray[np.intp]:
+def _codes_of(names: Sequence[str]) -> npt.NDArray[np.intp]:
     return np.unique(np.asarray(names, dtype=str), return_inverse=True)[1]
 
 
-def _places(words: Sequence[str], known: Sequence[str]) -> npt.NDArray[np.int64]:
-    place = {word: number for number, word in enumerate(known)}
+def _places(words: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int64]:
+    place = {word: number for number, word in enumerate(vocabulary)}
     return np.array([place[word] for word in words if word in place], dtype=np.int64)
 
 
-def read_words(path: Path | str) -> WordModel:
+def read_words(path: Path | str) -> WordTable:
     """A table in word2vec's text format: a word and its numbers on each line, a header or none."""
     words: list[str] = []
     rows: list[npt.NDArray[np.float32]] = []
@@ -208,4 +217,4 @@ def read_words(path: Path | str) -> WordModel:
         rows.append(row)
     if len(words) < 10:
         raise DataError(f"{str(path)!r} holds {len(words)} word vectors; at least 10 are needed")
-    return WordModel(tuple(words), np.ones(len(words), dtype=np.int64), np.stack(rows))
+    return WordTable(tuple(words), np.stack(rows))

@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.metrics import Bootstrap, Guesses, tpr_at
+from capelet.findings.intervals import Bootstrap, Score, percentile
+from capelet.findings.metrics import Guesses, score, tpr_at
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +84,7 @@ def windows_of(
     return Windows(np.concatenate(centres), np.concatenate(contexts), owner, flags[owner])
 
 
-def matched(windows: Windows, per_word: int = 20, seed: int = 0) -> Windows:
+def match_frequencies(windows: Windows, per_word: int = 20, seed: int = 0) -> Windows:
     """As many member as non-member windows of every centre word, at most `per_word` of each."""
     random = np.random.default_rng([seed, 0x2A])
     order = random.permutation(len(windows))
@@ -93,11 +94,11 @@ def matched(windows: Windows, per_word: int = 20, seed: int = 0) -> Windows:
     place = np.arange(len(key)) - np.repeat(starts, np.diff(np.r_[starts, len(key)]))
     size = int(windows.centre.max()) + 1
     counts = np.bincount(key, minlength=2 * size).reshape(size, 2)
-    allowed = np.minimum(counts.min(axis=1), per_word)
-    kept = order[place < allowed[windows.centre[order]]]
-    if not len(kept):
+    quota = np.minimum(counts.min(axis=1), per_word)
+    rows = order[place < quota[windows.centre[order]]]
+    if not len(rows):
         raise DataError("no word stands in a member and in a non-member text; give more text")
-    return windows.take(np.sort(kept))
+    return windows.take(np.sort(rows))
 
 
 def window_scores(vectors: Floats, windows: Windows, centred: bool = False) -> Floats:
@@ -110,10 +111,10 @@ def window_scores(vectors: Floats, windows: Windows, centred: bool = False) -> F
     scores = np.empty(len(windows))
     for start in range(0, len(windows), 4096):
         rows = slice(start, start + 4096)
-        known = windows.context[rows] >= 0
+        present = windows.context[rows] >= 0
         near = unit[windows.context[rows].clip(0)]
         cosines = np.einsum("nd,nkd->nk", unit[windows.centre[rows]], near)
-        scores[rows] = (cosines * known).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        scores[rows] = (cosines * present).sum(axis=1) / np.maximum(present.sum(axis=1), 1)
     return scores
 
 
@@ -140,7 +141,7 @@ class LearnedSimilarity:
 
     width: int = 64
     steps: int = 400
-    rate: float = 5e-3
+    learning_rate: float = 5e-3
     decay: float = 1e-3
     seed: int = 0
 
@@ -150,29 +151,33 @@ class LearnedSimilarity:
 
         _both(member, "auxiliary pairs")
         mean = np.concatenate([first, second]).mean(axis=0)
-        held = np.random.default_rng([self.seed, 0x2B]).random(len(member)) < 0.2
-        left, right = _torch(first - mean), _torch(second - mean)
+        tuning = np.random.default_rng([self.seed, 0x2B]).random(len(member)) < 0.2
+        one, other = _torch(first - mean), _torch(second - mean)
         truth = torch.from_numpy(member.astype(np.float32))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             start = torch.nn.init.orthogonal_(torch.empty(self.width, first.shape[1]))
         inside = start.T.contiguous().requires_grad_()
         slope = torch.tensor([5.0, 0.0], requires_grad=True)
-        optimiser = torch.optim.AdamW([inside, slope], lr=self.rate, weight_decay=self.decay)
-        fit, tune = torch.from_numpy(~held), torch.from_numpy(held)
-        best, kept = np.inf, (inside.detach().clone(), slope.detach().clone())
+        optimiser = torch.optim.AdamW(
+            [inside, slope], lr=self.learning_rate, weight_decay=self.decay
+        )
+        fit, tune = torch.from_numpy(~tuning), torch.from_numpy(tuning)
+        best, best_weights = np.inf, (inside.detach().clone(), slope.detach().clone())
         for _ in range(self.steps):
-            cosine = functional.cosine_similarity(left @ inside, right @ inside)
+            cosine = functional.cosine_similarity(one @ inside, other @ inside)
             losses = functional.binary_cross_entropy_with_logits(
                 slope[0] * cosine + slope[1], truth, reduction="none"
             )
-            reached = float(losses[tune].detach().mean())
-            if reached < best:
-                best, kept = reached, (inside.detach().clone(), slope.detach().clone())
+            tuning_loss = float(losses[tune].detach().mean())
+            if tuning_loss < best:
+                best, best_weights = tuning_loss, (inside.detach().clone(), slope.detach().clone())
             optimiser.zero_grad(set_to_none=True)
             losses[fit].mean().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-        return Similarity(kept[0].numpy(), float(kept[1][0]), float(kept[1][1]), mean)
+        return Similarity(
+            best_weights[0].numpy(), float(best_weights[1][0]), float(best_weights[1][1]), mean
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +204,8 @@ def threshold_of(scores: Floats, member: Flags) -> float:
     """
     _both(member, "auxiliary rows")
     order = np.argsort(-scores, kind="stable")
-    ranked = member[order]
-    gain = np.cumsum(ranked) / ranked.sum() - np.cumsum(~ranked) / (~ranked).sum()
+    in_order = member[order]
+    gain = np.cumsum(in_order) / in_order.sum() - np.cumsum(~in_order) / (~in_order).sum()
     last = np.r_[scores[order][1:] != scores[order][:-1], True]
     return float(scores[order][np.where(last, gain, -np.inf).argmax()])
 
@@ -221,24 +226,22 @@ def membership_findings(
     """Advantage, AUC and TPR at 1 % and 0.1 % FPR on all rows that are not auxiliary; and a null.
 
     `units` numbers the text (or writer) of each row: it is resampled whole, and must lie wholly in
-    or outside the auxiliary rows. The null deals membership out again among the units.
+    or outside the auxiliary rows. The null permutes membership among the units.
     """
     unit = np.arange(len(scores)) if units is None else np.unique(units, return_inverse=True)[1]
     _check(scores, member, auxiliary, unit)
     random = np.random.default_rng([seed or 0, 0x2C])
-    dealt = _dealt(member, unit, random)
+    random_member = _permute(member, unit, random)
     rows = []
-    for kind, truth in (("membership", member), ("membership-null", dealt)):
+    for kind, truth in (("membership", member), ("membership-null", random_member)):
         for metric in METRICS if kind == "membership" else ("advantage", "auc"):
-            value, low, high = _score(metric, scores, truth, auxiliary, unit)
+            interval = _score(metric, scores, truth, auxiliary, unit)
             rows.append(
                 Finding(
                     kind,
                     target,
                     metric,
-                    value,
-                    low,
-                    high,
+                    *interval.ends,
                     chance=_CHANCE[metric],
                     n=int((~auxiliary).sum()),
                     attacker=attacker,
@@ -256,6 +259,7 @@ def by_decile(
     windows: Windows,
     counts: npt.NDArray[np.integer[Any]],
     auxiliary: Flags,
+    units: npt.NDArray[Any],
     **options: Any,
 ) -> list[Finding]:
     """The findings of each tenth of the centre words, rarest first (`counts` is per word).
@@ -272,44 +276,43 @@ def by_decile(
     rows = []
     for decile in range(DECILES):
         inside = of_word[windows.centre] == decile
-        member, known = windows.member[inside], auxiliary[inside]
-        if not all((member & part).any() and (~member & part).any() for part in (known, ~known)):
+        member, inside_auxiliary = windows.member[inside], auxiliary[inside]
+        if not all(
+            (member & part).any() and (~member & part).any()
+            for part in (inside_auxiliary, ~inside_auxiliary)
+        ):
             continue
         rows += membership_findings(
             scores[inside],
             member,
-            known,
-            units=windows.text[inside],
+            inside_auxiliary,
+            units=units[inside],
             subgroup=f"decile {decile + 1} by word frequency",
             **options,
         )
     return rows
 
 
-def _score(
-    metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: Ids
-) -> tuple[float, float, float]:
-    scored = ~auxiliary
-    truth, value = member[scored], scores[scored]
-    numbers = np.unique(unit[scored], return_inverse=True)[1]
-    bootstrap = Bootstrap(int(numbers.max()) + 1)
+def _score(metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: Ids) -> Score:
+    victims = ~auxiliary
+    truth, values = member[victims], scores[victims]
+    numbers = np.unique(unit[victims], return_inverse=True)[1]
+    bootstrap = Bootstrap.over(numbers)
     if metric in ("auc", "tpr_at_1_fpr"):
-        two = np.stack([-value, value], axis=1) / 2
-        got = bootstrap.score(metric, [Guesses(truth.astype(np.intp), two, numbers)])
-        return got.value, got.low, got.high
-    weights = bootstrap.weights[:, numbers]
+        two = np.stack([-values, values], axis=1) / 2
+        return score(metric, [Guesses(truth.astype(np.intp), two, numbers)], bootstrap)
+    weights = bootstrap.of(numbers)
     if metric == "tpr_at_01_fpr":
-        drawn = tpr_at(0.001, truth, value, weights)
-    else:
-        said = value >= threshold_of(scores[auxiliary], member[auxiliary])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found = (weights @ (said & truth)) / (weights @ truth)
-            drawn = found - (weights @ (said & ~truth)) / (weights @ ~truth)
-    low, high = np.nanquantile(drawn[1:], [0.025, 0.975])
-    return float(drawn[0]), float(low), float(high)
+        return percentile(tpr_at(0.001, truth, values, weights))
+    # Advantage: TPR − FPR at a threshold that no scored row has influenced.
+    positive = values >= threshold_of(scores[auxiliary], member[auxiliary])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        true_rate = (weights @ (positive & truth)) / (weights @ truth)
+        false_rate = (weights @ (positive & ~truth)) / (weights @ ~truth)
+    return percentile(true_rate - false_rate)
 
 
-def _dealt(member: Flags, unit: Ids, random: np.random.Generator) -> Flags:
+def _permute(member: Flags, unit: Ids, random: np.random.Generator) -> Flags:
     """Membership shuffled among units, so that each unit stays on one side."""
     first = np.zeros(int(unit.max()) + 1, dtype=bool)
     first[unit] = member

@@ -232,9 +232,9 @@ def _states(source: str) -> tuple[tuple[float, ...], ...]:
 
 def _fidelity(writer: tuple[str, ...], teller: tuple[str, ...]) -> float:
     result = 1.0
-    for (name, prior), own, told in zip(PRIOR.items(), writer, teller, strict=True):
-        kept = FIDELITY[name]
-        result *= kept if own == told else (1 - kept) / (len(prior) - 1)
+    for (name, prior), own, other in zip(PRIOR.items(), writer, teller, strict=True):
+        fidelity = FIDELITY[name]
+        result *= fidelity if own == other else (1 - fidelity) / (len(prior) - 1)
     return result
 
 
@@ -330,34 +330,34 @@ def _find(name: str, category: str) -> str:
     )
 
 
-def _expand(name: str, category: str, made: Choices) -> Iterator[tuple[str, Choices]]:
+def _expand(name: str, category: str, choices: Choices) -> Iterator[tuple[str, Choices]]:
     """Every (string, choices) that the slot can become, given the choices already made."""
     full = _find(name, category)
     slot = _slots()[full]
-    chosen = [made[full]] if full in made else range(len(slot.fillers))
-    for index in chosen:
-        yield from _fill(slot.fillers[index], category, {**made, full: index})
+    indices = [choices[full]] if full in choices else range(len(slot.fillers))
+    for index in indices:
+        yield from _fill(slot.fillers[index], category, {**choices, full: index})
 
 
-def _fill(filler: str, category: str, made: Choices) -> Iterator[tuple[str, Choices]]:
+def _fill(filler: str, category: str, choices: Choices) -> Iterator[tuple[str, Choices]]:
     """Every (string, choices) that a filler with open places can become."""
     opening = _OPEN.search(filler)
     if opening is None:
-        yield filler, made
+        yield filler, choices
         return
     name, *spelt = opening.groups()
     if name is not None:
-        inner: Iterator[tuple[str, Choices]] = _expand(name, category, made)
+        inner: Iterator[tuple[str, Choices]] = _expand(name, category, choices)
     else:
-        inner = ((spelt[index], now) for index, now in _spellings(made))
+        inner = ((spelt[index], now) for index, now in _spellings(choices))
     for string, now in inner:
         rest = filler[: opening.start()] + string + filler[opening.end() :]
         yield from _fill(rest, category, now)
 
 
-def _spellings(made: Choices) -> Iterator[tuple[int, Choices]]:
-    for index in [made["spelling"]] if "spelling" in made else (0, 1):
-        yield index, {**made, "spelling": index}
+def _spellings(choices: Choices) -> Iterator[tuple[int, Choices]]:
+    for index in [choices["spelling"]] if "spelling" in choices else (0, 1):
+        yield index, {**choices, "spelling": index}
 
 
 # ── writing and reading ──────────────────────────────────────────────────────────────────────────
@@ -365,13 +365,13 @@ def _spellings(made: Choices) -> Iterator[tuple[int, Choices]]:
 
 def _write(random: Random, state: Mapping[str, int]) -> str:
     """One text, its slots filled from left to right."""
-    made: Choices = {}
+    choices: Choices = {}
 
     def choose(full: str) -> str:
         slot = _slots()[full]
-        if full not in made:
-            made[full] = _draw(random, slot.table[state[slot.source]])
-        return slot.fillers[made[full]]
+        if full not in choices:
+            choices[full] = _draw(random, slot.table[state[slot.source]])
+        return slot.fillers[choices[full]]
 
     category = choose("category")
 
@@ -391,12 +391,12 @@ def _lexicon() -> dict[str, dict[str, tuple[str, Choices]]]:
     kinds = {kind for pattern in words.PATTERNS[""] for kind in pattern.split()}
     result: dict[str, dict[str, tuple[str, Choices]]] = {}
     for category in words.PRODUCTS:
-        known = result.setdefault(category, {})
+        sentences = result.setdefault(category, {})
         for kind in sorted(kinds):
             for sentence, choices in _expand(kind, category, {}):
-                if sentence in known or _SENTENCE_END.search(sentence):
+                if sentence in sentences or _SENTENCE_END.search(sentence):
                     raise ValueError(f"the grammar is ambiguous at {sentence!r} ({category})")
-                known[sentence] = kind, choices
+                sentences[sentence] = kind, choices
     return result
 
 
@@ -404,8 +404,8 @@ def _lexicon() -> dict[str, dict[str, tuple[str, Choices]]]:
 def _openings() -> dict[str, str]:
     """Opening sentence → category; products belong to one category, so this is a function."""
     result: dict[str, str] = {}
-    for category, known in _lexicon().items():
-        for sentence, (kind, _) in known.items():
+    for category, sentences in _lexicon().items():
+        for sentence, (kind, _) in sentences.items():
             if kind == "opening" and result.setdefault(sentence, category) != category:
                 raise ValueError(f"{sentence!r} opens texts of two categories")
     return result
@@ -415,15 +415,17 @@ def _read(text: str) -> Choices:
     """The choices that made a text: the inverse of `_write`."""
     sentences = _SENTENCE_END.split(text)
     category = next((_openings()[item] for item in sentences if item in _openings()), "")
-    known = _lexicon().get(category, {})
+    lexicon = _lexicon().get(category, {})
     choices: Choices = {}
     kinds = []
     for sentence in sentences:
-        kind, made = known.get(sentence, ("", {}))
-        if not kind or any(choices.get(name, index) != index for name, index in made.items()):
+        kind, own_choices = lexicon.get(sentence, ("", {}))
+        if not kind or any(
+            choices.get(name, index) != index for name, index in own_choices.items()
+        ):
             raise DataError(f"the generator does not write {sentence!r}; give one of its own texts")
         kinds.append(kind)
-        choices |= made
+        choices |= own_choices
     pattern = " ".join(kinds)
     slots = _slots()
     if pattern not in slots["pattern"].fillers:
@@ -440,17 +442,17 @@ def _likelihoods(texts: Sequence[str]) -> dict[str, Floats]:
         name: np.array(_states(name)) for name in ("interest", "voice", "spelling", "teller")
     }
     sources["stars"] = np.eye(len(STARS))
-    given = {name: np.ones((len(texts), rows.shape[1])) for name, rows in sources.items()}
+    by_source = {name: np.ones((len(texts), rows.shape[1])) for name, rows in sources.items()}
     for row, text in enumerate(texts):
         for name, index in _read(text).items():
             source = _slots()[name].source
             if source:
-                given[source][row] *= tables[name][:, index]
+                by_source[source][row] *= tables[name][:, index]
     shape = tuple(len(prior) for prior in PRIOR.values())
     writer = np.ones((len(texts), len(_people())))
     for name in ("interest", "voice", "spelling", "teller"):
-        writer *= given[name] @ sources[name].T
-    impossible = (writer.sum(axis=1) == 0) | (given["stars"].sum(axis=1) == 0)
+        writer *= by_source[name] @ sources[name].T
+    impossible = (writer.sum(axis=1) == 0) | (by_source["stars"].sum(axis=1) == 0)
     if impossible.any():
         text = texts[int(impossible.argmax())]
         raise DataError(f"no writer would write {text!r}; give one of the generator's own texts")
@@ -460,7 +462,7 @@ def _likelihoods(texts: Sequence[str]) -> dict[str, Floats]:
         "gender": np.einsum("ngac,a,c->ng", joint, age, country),
         "age_group": np.einsum("ngac,g,c->na", joint, gender, country),
         "country": np.einsum("ngac,g,a->nc", joint, gender, age),
-        "stars": given["stars"],
+        "stars": by_source["stars"],
     }
 
 

@@ -7,7 +7,6 @@ of other posts are what they are told apart from. The author of a post only serv
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.dual import SPECIAL, Tokens, numbered, words_of
+from capelet.data.text import frequent_words, sentences_of, words_and_signs
+from capelet.encoders.dual import SPECIAL, Tokens, numbered
 from capelet.errors import DataError
 
 Codes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 LEAST_PAIRS = 100
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +56,9 @@ class Sentences:
         """
         if authors is not None and len(authors) != len(texts):
             raise DataError(f"{len(authors)} authors do not match {len(texts)} texts")
-        pieces: list[str] = []
-        posts: list[int] = []
-        for number, text in enumerate(texts):
-            for piece in _END.split(text):
-                if piece and least <= len(re.findall(r"[^\W_]+", piece)) <= most:
-                    pieces.append(piece.strip())
-                    posts.append(number)
+        pieces, owners = sentences_of(texts, least, most)
         codes, names = _codes(authors, len(texts), fewest)
-        rows = np.array(posts, dtype=np.int64)
+        rows = owners.astype(np.int64)
         return cls(tuple(pieces), rows, codes[rows], names)
 
     def __len__(self) -> int:
@@ -119,9 +112,8 @@ class Pairs:
 
 def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
     """The special words, then the most frequent ones that stand in at least two texts."""
-    counts = Counter(word for text in texts for word in set(words_of(text)))
-    words = sorted((word for word in counts if counts[word] > 1), key=lambda w: (-counts[w], w))
-    return (*SPECIAL, *words[:size])
+    used = (set(words_and_signs(text)) for text in texts)
+    return (*SPECIAL, *frequent_words(used, size, least=2))
 
 
 def batches(

@@ -42,7 +42,6 @@ from capelet.reports.words import (
 LEAK = "attribute-inference"
 PRIMARY = KINDS[LEAK].metric
 # A control may lie this far below chance by the luck of one draw without a warning.
-NULL_SLACK = 0.03
 
 
 def verdicts(findings: Findings) -> list[Verdict]:
@@ -229,14 +228,15 @@ def _references(row: Finding, label: float | None, text: float | None, digits: i
 
 
 def _null_warning(null: Finding | None) -> str:
-    """A control with shuffled labels must lie at chance; if not, the score above is suspect."""
+    """A control with shuffled labels must not lie above chance; if so, the score is suspect.
+
+    Below chance is no leak: shuffled labels of few authors are drawn without replacement, so that
+    an attacker's authors have rather the other label than their nearest victims.
+    """
     if null is None or null.chance is None or not is_number(null.value):
         return ""
     # On meaningless labels nobody can beat chance: whatever does has seen the answers.
-    above = null.low is not None and null.low > null.chance
-    below = null.high is not None and null.high < null.chance
-    far = abs(null.value - null.chance) > NULL_SLACK
-    if not (above or (below and far)):
+    if null.low is None or null.low <= null.chance:
         return ""
     interval = span(null.low, null.high, 1)
     return (

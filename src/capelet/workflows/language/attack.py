@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet import __version__
 from capelet.attacks.extraction import (
     Completion,
     Exposure,
@@ -30,8 +28,9 @@ from capelet.attacks.extraction import (
 )
 from capelet.data.canaries import Canary
 from capelet.errors import CapeletError, DataError
+from capelet.evaluation.provenance import provenance
 from capelet.findings import Finding, Findings
-from capelet.findings.metrics import Bootstrap
+from capelet.findings.intervals import group_weights, percentile, weighted_means
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import LanguageModel, digest_of, sentence_of
 from capelet.language.model import Scorer
@@ -314,13 +313,7 @@ def _perplexity(
     losses: npt.NDArray[np.float64], counts: Codes, authors: Codes
 ) -> tuple[float, float, float]:
     """e to the loss per word, with its 95 % interval from a bootstrap over authors."""
-    people, places = np.unique(authors, return_inverse=True)
-    weights = Bootstrap(len(people)).weights.astype(np.float64)
-    sums = np.bincount(places, losses), np.bincount(places, counts)
-    with np.errstate(invalid="ignore"):
-        means = np.exp((weights @ sums[0]) / (weights @ sums[1]))
-    low, high = np.nanquantile(means[1:], [0.025, 0.975])
-    return float(means[0]), float(low), float(high)
+    return percentile(np.exp(weighted_means(group_weights(authors), losses, counts))).ends
 
 
 def _by_size(rows: Rows) -> dict[str, npt.NDArray[np.bool_]]:
@@ -339,13 +332,11 @@ def _by_size(rows: Rows) -> dict[str, npt.NDArray[np.bool_]]:
 
 def _provenance(model: LanguageModel) -> dict[str, Any]:
     training = model.training
-    return {
-        "capelet": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": {"digest": training["digest"], **training["rows"]},
-        "guarantee": {"sentence": sentence_of(model.guarantee)},
-        "canaries": len(model.canaries),
-    }
+    return provenance(
+        {"digest": training["digest"], **training["rows"]},
+        guarantee={"sentence": sentence_of(model.guarantee)},
+        canaries=len(model.canaries),
+    )
 
 
 def _recipe(model: LanguageModel) -> dict[str, Any]:

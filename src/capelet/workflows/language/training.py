@@ -16,6 +16,7 @@ import numpy as np
 
 from capelet import __version__
 from capelet.data.canaries import WORDS, Canary, insert_canaries, make_canaries
+from capelet.data.text import words_and_signs
 from capelet.encoders.model_folder import claim_folder
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.files import check_writable
@@ -32,7 +33,7 @@ from capelet.language.training import (
     Triplet,
     check_authors,
 )
-from capelet.language.vocabulary import Samples, Tokens, Vocabulary, divide, words_of
+from capelet.language.vocabulary import Samples, Tokens, Vocabulary, divide
 from capelet.privacy.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.training.device import choose
@@ -67,7 +68,7 @@ def rows_of(
         Samples.of(*with_canaries, vocabulary, length),
         vocabulary.encode(select(parts.validation)[0], length),
         Samples.of(*select(parts.test), vocabulary, length),
-        sum(len(words_of(text)) > length for text in texts),
+        sum(len(words_and_signs(text)) > length for text in texts),
     )
 
 

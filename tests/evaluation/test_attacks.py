@@ -12,16 +12,20 @@ import pytest
 from capelet.attacks.inversion.run import Inversion
 from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError, DataError
-from capelet.evaluation.kinds import (
-    KINDS,
-    Asked,
-    OtherAttacks,
+from capelet.evaluation.attacks import (
+    ATTACKS,
+    AttackPlan,
+    Evidence,
+    Measurement,
     ReadyVectors,
-    noised,
+    Target,
+    TextAttacks,
+    adds_noise,
     shots_for,
     with_texts,
 )
 from capelet.evaluation.provenance import Clock
+from capelet.findings import Finding
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
 from capelet.workflows.audit import audit
@@ -55,9 +59,9 @@ def corpus() -> Corpus:
 def attacks(corpus: Corpus, private: PrivateEncoder, *kinds: str) -> Any:
     from capelet.workflows.audit import plan_of
 
-    asked = Asked.of(kinds, corpus)
+    asked = AttackPlan.of(kinds, corpus)
     fast = Inversion(attacks=["multi-label"], options=SMALL)
-    others = OtherAttacks(asked, seeds=2, inversion=fast, baseline=None)
+    others = TextAttacks(asked, seeds=2, inversion=fast, baseline=None)
     plan = plan_of(corpus, asked, 2)
     release = private.release(corpus.vectors)
     return others.measure(plan, private, release, None, Clock())
@@ -76,7 +80,7 @@ def test_words_and_writers_are_found_in_plain_vectors(corpus: Corpus) -> None:
 def test_nothing_is_found_behind_enough_noise(corpus: Corpus) -> None:
     """The control, and the same attackers trained on the noise that they meet."""
     private = PrivateEncoder(Laplace(epsilon=0.5))
-    assert noised(private) and not noised(PrivateEncoder())
+    assert adds_noise(private) and not adds_noise(PrivateEncoder())
     rows, _ = attacks(corpus, private, "inversion", "authorship")
     (words,) = [r for r in rows if (r.kind, r.metric) == ("inversion", "f1")]
     assert words.parameters["draws"] == 4
@@ -90,7 +94,7 @@ def test_no_victim_is_among_the_attackers_texts(corpus: Corpus) -> None:
     """Parts are the audit's own, and a text that both sides said is taken from the attacker."""
     from capelet.workflows.audit import plan_of
 
-    asked = Asked.of(["inversion"], corpus)
+    asked = AttackPlan.of(["inversion"], corpus)
     plan = plan_of(corpus, asked, 1)
     parts = plan.splits[0]
     people = [set(corpus.author[rows]) for rows in (parts.attacker, parts.victims, parts.defender)]
@@ -105,21 +109,22 @@ def test_no_victim_is_among_the_attackers_texts(corpus: Corpus) -> None:
     twice = corpus.texts.copy()
     twice[parts.attacker[0]] = twice[parts.victims[0]]
     both = replace(corpus, texts=twice)
-    others = OtherAttacks(asked, inversion=Spy())
+    others = TextAttacks(asked, inversion=Spy())
+    release = PrivateEncoder().release(corpus.vectors)
     with pytest.raises(StopIteration):
-        others._invert(replace(plan, corpus=both), with_texts(both, PrivateEncoder()), print)
+        others.measure(replace(plan, corpus=both), PrivateEncoder(), release, None, Clock())
     assert not set(seen["auxiliary"]) & set(seen["victims"])
     assert len(seen["auxiliary"]) == len(parts.attacker) - 1
 
 
 def test_all_takes_what_the_data_allow(corpus: Corpus, planted: Corpus) -> None:
-    asked = Asked.of(["all"], corpus)
+    asked = AttackPlan.of(["all"], corpus)
     assert asked.kinds == ("inversion", "authorship")
     assert any("--private" in reason for reason in asked.left_out)
     assert any("--member" in reason for reason in asked.left_out)
-    assert Asked.of(["all"], planted).kinds == ("attributes",)
+    assert AttackPlan.of(["all"], planted).kinds == ("attributes",)
     everything = replace(corpus, label=corpus.author)
-    assert Asked.of(["all"], everything, [True] * len(corpus)).kinds == tuple(KINDS)
+    assert AttackPlan.of(["all"], everything, [True] * len(corpus)).kinds == tuple(ATTACKS)
 
 
 @pytest.mark.parametrize(
@@ -136,19 +141,19 @@ def test_what_is_asked_by_name_and_lacks_data_is_refused(
     kind: str, sentence: str | None, planted: Corpus
 ) -> None:
     if sentence is None:
-        assert Asked.of([kind], planted).kinds
+        assert AttackPlan.of([kind], planted).kinds
         return
     with pytest.raises(CapeletError, match=sentence):
-        Asked.of([kind], planted)
+        AttackPlan.of([kind], planted)
 
 
 def test_one_writer_and_empty_data_are_refused(corpus: Corpus) -> None:
     alone = replace(corpus, author=column(["p0"] * len(corpus)))
     with pytest.raises(DataError, match="by one writer"):
-        Asked.of(["authorship"], alone)
+        AttackPlan.of(["authorship"], alone)
     bare = replace(corpus, texts=None, author=None)
     with pytest.raises(DataError, match="no kind of attack fits"):
-        Asked.of(["all"], bare)
+        AttackPlan.of(["all"], bare)
     with pytest.raises(DataError, match="nothing to measure"):
         audit(corpus, attacks=["attributes"])
 
@@ -170,9 +175,33 @@ def test_ready_vectors_answer_only_for_their_own_texts(corpus: Corpus) -> None:
 def test_an_audit_needs_no_private_column(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = Inversion(attacks=["multi-label"], options=SMALL)
     # `capelet.audit` is the function, so the module is named by what it is in.
-    monkeypatch.setitem(audit.__globals__, "OtherAttacks", partial(OtherAttacks, inversion=fast))
+    monkeypatch.setitem(audit.__globals__, "TextAttacks", partial(TextAttacks, inversion=fast))
     found = audit(corpus, attacks=["inversion"], seeds=1)
     assert {row.kind.split("-")[0] for row in found} == {"inversion"}
     assert found.provenance["attacks"] == ["inversion"] and found.provenance["attributes"] == {}
     assert found.provenance["split"]["kind"] == "by_author"
     assert found.provenance["data"]["authors"] == 30
+
+
+def test_a_new_kind_of_attack_is_one_class_and_one_line(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting:
+        name = "counting"
+        title = "how many rows there are"
+
+        def lacks(self, evidence: Evidence) -> str | None:
+            return None if evidence.corpus.author is not None else "counting needs authors"
+
+        def measure(self, target: Target, settings: TextAttacks) -> Measurement:
+            rows = len(target.release.vectors)
+            return [Finding("counting", "rows", "count", float(rows))], {"counts": [rows]}
+
+    monkeypatch.setitem(ATTACKS, "counting", Counting())
+    findings = audit(corpus, attacks=["counting"], seeds=1)
+    assert findings.value(kind="counting") == len(corpus)
+    assert findings.artefacts == {"counts": [len(corpus)]}
+    assert findings.provenance["attacks"] == ["counting"]
+    assert "counting" in findings.provenance["seconds"]
+    with pytest.raises(DataError, match="counting needs authors"):
+        AttackPlan.of(["counting"], replace(corpus, author=None))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.membership.run import WordTable
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
@@ -29,15 +30,6 @@ _BATCH = 4096
 _SHARED = 64  # negatives are drawn once for a batch, and weighted to count as many as asked
 
 
-@dataclass(frozen=True, eq=False)
-class WordModel:
-    """A table of word vectors: words, how often each stood in the training text, vectors."""
-
-    words: tuple[str, ...]
-    counts: Ids
-    vectors: npt.NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class WordTraining:
     """How a table is trained; the defaults follow the paper (d = 100, window 5, 5 epochs)."""
@@ -48,31 +40,31 @@ class WordTraining:
     epochs: int = 5
     negatives: int = 25
     least: int = 5
-    rate: float = 0.1
+    learning_rate: float = 0.1
     frequent: float = 1e-3
     buckets: int = 20_000
     seed: int = 0
 
-    def fit(self, texts: Sequence[Sequence[str]], progress: Progress = silent) -> WordModel:
+    def fit(self, texts: Sequence[Sequence[str]], progress: Progress = silent) -> WordTable:
         """Train on texts that are cut into words; words rarer than `least` are left out."""
         if self.kind not in KINDS:
             raise CapeletError(f"no word model {self.kind!r}; {did_you_mean(self.kind, KINDS)}")
         counter = Counter(word for text in texts for word in text)
-        kept = [item for item in counter.most_common() if item[1] >= self.least]
-        if len(kept) < 10:
+        frequent = [item for item in counter.most_common() if item[1] >= self.least]
+        if len(frequent) < 10:
             raise DataError(
-                f"{len(kept)} words stand {self.least} times or more in {len(texts)} texts; "
+                f"{len(frequent)} words stand {self.least} times or more in {len(texts)} texts; "
                 "a word model needs at least 10: give more text or a smaller `least`"
             )
-        words = tuple(word for word, _ in kept)
-        counts = np.array([count for _, count in kept])
+        words = tuple(word for word, _ in frequent)
+        counts = np.array([count for _, count in frequent])
         place = {word: number for number, word in enumerate(words)}
         ids = [
             np.array([place[word] for word in text if word in place], dtype=np.int64)
             for text in texts
         ]
-        make = _glove if self.kind == "glove" else _skip_gram
-        return WordModel(words, counts, make(self, ids, words, counts, progress))
+        train = _glove if self.kind == "glove" else _skip_gram
+        return WordTable(words, train(self, ids, words, counts, progress))
 
 
 def pairs_of(
@@ -116,8 +108,8 @@ def _skip_gram(
     noise = torch.from_numpy(share**0.75)
     pieces = torch.from_numpy(_pieces(training, words))
     rows = int(pieces.max()) + 1
-    inside = _Rows(_start(rows, training, random), training.rate)
-    outside = _Rows(torch.zeros(len(words), training.dimension), training.rate)
+    inside = _Rows(_start(rows, training, random), training.learning_rate)
+    outside = _Rows(torch.zeros(len(words), training.dimension), training.learning_rate)
     generator = torch.Generator().manual_seed(training.seed)
     weight = training.negatives / _SHARED
     for epoch in range(training.epochs):
@@ -125,23 +117,23 @@ def _skip_gram(
         for batch in _shuffled(len(centres), random):
             centre = torch.from_numpy(centres[batch])
             context = torch.from_numpy(contexts[batch])
-            drawn = torch.multinomial(noise, _SHARED, replacement=True, generator=generator)
+            negatives = torch.multinomial(noise, _SHARED, replacement=True, generator=generator)
             mine = pieces[centre]
             real = mine >= 0
             size = real.sum(dim=1, keepdim=True)
             vector = (inside.table[mine.clamp(min=0)] * real[:, :, None]).sum(dim=1) / size
-            true, false = outside.table[context], outside.table[drawn]
+            true, false = outside.table[context], outside.table[negatives]
             pull = 1 - torch.sigmoid((vector * true).sum(dim=1, keepdim=True))
             push = weight * torch.sigmoid(vector @ false.T)
             change = (pull * true - push @ false) / size
             outside.add(context, pull * vector)
-            outside.add(drawn, -(push.T @ vector))
+            outside.add(negatives, -(push.T @ vector))
             owner = torch.nonzero(real)[:, 0]
             inside.add(mine[real], change[owner])
         progress("training words", epoch + 1, training.epochs)
-    known = pieces >= 0
-    table = inside.table[pieces.clamp(min=0)] * known[:, :, None]
-    return np.asarray((table.sum(dim=1) / known.sum(dim=1, keepdim=True)).numpy())
+    present = pieces >= 0
+    table = inside.table[pieces.clamp(min=0)] * present[:, :, None]
+    return np.asarray((table.sum(dim=1) / present.sum(dim=1, keepdim=True)).numpy())
 
 
 def _glove(
@@ -161,15 +153,15 @@ def _glove(
     row, column = (torch.from_numpy(part.astype(np.int64)) for part in (table.row, table.col))
     logs = torch.from_numpy(np.log(table.data)).float()
     trust = torch.from_numpy(np.minimum(1, (table.data / 10.0) ** 0.75)).float()
-    halves = [_Rows(_start(len(words), training, random), training.rate) for _ in range(2)]
-    levels = [_Rows(torch.zeros(len(words), 1), training.rate) for _ in range(2)]
+    halves = [_Rows(_start(len(words), training, random), training.learning_rate) for _ in range(2)]
+    levels = [_Rows(torch.zeros(len(words), 1), training.learning_rate) for _ in range(2)]
     for epoch in range(training.epochs):
-        for chosen in _shuffled(len(logs), random):
-            batch = torch.from_numpy(chosen)
+        for rows in _shuffled(len(logs), random):
+            batch = torch.from_numpy(rows)
             one, two = row[batch], column[batch]
             left, right = halves[0].table[one], halves[1].table[two]
-            said = (left * right).sum(1) + levels[0].table[one, 0] + levels[1].table[two, 0]
-            error = (trust[batch] * (logs[batch] - said))[:, None]
+            guess = (left * right).sum(1) + levels[0].table[one, 0] + levels[1].table[two, 0]
+            error = (trust[batch] * (logs[batch] - guess))[:, None]
             halves[0].add(one, error * right)
             halves[1].add(two, error * left)
             levels[0].add(one, error)
@@ -181,11 +173,11 @@ def _glove(
 class _Rows:
     """A table whose rows move by AdaGrad, each with one step size."""
 
-    def __init__(self, table: Tensor, rate: float) -> None:
+    def __init__(self, table: Tensor, learning_rate: float) -> None:
         import torch
 
         self.table = table
-        self.rate = rate
+        self.learning_rate = learning_rate
         self.squares = torch.full((len(table), 1), 1e-8)
 
     def add(self, rows: Tensor, change: Tensor) -> None:
@@ -195,7 +187,7 @@ class _Rows:
         unique, place = torch.unique(rows, return_inverse=True)
         total = torch.zeros(len(unique), self.table.shape[1]).index_add_(0, place, change)
         self.squares[unique] += (total**2).mean(dim=1, keepdim=True)
-        self.table[unique] += self.rate * total / self.squares[unique].sqrt()
+        self.table[unique] += self.learning_rate * total / self.squares[unique].sqrt()
 
 
 def _start(rows: int, training: WordTraining, random: np.random.Generator) -> Tensor:

@@ -1,0 +1,329 @@
+"""The kinds of attack an audit can make: attributes, words, writers, training texts.
+
+All of them hold to the audit's splits. The words of victims are read by attackers that learnt on
+the attacker's part; writers are told apart among people whom no defence was trained on; and
+whoever asks about membership says which texts are members. Each attacker sends its own texts
+through the very release that it attacks.
+
+A kind is one class (`name`, `title`, `lacks`, `measure`) and one line of `ATTACKS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.attacks.authorship import Authorship, TextCnn
+from capelet.attacks.inversion.run import Inversion
+from capelet.attacks.membership.run import Membership
+from capelet.data.corpus import Corpus
+from capelet.data.text import words_of
+from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.provenance import Clock
+from capelet.findings import Finding
+from capelet.interfaces import Progress, Vectors, silent
+from capelet.privacy.guarantees import Guarantee, ceiling_top
+from capelet.release import PrivateEncoder, Release
+
+ALL = "all"
+DRAWS = 4
+"""How often the attacker sends each of its texts through a noised release."""
+SHOTS = (10, 5, 3)
+"""Known texts of each writer: as many as enough writers have."""
+ENOUGH_WRITERS = 10
+
+Measurement = tuple[list[Finding], dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is there to attack with: the corpus, who is a member, what is read off the texts."""
+
+    corpus: Corpus
+    members: Sequence[bool] | None = None
+    derived: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What is attacked: one release of a plan's corpus, and the encoder that makes others of it."""
+
+    plan: Plan
+    private: PrivateEncoder
+    release: Release
+    members: Sequence[bool] | None = None
+    progress: Progress = silent
+
+
+class AttackKind(Protocol):
+    """One kind of attack in an audit."""
+
+    name: str
+    title: str
+
+    def lacks(self, evidence: Evidence) -> str | None:
+        """What these data would need for it, as a sentence; None where nothing is missing."""
+
+    def measure(self, target: Target, settings: TextAttacks) -> Measurement:
+        """Its findings and artefacts on one release."""
+
+
+class AttributeInference:
+    """Private attributes. They are attacked over all seeds, by `leakage`, not here."""
+
+    name = "attributes"
+    title = "private attributes, from labelled vectors of other texts"
+
+    def lacks(self, evidence: Evidence) -> str | None:
+        corpus = evidence.corpus
+        if corpus.private or corpus.label is not None or evidence.derived:
+            return None
+        return (
+            "attributes need columns to infer; name them (--private) or read some off the texts "
+            "(--derive)"
+        )
+
+    def measure(self, target: Target, settings: TextAttacks) -> Measurement:
+        return [], {}
+
+
+class WordInversion:
+    """The words of the victims, by attackers that learnt on the attacker's part."""
+
+    name = "inversion"
+    title = "the words of a text, from its vector; needs no label"
+
+    def lacks(self, evidence: Evidence) -> str | None:
+        if evidence.corpus.texts is not None:
+            return None
+        return "inversion reads texts back, so it needs them; name their column"
+
+    def measure(self, target: Target, settings: TextAttacks) -> Measurement:
+        plan, private = target.plan, target.private
+        parts, texts = plan.splits[0], plan.corpus.texts
+        assert texts is not None
+        victims = texts[parts.victims].tolist()
+        secrets = {" ".join(words_of(text)) for text in victims}
+        # Two writers may have said the same thing; then it is no secret of the victim's.
+        own = [text for text in texts[parts.attacker] if " ".join(words_of(text)) not in secrets]
+        draws = DRAWS if adds_noise(private) else 1
+        attack = replace(settings.inversion, draws=draws, redact=settings.redact)
+        units = [str(unit) for unit in plan.units[parts.victims]]
+        findings = attack.measure(
+            victims, private, auxiliary=own, authors=units, progress=target.progress
+        )
+        return list(findings.rows), dict(findings.artefacts)
+
+
+class WriterIdentification:
+    """Who of many wrote a text, among people whom no defence was trained on."""
+
+    name = "authorship"
+    title = "who of many wrote it, from a few texts of each; needs an author column"
+
+    def lacks(self, evidence: Evidence) -> str | None:
+        author = evidence.corpus.author
+        if author is None:
+            return "authorship needs to know who wrote what; name the column (--author)"
+        if len(set(author)) < 2:
+            return (
+                "all texts are by one writer, and authorship tells writers apart: it needs two or "
+                "more"
+            )
+        return None
+
+    def measure(self, target: Target, settings: TextAttacks) -> Measurement:
+        corpus, parts = target.plan.corpus, target.plan.splits[0]
+        assert corpus.author is not None
+        # A defence saw the defender's people: those whom it never saw are attacked.
+        rows = np.concatenate([parts.attacker, parts.victims])
+        authors = corpus.author[rows].tolist()
+        texts = corpus.texts
+        attack = Authorship(
+            shots=shots_for(authors),
+            writers=settings.writers,
+            seeds=settings.seeds,
+            baseline=settings.baseline if texts is not None else None,
+        )
+        words = None if texts is None else [words_of(text) for text in texts[rows]]
+        findings = attack.measure(
+            target.release.vectors[rows], authors, words, target.release.recipe_hash
+        )
+        return [_with_ceiling(row, target.release.guarantee) for row in findings], {}
+
+
+class TrainingMembership:
+    """Which texts the model was trained on, where somebody knows it of some."""
+
+    name = "membership"
+    title = "which texts the model was trained on; needs a column that says so"
+
+    def lacks(self, evidence: Evidence) -> str | None:
+        if evidence.members is None:
+            return (
+                "membership needs to know which texts the model was trained on; name the column of "
+                "yes and no (--member)"
+            )
+        if evidence.corpus.texts is None:
+            return "membership is asked of texts; name their column (--text)"
+        return None
+
+    def measure(self, target: Target, settings: TextAttacks) -> Measurement:
+        corpus = target.plan.corpus
+        assert target.members is not None and corpus.texts is not None
+        authors = None if corpus.author is None else [str(name) for name in corpus.author]
+        findings = settings.membership.of_encoder(
+            corpus.texts.tolist(), target.members, target.private, authors, target.progress
+        )
+        return list(findings.rows), {}
+
+
+ATTACKS: dict[str, AttackKind] = {
+    "attributes": AttributeInference(),
+    "inversion": WordInversion(),
+    "authorship": WriterIdentification(),
+    "membership": TrainingMembership(),
+}
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """Which kinds of attack will be tried, and in one sentence each why others will not."""
+
+    kinds: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        attacks: Sequence[str],
+        corpus: Corpus,
+        members: Sequence[bool] | None = None,
+        derived: Sequence[str] = (),
+    ) -> AttackPlan:
+        """`all` takes what the data allow; what is asked for by name and lacks data is refused."""
+        for name in attacks:
+            if name not in (*ATTACKS, ALL):
+                raise CapeletError(
+                    f"there is no kind of attack {name!r}; {did_you_mean(name, [*ATTACKS, ALL])}"
+                )
+        evidence = Evidence(corpus, members, derived)
+        gaps = {name: kind.lacks(evidence) for name, kind in ATTACKS.items()}
+        for name in attacks:
+            # Attributes without columns are refused by the plan, with its own sentence.
+            if name not in (ALL, "attributes") and (gap := gaps[name]) is not None:
+                raise DataError(gap)
+        candidates = [name for name in ATTACKS if ALL in attacks or name in attacks]
+        kinds = tuple(name for name in candidates if gaps[name] is None or name in attacks)
+        if not kinds:
+            raise DataError(
+                "no kind of attack fits these data; name the texts (--text), and private columns "
+                "(--private) or the author (--author)"
+            )
+        sentences = (gaps[name] for name in candidates if name not in kinds)
+        return cls(kinds, tuple(gap for gap in sentences if gap is not None))
+
+
+@dataclass(frozen=True)
+class TextAttacks:
+    """The settings of inversion, authorship and membership, and their run on one release."""
+
+    attacks: AttackPlan
+    redact: bool = True
+    seeds: int = 5
+    writers: int = 100
+    inversion: Inversion = field(default_factory=Inversion)
+    membership: Membership = field(default_factory=Membership)
+    baseline: TextCnn | None = field(default_factory=TextCnn)
+
+    def measure(
+        self,
+        plan: Plan,
+        private: PrivateEncoder,
+        release: Release,
+        members: Sequence[bool] | None,
+        clock: Clock,
+        progress: Progress = silent,
+    ) -> Measurement:
+        """The rows and the artefacts of all kinds in the plan of attacks, on its first split."""
+        target = Target(plan, with_texts(plan.corpus, private), release, members, progress)
+        rows: list[Finding] = []
+        artefacts: dict[str, Any] = {}
+        for kind in (ATTACKS[name] for name in self.attacks.kinds if name != "attributes"):
+            with clock(kind.name):
+                findings, pictures = kind.measure(target, self)
+            rows += [replace(row, recipe_hash=release.recipe_hash) for row in findings]
+            artefacts |= pictures
+        return rows, artefacts
+
+
+def shots_for(authors: Sequence[Any]) -> int:
+    """How many texts of each writer are known: ten if ten writers have more, else fewer.
+
+    >>> shots_for([name for name in "abcdefghij" for _ in range(6)])
+    5
+    """
+    counts = np.unique(np.asarray(authors, dtype=str), return_counts=True)[1]
+    fitting = (shots for shots in SHOTS if (counts > shots).sum() >= ENOUGH_WRITERS)
+    return next(fitting, SHOTS[-1])
+
+
+def _with_ceiling(row: Finding, guarantee: Guarantee) -> Finding:
+    """What the guarantee permits to anyone who has one text of one of so many writers."""
+    if row.kind != "authorship":
+        return row
+    most = {"top1": 1, "top5": 5}[row.metric]
+    return replace(row, ceiling=ceiling_top(most, int(row.parameters["writers"]), guarantee))
+
+
+def adds_noise(private: PrivateEncoder) -> bool:
+    """Whether two releases of one text differ."""
+    return private.guarantee.notion != "none"
+
+
+def with_texts(corpus: Corpus, private: PrivateEncoder) -> PrivateEncoder:
+    """The private encoder; for ready vectors one that looks up which vector a text has."""
+    if private.consumes == "texts" or corpus.texts is None or corpus.vectors is None:
+        return private
+    return PrivateEncoder(ReadyVectors(corpus), *private.steps)
+
+
+class ReadyVectors:
+    """An encoder that knows only the texts of one corpus: it gives each the vector it came with."""
+
+    name = "ready vectors"
+    backend = "none"
+
+    def __init__(self, corpus: Corpus) -> None:
+        assert corpus.texts is not None and corpus.vectors is not None
+        self._vectors: Vectors = corpus.vectors
+        self._place: dict[str, int] = {}
+        for row, text in enumerate(corpus.texts):
+            self._place.setdefault(text, row)
+
+    @property
+    def dimension(self) -> int:
+        return int(self._vectors.shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(np.ascontiguousarray(self._vectors).tobytes()).hexdigest()
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
+        unknown = sum(text not in self._place for text in texts)
+        if unknown:
+            raise DataError(
+                f"{unknown} pieces of text have no vector of their own among the ready ones; "
+                "name an encoder (--encoder) instead of --vectors"
+            )
+        return np.asarray(self._vectors[[self._place[text] for text in texts]])
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(texts), dtype=bool)

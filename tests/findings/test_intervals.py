@@ -1,0 +1,116 @@
+"""Intervals cover, are wider where authors agree with themselves, and follow one rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import capelet
+from capelet.findings import intervals
+from capelet.findings.intervals import (
+    Bootstrap,
+    Score,
+    group_weights,
+    mean_of,
+    mean_over_seeds,
+    normal_mean,
+    percentile,
+    weighted_means,
+)
+from capelet.findings.metrics import Guesses, score
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    """200 samples of a guesser that is right in 70 % of the cases."""
+    random = np.random.default_rng(0)
+    inside = 0
+    for seed in range(200):
+        truth = random.integers(0, 2, 150)
+        right = random.random(150) < 0.7
+        scores = np.eye(2)[np.where(right, truth, 1 - truth)]
+        item = Guesses(truth, scores, np.arange(150))
+        reached = score("accuracy", [item], Bootstrap(150, draws=200, seed=seed))
+        inside += reached.low <= 0.7 <= reached.high
+    assert 180 <= inside <= 199
+
+
+def test_intervals_by_author_are_wider_when_authors_agree_with_themselves() -> None:
+    random = np.random.default_rng(0)
+    author = np.repeat(np.arange(30), 20)
+    truth = random.integers(0, 2, 30)[author]
+    right = (random.random(30) < 0.6)[author]
+    scores = np.eye(2)[np.where(right, truth, 1 - truth)]
+    by_row = score("accuracy", [Guesses(truth, scores, np.arange(600))], Bootstrap(600))
+    by_author = score("accuracy", [Guesses(truth, scores, author)], Bootstrap(30))
+    assert by_author.high - by_author.low > 2 * (by_row.high - by_row.low)
+
+
+def test_the_first_draw_is_the_data_as_they_are() -> None:
+    values = np.random.default_rng(1).random(40)
+    groups = np.repeat(["b", "a", "d", "c"], 10)
+    draws = weighted_means(group_weights(groups), values)
+    assert draws[0] == pytest.approx(values.mean()) and len(draws) == intervals.DRAWS + 1
+    assert percentile(draws).low < values.mean() < percentile(draws).high
+
+
+def test_groups_are_resampled_whole() -> None:
+    weights = group_weights(np.array([7, 3, 7, 3, 3]))
+    assert (weights[:, 0] == weights[:, 2]).all() and (weights[:, 1] == weights[:, 4]).all()
+    assert (weights[:, 0] != weights[:, 1]).any(), "the control"
+
+
+def test_a_ratio_of_sums_is_no_mean_of_ratios() -> None:
+    right, whole = np.array([1.0, 0.0]), np.array([1.0, 3.0])
+    assert weighted_means(np.ones((1, 2)), right, whole)[0] == 0.25
+
+
+def test_draws_without_anyone_are_passed_over() -> None:
+    reached = percentile(np.array([0.5, np.nan, 0.4, 0.4, np.nan]))
+    assert reached.ends == (0.5, 0.4, 0.4)
+    nobody = percentile(np.array([0.5, np.nan]))
+    assert nobody.value == 0.5 and np.isnan(nobody.low) and np.isnan(nobody.high)
+
+
+def test_one_person_in_many_seeds_is_one_person() -> None:
+    """The same victims in five seeds tell no more than in one; other victims would."""
+    random = np.random.default_rng(2)
+    values = random.random((5, 50))
+    bootstrap = Bootstrap(250)
+    width = {}
+    for name, shift in (("same", 0), ("others", 50)):
+        seeds = [
+            weighted_means(bootstrap.of(np.arange(50) + shift * seed), values[0])
+            for seed in range(5)
+        ]
+        reached = mean_over_seeds(seeds)
+        assert reached.by_seed == pytest.approx([values[0].mean()] * 5)
+        width[name] = reached.high - reached.low
+    assert 0.3 < width["others"] / width["same"] < 0.6  # 1/sqrt(5) is 0.45
+
+
+def test_the_normal_interval_is_the_limit_of_the_bootstrap() -> None:
+    hits = (np.random.default_rng(3).random(2000) < 0.8).astype(float)
+    bootstrap = percentile(weighted_means(group_weights(np.arange(2000)), hits))
+    assert normal_mean(hits).ends == pytest.approx(bootstrap.ends, abs=0.003)
+    assert normal_mean(np.ones(10)).ends == (1.0, 1.0, 1.0)
+
+
+def test_half_widths_of_independent_scores_add_by_squares() -> None:
+    whole = mean_of([Score(0.2, 0.1, 0.3), Score(0.4, 0.3, 0.5)])
+    assert whole.value == pytest.approx(0.3)
+    assert whole.high - whole.value == pytest.approx(np.sqrt(0.1**2 + 0.1**2) / 2)
+
+
+def test_no_other_module_makes_an_interval() -> None:
+    """The control is the module of intervals itself."""
+
+    def makes_intervals(path: Path) -> bool:
+        code = path.read_text(encoding="utf-8")
+        return "0.975" in code or "1.96" in code
+
+    home = Path(intervals.__file__)
+    assert makes_intervals(home)
+    source = Path(capelet.__file__).parent
+    assert not [path for path in source.rglob("*.py") if path != home and makes_intervals(path)]
