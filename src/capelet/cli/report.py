@@ -1,0 +1,36 @@
+"""`capelet report`: the report of a run again, or of two runs side by side."""
+
+from __future__ import annotations
+
+import json as jsonlib
+
+from capelet.cli import options
+
+
+def report(
+    run: options.Run,
+    other: options.OtherRun = None,
+    out: options.OutOrRun = None,
+    json: options.Json = False,
+) -> None:
+    """Write the report of a run again, or of two runs side by side.
+
+    Example: `capelet report runs/before runs/after --out runs/compared`
+    """
+    from capelet.files import check_writable
+    from capelet.findings import Findings
+    from capelet.reports import write_comparison, write_protection, write_report
+    from capelet.reports.language import is_of_language, write_language_report
+
+    first = Findings.load(run)
+    second = Findings.load(other) if other is not None else None
+    folder = out or other or run
+    check_writable(folder)
+    if second is not None:
+        page = write_comparison(first, second, folder)
+    elif "protect" in first.provenance and (run / "before").is_dir():
+        page = write_protection(Findings.load(run / "before"), first, folder)
+    else:
+        write = write_language_report if is_of_language(first) else write_report
+        page = write(first, folder)
+    print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
