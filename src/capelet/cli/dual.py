@@ -12,7 +12,7 @@ from capelet.cli.terminal import print_json, progress_bars
 from capelet.errors import CapeletError, DataError
 
 if TYPE_CHECKING:
-    from capelet.encoders.dual import Dual
+    from capelet.defences.contrastive import Dual
 
 SUMMARY_FIELDS = ("target", "metric", "value", "low", "high", "majority", "n")
 
