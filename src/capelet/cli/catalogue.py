@@ -59,6 +59,8 @@ TABLES: dict[str, Table] = {
     "inversion attacks": Table("capelet.attacks.inversion.run", "ATTACKS"),
     "attackers": Table("capelet.attacks.attribute", "FAMILIES"),
     "splits": Table("capelet.data.splits", "SPLITS"),
+    "kinds of finding": Table("capelet.reports.words", "KINDS"),
+    "metrics": Table("capelet.reports.words", "METRICS"),
     # What only one command asks for is named in its help.
     "language methods": Table("capelet.language.training", "METHODS", listed=False),
     "sentence tasks": Table("capelet.evaluation.sentences", "TASKS", listed=False),

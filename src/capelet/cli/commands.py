@@ -57,6 +57,7 @@ class FilledCommand(TyperCommand):
     """A command whose help names the members of tables; they are looked up when help is shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = catalogue.fill_names(self.help or "")
         for parameter in self.params:
             text = getattr(parameter, "help", None)
             if text:

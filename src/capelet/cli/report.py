@@ -15,6 +15,8 @@ def report(
 ) -> None:
     """Write the report of a run again, or of two runs side by side.
 
+    Findings are of the kinds {kinds of finding}, by the metrics {metrics}.
+
     Example: `capelet report runs/before runs/after --out runs/compared`
     """
     from capelet.files import check_writable
