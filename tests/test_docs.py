@@ -233,7 +233,10 @@ def unknown_names(code: str) -> list[str]:
 
 def is_there(module: str, item: str) -> bool:
     """Whether a module has a member, or a module, of this name."""
-    return hasattr(importlib.import_module(module), item) or bool(find_spec(f"{module}.{item}"))
+    package = importlib.import_module(module)
+    if hasattr(package, item):
+        return True
+    return hasattr(package, "__path__") and find_spec(f"{module}.{item}") is not None
 
 
 def test_the_check_of_python_examples_can_fail() -> None:
