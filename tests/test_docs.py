@@ -74,9 +74,11 @@ def prose(page: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tutorial(tmp_path_factory: pytest.TempPathFactory, exported_models: Path) -> Path:
     """The folder in which all blocks of the tutorial were run, in order."""
     folder = tmp_path_factory.mktemp("tutorial")
+    (folder / "cache").mkdir()
+    (folder / "cache/models").symlink_to(exported_models)
     here = Path(sys.executable).parent
     environment = {
         **os.environ,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from capelet.data.corpus import Corpus
 from capelet.defences import Schedule
 from capelet.encoders import Entry
 from capelet.errors import CapeletError
+from capelet.findings import metrics
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.mechanisms.vectors import OnVectors
 from capelet.privacy.guarantees import Guarantee
@@ -68,18 +70,15 @@ class Centroids:
     grid: Sequence[dict[str, Any]] = ({},)
 
     def fit(self, view: View, secret: Secret, settings: Any) -> Candidate:
-        known = view.vectors.fit, secret.codes.fit
-        means = np.stack(
-            [known[0][known[1] == code].mean(axis=0) for code in range(secret.classes)]
-        )
+        rows, codes = view.vectors.fit, secret.codes.fit
+        means = np.stack([rows[codes == code].mean(axis=0) for code in range(secret.classes)])
 
         def probabilities(part: Vectors) -> npt.NDArray[np.float64]:
             nearness = np.exp(-((part[:, None] - means) ** 2).sum(axis=2) / 2)
             return np.asarray(nearness / nearness.sum(axis=1, keepdims=True))
 
-        return Candidate(
-            settings, probabilities(view.vectors.tune), probabilities(view.vectors.scored)
-        )
+        tune, scored = probabilities(view.vectors.tune), probabilities(view.vectors.scored)
+        return Candidate(settings, tune, scored)
 
 
 def test_an_attacker_family(
@@ -149,8 +148,8 @@ def test_an_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     entry = Entry("lengths of texts, 2 dimensions", lambda name, backend: Lengths())
     assert add(monkeypatch, "encoders", entry) == "lengths of texts, 2 dimensions"
     assert f"{NAME}, a folder or a Hugging Face id" in help_of("audit")
-    rows = [f"text,secret\n{'word ' * (1 + row % 2 * 5)}{row},{row % 2}\n" for row in range(90)]
-    (tmp_path / "data.csv").write_text("".join([rows[0], *(row[12:] for row in rows[1:])]))
+    rows = [f"{'word ' * (1 + row % 2 * 5)}{row},{row % 2}" for row in range(90)]
+    (tmp_path / "data.csv").write_text("\n".join(["text,secret", *rows]))
     columns = ("--text", "text", "--private", "secret", "--encoder", NAME, "--no-cache")
     quick = ("--seeds", 1, "--attackers", "logistic", "--out", tmp_path / "run")
     code, printed, _ = call("audit", tmp_path / "data.csv", *columns, *quick)
@@ -174,3 +173,41 @@ def test_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Example: capelet throw-away hello" in help_of(NAME)
     assert call(NAME, "hello") == (0, "HELLO\n", "")
     assert call(NAME, "") == (2, "", "capelet: there is nothing to say; give a word\n")
+
+
+# ---------------------------------------------------------------------------------------------
+# Kinds of finding and metrics, once each is one record in a table of the room `findings`
+
+
+@pytest.mark.skipif(not hasattr(metrics, "Metric"), reason="a metric is not one record yet")
+def test_a_metric(monkeypatch: pytest.MonkeyPatch, planted: Corpus, tmp_path: Path) -> None:
+    def share_of_right_guesses(guesses: Any, weights: Any) -> Any:
+        right = (guesses.truth == guesses.predicted).astype(float)
+        return weights @ right / weights.sum(axis=1)
+
+    record = metrics.Metric(  # type: ignore[attr-defined]
+        NAME, share_of_right_guesses, lambda classes: 1 / classes, lambda share, classes: share
+    )
+    assert add(monkeypatch, "metrics", record)
+    assert NAME in help_of("report")
+    findings = capelet.audit(planted, seeds=1, attackers=["logistic"])
+    which = {"kind": "attribute-inference", "target": "open", "attacker": "strongest"}
+    right = findings.value(**which, metric="accuracy")
+    assert findings.value(**which, metric=NAME) == pytest.approx(right)
+    assert NAME in capelet.write_report(findings, tmp_path).read_text("utf-8")
+
+
+@pytest.mark.skipif(not find_spec("capelet.findings.kinds"), reason="kinds have no table yet")
+def test_a_kind_of_finding(
+    monkeypatch: pytest.MonkeyPatch, planted: Corpus, tmp_path: Path
+) -> None:
+    from capelet.findings.kinds import Kind
+
+    record = Kind(NAME, "Echoes of texts", "accuracy", "leak", "a text told from its echo")
+    assert add(monkeypatch, "kinds of finding", record) == "a text told from its echo"
+    assert NAME in help_of("report")
+    findings = capelet.audit(planted, seeds=1, attackers=["logistic"])
+    some = findings.select(kind="attribute-inference", metric="accuracy")[0]
+    echo = replace(some, kind=NAME, target="echo")
+    page = capelet.write_report(replace(findings, rows=(*findings.rows, echo)), tmp_path)
+    assert "Echoes of texts" in page.read_text("utf-8")
