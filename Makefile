@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests of one file stay together, since they share what takes long to make.
+WORKERS ?= 2
 export OMP_WAIT_POLICY ?= passive
 
 .PHONY: demo test test-slow lint bench clean
@@ -17,7 +19,7 @@ demo: $(READY)
 	$(BIN)/capelet protect reviews --method bottleneck --epsilon 4 --seeds 2 --out runs/demo-private
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

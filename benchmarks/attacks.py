@@ -3,7 +3,7 @@
 Claim: all of it takes at most half the time that sentence-transformers' default `encode` needs for
 the same 10,000 texts, with attackers no weaker than scikit-learn's plain ones.
 
-    python benchmarks/attacks.py [--rows 10000] [--peer-texts 1000]
+    python benchmarks/attacks.py [--rows 10000] [--peer-texts 1000] [--seeds 5]
 
 The peer encodes `--peer-texts` texts, several times, and its best time is scaled to all of them.
 Needs `ag_entities` (see `capelet list`).
@@ -34,26 +34,28 @@ ATTRIBUTES = ("entity_0", "entity_1", "entity_2")
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--rows", type=int, default=10_000)
-    options.add_argument("--peer-texts", type=int, default=1_000)
-    chosen = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--peer-texts", type=int, default=1_000)
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
     corpus = load("ag_entities")
     assert corpus.texts is not None
-    kept = slice(chosen.rows)
+    rows = slice(arguments.rows)
     corpus = replace(
         corpus,
-        texts=corpus.texts[kept],
+        texts=corpus.texts[rows],
         label=None,
         label_name=None,
-        private={name: corpus.private[name][kept] for name in ATTRIBUTES},
+        private={name: corpus.private[name][rows] for name in ATTRIBUTES},
     )
     texts = corpus.texts.tolist()
     vectors = cached(load_encoder("minilm")).encode(texts)
-    plan = Plan.of(corpus, seeds=5)
+    plan = Plan.of(corpus, arguments.seeds)
 
     suite, scores = suite_of(plan, vectors)  # scores on the seeds that the plain ones get too
-    peer = peer_seconds(texts[: chosen.peer_texts]) * len(texts) / chosen.peer_texts
+    sample = texts[: arguments.peer_texts]
+    peer = peer_seconds(sample) * len(texts) / len(sample)
     plain = plain_scores(plan, vectors)
 
     table(
@@ -73,27 +75,28 @@ def main() -> None:
 def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
     """Seconds for the whole suite, and each family's mean score on the seeds compared."""
     tried = families()
-    began = time.perf_counter()
+    start = time.perf_counter()
 
     def one(parts: Split) -> list[tuple[str, int, float]]:
         fit, tune = parts.training("attacker")
         view = View(vectors, fit, tune, parts.victims, parts.seed)
-        found = []
+        scores = []
         for attribute in plan.secrets:
             secret = Secret(view, attribute.codes, len(attribute.classes))
             for name, best in attack(view, secret, tried).best.items():
-                said = best.scored.argmax(axis=1)
-                found.append((name, parts.seed, balanced_accuracy(secret.codes.scored, said)))
-        return found
+                guesses = best.scored.argmax(axis=1)
+                value = balanced_accuracy(secret.codes.scored, guesses)
+                scores.append((name, parts.seed, value))
+        return scores
 
-    gathered = [item for found in in_threads(one, plan.splits) for item in found]
-    seconds = time.perf_counter() - began
-    compared = {parts.seed for parts in plan.splits[:PLAIN_SEEDS]}
-    scores: dict[str, list[float]] = {}
-    for name, seed, value in gathered:
-        if seed in compared:
-            scores.setdefault(name, []).append(value)
-    return seconds, {name: float(np.mean(values)) for name, values in scores.items()}
+    all_scores = [item for scores in in_threads(one, plan.splits) for item in scores]
+    seconds = time.perf_counter() - start
+    plain_seeds = {parts.seed for parts in plan.splits[:PLAIN_SEEDS]}
+    by_family: dict[str, list[float]] = {}
+    for name, seed, value in all_scores:
+        if seed in plain_seeds:
+            by_family.setdefault(name, []).append(value)
+    return seconds, {name: float(np.mean(values)) for name, values in by_family.items()}
 
 
 def peer_seconds(texts: list[str]) -> float:
@@ -104,9 +107,9 @@ def peer_seconds(texts: list[str]) -> float:
     model.encode(texts[:64])
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        start = time.perf_counter()
         model.encode(texts)
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
     return min(times)
 
 
@@ -131,9 +134,9 @@ def plain_scores(plan: Plan, vectors: np.ndarray) -> dict[str, float]:
             for attribute in plan.secrets:
                 for name, model in plain.items():
                     model.fit(vectors[parts.attacker], attribute.codes[parts.attacker])
-                    said = model.predict(vectors[parts.victims])
+                    guesses = model.predict(vectors[parts.victims])
                     truth = attribute.codes[parts.victims]
-                    scores[name].append(balanced_accuracy(truth, said))
+                    scores[name].append(balanced_accuracy(truth, guesses))
     return {name: float(np.mean(values)) for name, values in scores.items()}
 
 

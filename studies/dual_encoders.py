@@ -6,7 +6,8 @@ Encoders learn from six tenths of the posts of `blog_authors` and all of `blog`.
 auxiliary sentences come from the rest, writers are told apart by other posts of theirs, utility is
 that of `capelet dual utility`. Each line of the file is one encoder; a second run makes only what
 is missing. At full size this is work for a GPU (a minute or two for each point); on a CPU try
-`--share 0.03 --width 64 --epochs 1`. Claim: at some λ words fall by a quarter, writers by a half,
+`--share 0.03 --width 64 --epochs 1`; `--most`, `--attack-epochs` and `--tasks` are the attackers'
+and the tasks' share of the work. Claim: at some λ words fall by a quarter, writers by a half,
 utility by 3 points.
 """
 
@@ -33,10 +34,21 @@ from capelet.defences.contrastive import Contrastive, Pairs, Sentences
 from capelet.encoders import WordVectorEncoder
 from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all
 from capelet.training.networks import dense
-from pictures import Panel, drawn
+from pictures import Panel, draw_panels
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+MEAN = "utility sentences"
 ATTACKERS = {"width": 1024, "depth": 2, "batch": 1024 if DEVICE == "cuda" else 128}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much the attackers get, and what utility is measured on."""
+
+    auxiliary: int = 130_000
+    victims: int = 3000
+    epochs: int = 12
+    tasks: tuple[str, ...] = TASKS
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +62,7 @@ class Texts:
     asked: np.ndarray[Any, Any]  # of the held sentences, one of each post
 
     @classmethod
-    def drawn(cls, share: float, seed: int) -> Texts:
+    def draw(cls, share: float, seed: int, size: Size) -> Texts:
         own, other = (_sentences(name, share) for name in ("blog_authors", "blog"))
         random = np.random.default_rng(seed)
         posts = random.permutation(np.unique(own.posts))
@@ -67,12 +79,12 @@ class Texts:
         able = np.flatnonzero((sizes >= 5) & (sizes <= 20))
         some = random.permutation(np.unique(held.posts[able]))
         near = np.isin(held.posts[able], some[: len(some) // 6])
-        victims = [held.texts[row] for row in random.permutation(able[near])[:3000]]
-        said = {" ".join(words_of(text)) for text in victims}
+        victims = [held.texts[row] for row in random.permutation(able[near])[: size.victims]]
+        of_victims = {" ".join(words_of(text)) for text in victims}
         texts = [held.texts[row] for row in able[~near]]
         texts += [text for text in other.texts if 5 <= len(words_of(text)) <= 20]
-        texts = [text for text in texts if " ".join(words_of(text)) not in said]
-        auxiliary = [texts[row] for row in random.permutation(len(texts))[:130_000]]
+        texts = [text for text in texts if " ".join(words_of(text)) not in of_victims]
+        auxiliary = [texts[row] for row in random.permutation(len(texts))[: size.auxiliary]]
         order = random.permutation(len(held))
         order = order[sizes[order] >= 5]
         asked = order[np.unique(held.posts[order], return_index=True)[1]]
@@ -115,16 +127,22 @@ class Perceptron:
             return network.eval()((asked - middle) / spread).double().cpu().numpy()
 
 
-def attacked(texts: Texts, encode: Callable[[Any], Any]) -> dict[str, Any]:
+def attack(texts: Texts, encode: Callable[[Any], Any], size: Size) -> dict[str, Any]:
     """Words, writers and utility of one encoder, each by fresh learners."""
-    known = Vocabulary.of(texts.auxiliary, most=15_000)
-    sets, truth = known.sets(texts.auxiliary), known.sets(texts.victims)
+    vocabulary = Vocabulary.of(texts.auxiliary, most=15_000)
+    sets, truth = vocabulary.sets(texts.auxiliary), vocabulary.sets(texts.victims)
     own, seen = encode(texts.auxiliary), encode(texts.victims)
-    blind = most_frequent(sets.take(np.arange(min(2000, len(sets)))), len(known), len(truth))
-    found: dict[str, Any] = {"blind": float(compare(blind, truth, len(known)).f1.mean())}
-    for attack in (MultiLabel(**ATTACKERS, epochs=10), MultiSet(**ATTACKERS, epochs=12)):
-        guess = attack.fit(own, sets, known).predict(seen)
-        found[attack.name] = float(compare(guess, truth, len(known)).f1.mean())
+    words = len(vocabulary)
+    blind = most_frequent(sets.take(np.arange(min(2000, len(sets)))), words, len(truth))
+    scores: dict[str, Any] = {"blind": float(compare(blind, truth, words).f1.mean())}
+    # One epoch less for every six: yes-or-no questions are learnt sooner than a sequence of words.
+    fewer = max(1, size.epochs - size.epochs // 6)
+    for reader in (
+        MultiLabel(**ATTACKERS, epochs=fewer),
+        MultiSet(**ATTACKERS, epochs=size.epochs),
+    ):
+        guess = reader.fit(own, sets, vocabulary).predict(seen)
+        scores[reader.name] = float(compare(guess, truth, words).f1.mean())
     vectors = encode(texts.held.texts)
     posts, place = np.unique(texts.held.posts, return_inverse=True)
     means = np.zeros((len(posts), vectors.shape[1]))
@@ -139,10 +157,12 @@ def attacked(texts: Texts, encode: Callable[[Any], Any]) -> dict[str, Any]:
             few = Authorship(shots=shots, writers=100, tests=40, seeds=2, probe=probe)
             rows = few.measure(given[authors >= 0], authors[authors >= 0].tolist())
             row = next(row for row in rows if (row.kind, row.metric) == ("authorship", "top5"))
-            found[f"{what} {probe.name}"] = row.value
-    for row in measure_all(encode, [SentenceTask.load(name) for name in TASKS]):
-        found[f"utility {row.target}"] = row.value
-    return found
+            scores[f"{what} {probe.name}"] = row.value
+    for row in measure_all(encode, [SentenceTask.load(name) for name in size.tasks]):
+        scores[f"utility {row.target}"] = row.value
+    if MEAN not in scores:  # it is of four tasks; of fewer it is their own
+        scores[MEAN] = float(np.mean([scores[f"utility {name}"] for name in size.tasks]))
+    return scores
 
 
 def row_of(found: dict[str, Any], plain: dict[str, Any]) -> str:
@@ -157,8 +177,8 @@ def row_of(found: dict[str, Any], plain: dict[str, Any]) -> str:
     ):
         here, there = best(found, *names), best(plain, *names)
         cells += [f"{here:.3f}", f"{100 * (here / there - 1):+.0f} %"]
-    cost = 100 * (found["utility sentences"] - plain["utility sentences"])
-    return " | ".join([*cells, f"{found['utility sentences']:.3f}", f"{cost:+.1f}"])
+    cost = 100 * (found[MEAN] - plain[MEAN])
+    return " | ".join([*cells, f"{found[MEAN]:.3f}", f"{cost:+.1f}"])
 
 
 def show(made: list[dict[str, Any]]) -> None:
@@ -183,7 +203,7 @@ def panels(made: list[dict[str, Any]]) -> list[Panel]:
     def of(*names: str) -> list[tuple[float, float]]:
         return [(words, max(item[name] for name in names)) for words, item in some]
 
-    useful = of("utility sentences")
+    useful = of(MEAN)
     writers = {
         "50 sentences": of("sentences linear", "sentences mlp"),
         "10 posts": of("posts linear", "posts mlp"),
@@ -205,45 +225,57 @@ def main() -> None:
     parser.add_argument("--width", type=int, help="384, or 600 for lstm")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--share", type=float, default=1.0, help="of the writers")
+    parser.add_argument("--most", type=int, default=Size.auxiliary, help="auxiliary sentences")
+    parser.add_argument("--attack-epochs", type=int, default=Size.epochs)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path, help="an SVG file to write, of one row of points")
     parser.add_argument("--out", type=Path, default=Path("dual.jsonl"))
-    told = parser.parse_args()
-    lines = told.out.read_text().splitlines() if told.out.is_file() else []
-    made = [json.loads(line) for line in lines]
-    texts = Texts.drawn(told.share, told.seed)
+    arguments = parser.parse_args()
+    lines = arguments.out.read_text().splitlines() if arguments.out.is_file() else []
+    rows = [json.loads(line) for line in lines]
+    victims = min(Size.victims, arguments.most)
+    size = Size(arguments.most, victims, arguments.attack_epochs, tuple(arguments.tasks))
+    texts = Texts.draw(arguments.share, arguments.seed, size)
     pairs = Pairs.of(texts.train, 20_000, 64)
     start = WordVectorEncoder().token_table()
-    for point in told.points.split(","):
-        words, authors = (float(value) for value in point.split(":"))
-        job = {
-            "network": told.network,
-            "negatives": told.negatives if authors else "any",
-            "words": words,
-            "authors": authors,
-            "seed": told.seed,
-        }
-        if any(job.items() <= item.items() for item in made):
+    for job in jobs_of(arguments):
+        if any(job.items() <= row.items() for row in rows):
             continue
-        began = time.monotonic()
+        clock = time.monotonic()
         training = Contrastive(
-            network=told.network,
-            width=told.width or (600 if told.network == "lstm" else 384),
-            epochs=told.epochs,
-            lambda_words=words,
-            lambda_authors=authors,
+            network=job["network"],
+            width=arguments.width or (600 if job["network"] == "lstm" else 384),
+            epochs=arguments.epochs,
+            lambda_words=job["words"],
+            lambda_authors=job["authors"],
             negatives=job["negatives"],
-            seed=told.seed,
+            seed=job["seed"],
         )
         dual = training.fit_pairs(pairs, start)
-        found = job | attacked(texts, lambda some, dual=dual: dual.encode(list(some)))
-        made.append(found | {"seconds": round(time.monotonic() - began, 1)})
-        with told.out.open("a") as file:
-            file.write(json.dumps(made[-1]) + "\n")
-        print(job, f"{made[-1]['seconds']} s", flush=True)
-    show(made)
-    if told.picture:
-        told.picture.write_text(drawn(panels(made)))
+        scores = attack(texts, lambda some, dual=dual: dual.encode(list(some)), size)
+        rows.append(job | scores | {"seconds": round(time.monotonic() - clock, 1)})
+        with arguments.out.open("a") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+        print(job, f"{rows[-1]['seconds']} s", flush=True)
+    show(rows)
+    if arguments.picture:
+        arguments.picture.write_text(draw_panels(panels(rows)))
+
+
+def jobs_of(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """One encoder for each point; what was made of the same job before is not made again."""
+    points = [tuple(map(float, point.split(":"))) for point in arguments.points.split(",")]
+    return [
+        {
+            "network": arguments.network,
+            "negatives": arguments.negatives if authors else "any",
+            "words": words,
+            "authors": authors,
+            "seed": arguments.seed,
+        }
+        for words, authors in points
+    ]
 
 
 if __name__ == "__main__":

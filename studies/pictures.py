@@ -23,7 +23,7 @@ class Panel:
     marks: dict[str, float] = field(default_factory=dict)
 
 
-def drawn(panels: list[Panel]) -> str:
+def draw_panels(panels: list[Panel]) -> str:
     """All panels in a row, the names of the lines beneath."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
     colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}

@@ -6,6 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One core for each worker; a thread pool reads this when numpy or torch loads it, so not later.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 
@@ -15,11 +19,24 @@ from capelet.data.datasets import load
 from capelet.errors import DataError
 
 
+@pytest.fixture(scope="session")
+def exported_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models that were made ready to run, for all workers: an export takes longer than most tests.
+
+    Two processes may export the same model at once; the first one wins, and neither sees a half.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "models"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """No test touches the user's cache; models and vectors are shared within a run."""
+def own_cache(tmp_path_factory: pytest.TempPathFactory, exported_models: Path) -> Iterator[Path]:
+    """No test touches the user's cache, nor another worker's."""
     before = os.environ.get("CAPELET_CACHE")
     folder = tmp_path_factory.mktemp("cache")
+    (folder / "models").symlink_to(exported_models)
     os.environ["CAPELET_CACHE"] = str(folder)
     yield folder
     if before is None:

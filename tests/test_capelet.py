@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,11 @@ def test_importing_a_workflow_does_not_hide_its_function() -> None:
     code = "import capelet.workflows.audit as room, capelet; print(capelet.audit is room.audit)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
+
+
+def test_the_wheel_says_that_it_is_typed() -> None:
+    """Without `py.typed` a type checker ignores our annotations (PEP 561)."""
+    assert (files("capelet") / "py.typed").is_file()
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/capelet"]}  # the whole folder: nothing is left out

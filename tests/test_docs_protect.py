@@ -82,9 +82,3 @@ def test_the_card_has_a_section_for_every_method_and_no_other() -> None:
     titles = re.findall(r"^## (.+)$", card, re.MULTILINE)
     assert [title.strip("`") for title in titles if title not in OTHERS] == list(METHODS)
     assert re.findall(r"^\| `([^`]+)` \|", card, re.MULTILINE) == list(METHODS)
-
-
-def test_the_command_line_lists_every_method() -> None:
-    page = (DOCS / "reference/command-line.md").read_text("utf-8")
-    line = next(row for row in page.splitlines() if row.startswith("| `--method` | `gr+`"))
-    assert all(f"`{name}`" in line for name in METHODS)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from capelet.cli import attack  # noqa: F401  (adds the commands to the app)
-from capelet.cli.shared import app
+from capelet.cli import app
 from capelet.findings import Findings
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]

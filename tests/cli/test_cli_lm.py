@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import capelet.cli.lm  # noqa: F401  (adds its commands to the app)
-from capelet.cli.shared import app
+from capelet.cli import app
 from capelet.findings import Findings
 
 SIZES = ["--vocabulary", "70", "--width", "24", "--layers", "1", "--length", "8"]

@@ -1,29 +1,13 @@
-"""Tiny transformers, built here so that nothing is fetched, and a cache of the tests' own."""
+"""Tiny transformers, built here so that nothing is fetched."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-# Exports are shared by all tests of a session: they hold no texts and take ten seconds each.
 WORDS = ["the", "a", "dog", "cat", "house", "good", "bad", "was", "is", "and", "not", "very"]
 WORDS += ["##s", "##ly", "red", "blue", ",", ".", "!", "?"]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One cache folder for the session, so that no test touches the user's own."""
-    home = tmp_path_factory.mktemp("cache")
-    before = os.environ.get("CAPELET_CACHE")
-    os.environ["CAPELET_CACHE"] = str(home)
-    yield home
-    if before is None:
-        del os.environ["CAPELET_CACHE"]
-    else:
-        os.environ["CAPELET_CACHE"] = before
 
 
 @pytest.fixture(scope="session")

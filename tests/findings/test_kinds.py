@@ -19,13 +19,13 @@ from capelet.findings.metrics import METRICS
 
 def test_every_kind_says_how_it_is_judged() -> None:
     for name, kind in KINDS.items():
-        assert kind.name == name and kind.metric in MEASURES
+        assert kind.name == name and kind.metric in {**MEASURES, **METRICS}
         for words in (kind.title, kind.summary, kind.subject, kind.control, kind.unit, kind.chance):
             assert words, name
 
 
 def test_every_metric_of_guesses_has_a_measure() -> None:
-    assert set(METRICS) <= set(MEASURES)
+    assert not set(METRICS) & set(MEASURES)  # each is described once
 
 
 @pytest.mark.parametrize("name", [*KINDS, "later"])

@@ -98,7 +98,8 @@ def test_an_unknown_metric_is_refused_by_name() -> None:
 
 
 def test_every_metric_is_one_record() -> None:
-    assert all(name == item.name and item.more_is_better for name, item in METRICS.items())
+    assert all(name == metric.name for name, metric in METRICS.items())
+    assert all(metric.measure.success == "rises" for metric in METRICS.values())
 
 
 def test_gap_between_subgroups() -> None:

@@ -1,13 +1,8 @@
 """The command line: parse, build, call one function, print.
 
-Every import that costs time happens inside a command, so that `capelet --help` answers at once.
+`commands` holds the table, `options` what can be asked, and each command has a module of its own.
 """
 
-# Each of these adds its commands to the app.
-from capelet.cli import attack, audit, dual, lm, look, protect, release  # noqa: F401
-from capelet.cli.shared import app
+from capelet.cli.commands import app, main
 
-
-def main() -> None:
-    """The `capelet` command."""
-    app()
+__all__ = ["app", "main"]

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import json as jsonlib
-import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from capelet.cli.attack import member_flags
-from capelet.cli.shared import (
-    Attackers,
-    AuthorColumn,
-    Backend,
-    Bins,
-    DataArgument,
-    Derived,
-    EncoderName,
-    JsonFlag,
-    LabelColumn,
-    NoCache,
-    PrivateColumns,
-    Seeds,
-    SplitKind,
-    TextColumn,
-    VectorColumn,
-    Where,
-    app,
-    bins_of,
-    corpus_of,
-    listed,
-    private_encoder_of,
-    progress_bars,
-    sentences,
+from capelet.cli import options
+from capelet.cli.inputs import (
+    Columns,
+    member_flags,
+    open_encoder,
+    parse_bins,
+    read_corpus,
+    split_names,
 )
+from capelet.cli.terminal import print_json, progress_bars, with_command
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -44,102 +27,72 @@ if TYPE_CHECKING:
     from capelet.release import PrivateEncoder
 
 
-@app.command(
-    epilog="Example: `capelet audit mails.parquet --text body --label topic "
-    "--private gender,age --author sender --out runs/mails`"
-)
-@sentences
 def audit(
-    data: DataArgument,
-    text: TextColumn = None,
-    label: LabelColumn = None,
-    private: PrivateColumns = None,
-    derive: Derived = None,
-    author: AuthorColumn = None,
-    where: Where = None,
-    encoder: EncoderName = "minilm",
-    backend: Backend = "auto",
-    vectors: VectorColumn = None,
-    recipe: Annotated[
-        Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
-    ] = None,
-    split: SplitKind = "auto",
-    seeds: Seeds = 5,
-    attacks: Annotated[
-        str,
-        typer.Option(
-            help="Kinds of attack: attributes, inversion, authorship, membership, or all."
-        ),
-    ] = "attributes",
-    attackers: Attackers = None,
-    member: Annotated[
-        str | None, typer.Option(help="Column that says who was trained on (yes/no, 1/0).")
-    ] = None,
-    show_texts: Annotated[
-        bool, typer.Option("--show-texts", help="Put texts and words into inversion's examples.")
-    ] = False,
-    bins: Bins = None,
-    fail_over: Annotated[
-        float | None,
-        typer.Option(
-            help="Exit with 1 when an attacker gains more than this over chance (95 % confidence)."
-        ),
-    ] = None,
-    no_cache: NoCache = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
-    json: JsonFlag = False,
+    data: options.Data,
+    text: options.Text = None,
+    label: options.Label = None,
+    private: options.Private = None,
+    derive: options.Derive = None,
+    author: options.Author = None,
+    where: options.Where = None,
+    encoder: options.Encoder = "minilm",
+    backend: options.Backend = "auto",
+    vectors: options.Vectors = None,
+    recipe: options.RecipeToAudit = None,
+    split: options.Split = "auto",
+    seeds: options.Seeds = 5,
+    attacks: options.KindsOfAttack = "attributes",
+    attackers: options.Attackers = None,
+    member: options.MemberIfAny = None,
+    show_texts: options.ShowInverted = False,
+    bins: options.Bins = None,
+    fail_over: options.FailOver = None,
+    no_cache: options.NoCache = False,
+    out: options.OutReport = None,
+    json: options.Json = False,
 ) -> None:
-    """Measure what embeddings of your texts give away, and write a report."""
+    """Measure what embeddings of your texts give away, and write a report.
+
+    Example: `capelet audit mails.parquet --text body --label topic --private gender,age
+    --author sender --out runs/mails`
+    """
     from capelet.files import check_writable
+    from capelet.reports import write_report
 
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
-    _check_gate(fail_over, private, derive, data, listed(attacks))
-    corpus, members = _corpus(data, text, label, private, author, vectors, where, member)
-    options = {
-        "attacks": listed(attacks),
+    _check_gate(fail_over, private, derive, data, split_names(attacks))
+    columns = Columns(text, label, private, author, vectors)
+    corpus, members = _read_with_members(data, columns, where, member)
+    settings = {
+        "attacks": split_names(attacks),
         "members": members,
         "show_texts": show_texts,
         "seeds": seeds,
         "split_kind": split,
-        "attackers": listed(attackers),
-        "derived": listed(derive),
-        "bins": bins_of(bins or []),
+        "attackers": split_names(attackers),
+        "derived": split_names(derive),
+        "bins": parse_bins(bins),
         "cache": not no_cache,
     }
-    from capelet.evaluation.attacks import AttackPlan
-
-    AttackPlan.of(
-        listed(attacks), corpus, members, listed(derive)
-    )  # refused before a model is read
-    private_encoder = private_encoder_of(corpus, recipe, encoder, backend)
-    findings = _audit(corpus, private_encoder, options, quiet=json)
-    from capelet.reports import write_report
-
+    _check_attacks(corpus, settings)  # before a model is read
+    findings = _measure(corpus, open_encoder(corpus, recipe, encoder, backend), settings, json)
     page = write_report(findings, folder)
     over = _over(findings, fail_over)
-    _show(findings, page, over, fail_over, json)
+    _print(findings, page, over, fail_over, json)
     if over:
         raise typer.Exit(1)
 
 
-def _corpus(
-    data: str,
-    text: str | None,
-    label: str | None,
-    private: str | None,
-    author: str | None,
-    vectors: str | None,
-    where: str | None,
-    member: str | None,
+def _read_with_members(
+    data: str, columns: Columns, where: str | None, member: str | None
 ) -> tuple[Corpus, list[bool] | None]:
     """The corpus, and apart from it who was trained on: that is no attribute to be inferred."""
-    from dataclasses import replace
-
     if member is None:
-        return corpus_of(data, text, label, private, author, vectors, where), None
-    columns = ",".join([*listed(private), *([] if member in listed(private) else [member])])
-    corpus = corpus_of(data, text, label, columns, author, vectors, where)
+        return read_corpus(data, columns, where), None
+    names = split_names(columns.private)
+    names += [] if member in names else [member]
+    corpus = read_corpus(data, replace(columns, private=",".join(names)), where)
     others = {name: column for name, column in corpus.private.items() if name != member}
     return replace(corpus, private=others), member_flags(corpus.private[member].tolist(), member)
 
@@ -155,35 +108,37 @@ def _check_gate(
         return
     if not 0 <= limit < 1:
         raise DataError(f"--fail-over is a gain in balanced accuracy from 0 to 1, and is {limit:g}")
-    known = DATASETS[data].private if data in DATASETS else ()
-    secrets = [kind for kind in listed(derive) if not makes_task(kind)]
-    if not (private or secrets or known) or not {"attributes", "all"} & set(attacks):
+    of_set = DATASETS[data].private if data in DATASETS else ()
+    secrets = [kind for kind in split_names(derive) if not makes_task(kind)]
+    if not (private or secrets or of_set) or not {"attributes", "all"} & set(attacks):
         raise DataError(
             "--fail-over needs an attribute to watch: name it with --private or --derive, and "
             "leave attributes among the --attacks"
         )
 
 
-def _audit(
-    corpus: Corpus, private: PrivateEncoder, options: dict[str, Any], quiet: bool
-) -> Findings:
-    from dataclasses import replace
-
+def _check_attacks(corpus: Corpus, settings: dict[str, Any]) -> Any:
+    """Which kinds of attack the data allow; a kind that lacks its columns is refused."""
     from capelet.evaluation.attacks import AttackPlan
+
+    return AttackPlan.of(settings["attacks"], corpus, settings["members"], settings["derived"])
+
+
+def _measure(
+    corpus: Corpus, encoder: PrivateEncoder, settings: dict[str, Any], quiet: bool
+) -> Findings:
     from capelet.workflows.audit import audit as run
     from capelet.workflows.audit import plan_of
 
     # Everything that can be wrong with the data is said before a model is read.
-    asked = AttackPlan.of(options["attacks"], corpus, options["members"], options["derived"])
-    plan = plan_of(corpus, asked, 1, options["split_kind"], options["derived"], options["bins"])
-    for warning in plan.advance(private.guarantee):
+    asked = _check_attacks(corpus, settings)
+    plan = plan_of(corpus, asked, 1, settings["split_kind"], settings["derived"], settings["bins"])
+    for warning in plan.advance(encoder.guarantee):
         print(f"capelet: warning: {warning}", file=sys.stderr)
     for reason in asked.left_out:
         print(f"capelet: left out: {reason}", file=sys.stderr)
     with progress_bars(quiet) as progress:
-        findings = run(corpus, private, progress=progress, **options)
-    command = shlex.join(["capelet", *sys.argv[1:]])
-    return replace(findings, provenance={**findings.provenance, "command": command})
+        return with_command(run(corpus, encoder, progress=progress, **settings))
 
 
 def _over(findings: Findings, limit: float | None) -> list[str]:
@@ -200,25 +155,25 @@ def _over(findings: Findings, limit: float | None) -> list[str]:
     ]
 
 
-def _show(
+def _print(
     findings: Findings, page: Path, over: list[str], limit: float | None, as_json: bool
 ) -> None:
     from capelet.reports import all_verdicts
 
-    said = all_verdicts(findings)
+    verdicts = all_verdicts(findings)
     if as_json:
         summary = {
             "report": str(page),
             "findings": str(page.parent / "findings.json"),
             "verdicts": [
                 {"target": item.target, "level": item.level, "sentence": item.sentence}
-                for item in said
+                for item in verdicts
             ],
             "over": over,
         }
-        print(jsonlib.dumps(summary, ensure_ascii=False))
+        print_json(summary)
         return
-    for item in said:
+    for item in verdicts:
         print(f"[{item.level}] {item.sentence}")
     for warning in findings.provenance.get("warnings", []):
         print(f"warning: {warning}")

@@ -2,163 +2,135 @@
 
 from __future__ import annotations
 
-import json as jsonlib
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from capelet.cli.shared import (
-    Attackers,
-    AuthorColumn,
-    Backend,
-    Bins,
-    DataArgument,
-    Derived,
-    EncoderName,
-    JsonFlag,
-    LabelColumn,
-    NoCache,
-    PrivateColumns,
-    Seeds,
-    SplitKind,
-    TextColumn,
-    VectorColumn,
-    Where,
-    app,
-    bins_of,
-    corpus_of,
-    listed,
-    private_encoder_of,
-    progress_bars,
-    sentences,
-)
+from capelet.cli import options
+from capelet.cli.inputs import Columns, open_encoder, parse_bins, read_corpus, split_names
+from capelet.cli.terminal import print_json, progress_bars, with_command
 
 if TYPE_CHECKING:
+    from capelet.data.corpus import Corpus
     from capelet.workflows.protect import Protected
 
 WIDTH = 64
 
 
-@app.command(
-    epilog="Example: `capelet protect mails.parquet --text body --label topic "
-    "--private gender,age --method bottleneck --epsilon 8 --out private/mails`"
-)
-@sentences
 def protect(
-    data: DataArgument,
-    out: Annotated[Path, typer.Option(help="Folder of the private encoder and its report.")],
-    method: Annotated[
-        str, typer.Option(help="fx, ae, gr, gr+, cgt, leace, ldp, cape, mdp, dpnr or bottleneck.")
-    ] = "gr+",
-    text: TextColumn = None,
-    label: LabelColumn = None,
-    private: PrivateColumns = None,
-    hold_out: Annotated[
-        str | None, typer.Option(help="Private attributes that training may not see.")
-    ] = None,
-    derive: Derived = None,
-    author: AuthorColumn = None,
-    where: Where = None,
-    bins: Bins = None,
-    encoder: EncoderName = "minilm",
-    backend: Backend = "auto",
-    vectors: VectorColumn = None,
-    epsilon: Annotated[float | None, typer.Option(help="The ε of the noise.")] = None,
-    lam: Annotated[
-        float | None, typer.Option("--lambda", help="How hard the secrets are fought.")
-    ] = None,
-    mu: Annotated[float, typer.Option(help="The share of words that dpnr drops.")] = 0.5,
-    width: Annotated[int, typer.Option(help="Units of the dense layers.")] = WIDTH,
-    keep: Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")] = "auto",
-    tune_layers: Annotated[
-        int, typer.Option(help="How many last layers of the encoder to train along.")
-    ] = 0,
-    max_leakage: Annotated[
-        float | None,
-        typer.Option(help="Search settings whose attackers gain at most this over chance."),
-    ] = None,
-    min_utility: Annotated[
-        float | None, typer.Option(help="Search settings that are worth at least this.")
-    ] = None,
-    trials: Annotated[int, typer.Option(help="How many settings to try.")] = 20,
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Train at an ε at which nothing can work, too.")
-    ] = False,
-    split: SplitKind = "auto",
-    seeds: Seeds = 3,
-    attackers: Attackers = None,
-    no_cache: NoCache = False,
-    json: JsonFlag = False,
+    data: options.Data,
+    out: options.OutProtected,
+    method: options.Method = "gr+",
+    text: options.Text = None,
+    label: options.Label = None,
+    private: options.Private = None,
+    hold_out: options.HoldOut = None,
+    derive: options.Derive = None,
+    author: options.Author = None,
+    where: options.Where = None,
+    bins: options.Bins = None,
+    encoder: options.Encoder = "minilm",
+    backend: options.Backend = "auto",
+    vectors: options.Vectors = None,
+    epsilon: options.Epsilon = None,
+    lam: options.Lambda = None,
+    mu: options.Mu = 0.5,
+    width: options.MapWidth = WIDTH,
+    keep: options.Keep = "auto",
+    tune_layers: options.TuneLayers = 0,
+    max_leakage: options.MaxLeakage = None,
+    min_utility: options.MinUtility = None,
+    trials: options.Trials = 20,
+    anyway: options.Anyway = False,
+    split: options.Split = "auto",
+    seeds: options.Seeds = 3,
+    attackers: options.Attackers = None,
+    no_cache: options.NoCache = False,
+    json: options.Json = False,
 ) -> None:
-    """Train a private encoder; measure before and after with fresh attackers; write a report."""
-    from capelet.data.labels import makes_task
-    from capelet.defences import METHODS, Settings
+    """Train a private encoder; measure before and after with fresh attackers; write a report.
+
+    Example: `capelet protect mails.parquet --text body --label topic --private gender,age
+    --method bottleneck --epsilon 8 --out private/mails`
+    """
+    from capelet.defences import Settings
     from capelet.files import check_writable
     from capelet.workflows.protect import protect as run
     from capelet.workflows.search import NoPoint
 
     check_writable(out)
-    corpus = corpus_of(data, text, label, private, author, vectors, where)
+    corpus = read_corpus(data, Columns(text, label, private, author, vectors), where)
     if keep == "auto":
-        task = corpus.label is not None or any(map(makes_task, listed(derive)))
-        known = METHODS.get(method)  # `protect` refuses the name that is in no table
-        free = known is not None and "neighbours" in known.keeps
-        keep = "task" if task or not free else "neighbours"
-    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers)
-    options: dict[str, Any] = {
-        "held_out": listed(hold_out),
+        keep = _what_to_keep(corpus, split_names(derive), method)
+    search: dict[str, Any] = {
         "max_leakage": max_leakage,
         "min_utility": min_utility,
         "trials": trials,
         "anyway": anyway,
+        "fixed": _fixed(epsilon, lam, width),
+    }
+    measuring: dict[str, Any] = {
+        "held_out": split_names(hold_out),
         "seeds": seeds,
         "split_kind": split,
-        "attackers": listed(attackers),
-        "derived": listed(derive),
-        "bins": bins_of(bins or []),
+        "attackers": split_names(attackers),
+        "derived": split_names(derive),
+        "bins": parse_bins(bins),
         "cache": not no_cache,
     }
-    plain = private_encoder_of(corpus, None, encoder, backend)
-    fixed = [name for name, given in (("epsilon", epsilon), ("lam", lam)) if given is not None]
-    if width != WIDTH:
-        fixed.append("width")
+    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers)
+    plain = open_encoder(corpus, None, encoder, backend)
     try:
         with progress_bars(json) as progress:
-            done = run(corpus, plain, method, settings, fixed=fixed, progress=progress, **options)
+            result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
     except NoPoint as error:
         print(f"capelet: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
-    _write(done, out, json)
+    _write(result, out, json)
 
 
-def _write(done: Protected, out: Path, as_json: bool) -> None:
+def _what_to_keep(corpus: Corpus, derive: list[str], method: str) -> str:
+    """The task where there is one, or where the method knows nothing else to keep."""
+    from capelet.data.labels import makes_task
+    from capelet.defences import METHODS
+
+    task = corpus.label is not None or any(map(makes_task, derive))
+    record = METHODS.get(method)  # `protect` refuses a name that is in no table
+    can_keep_neighbours = record is not None and "neighbours" in record.keeps
+    return "task" if task or not can_keep_neighbours else "neighbours"
+
+
+def _fixed(epsilon: float | None, lam: float | None, width: int) -> list[str]:
+    """The settings that the user chose; a search leaves them alone."""
+    chosen = {"epsilon": epsilon is not None, "lam": lam is not None, "width": width != WIDTH}
+    return [name for name, by_user in chosen.items() if by_user]
+
+
+def _write(result: Protected, out: Path, as_json: bool) -> None:
     from capelet.reports import verdicts, write_protection
     from capelet.reports.protection import NO_NOISE
 
-    command = shlex.join(["capelet", *sys.argv[1:]])
-    origin = {**done.after.provenance, "command": command}
-    done = replace(done, after=replace(done.after, provenance=origin))
-    folder = done.save(out)
-    page = write_protection(done.before, done.after, folder)
-    noise = done.encoder.guarantee
+    result = replace(result, after=with_command(result.after))
+    folder = result.save(out)
+    page = write_protection(result.before, result.after, folder)
+    noise = result.encoder.guarantee
     promise = NO_NOISE if noise.notion == "none" else noise.sentence()
-    before, now = verdicts(done.before), verdicts(done.after)
+    before, after = verdicts(result.before), verdicts(result.after)
     if as_json:
         summary = {
             "encoder": str(folder),
             "report": str(page),
             "guarantee": promise,
             "before": [{"target": item.target, "sentence": item.sentence} for item in before],
-            "after": [{"target": item.target, "sentence": item.sentence} for item in now],
+            "after": [{"target": item.target, "sentence": item.sentence} for item in after],
         }
-        print(jsonlib.dumps(summary, ensure_ascii=False))
+        print_json(summary)
         return
-    for name, said in (("before", before), ("after", now)):
-        for item in said:
+    for name, sentences in (("before", before), ("after", after)):
+        for item in sentences:
             print(f"{name} [{item.level}] {item.sentence}")
     print(f"guarantee: {promise}")
     print(f"private encoder: {folder}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from capelet.encoders.autoencoder import AutoEncoder
@@ -25,10 +26,34 @@ from capelet.encoders.word_vectors import WordVectorEncoder
 from capelet.errors import EncoderError, did_you_mean
 from capelet.interfaces import Encoder
 
-ENCODERS = {
-    "minilm": "all-MiniLM-L6-v2, 384 dimensions, reads 256 tokens; weights come with Capelet",
-    "wordllama": "static token table, 256 dimensions, reads any length, very fast (extra: words)",
-    "glove": "mean of GloVe 6B word vectors, 50 dimensions, reads any length (extra: words)",
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table: what the encoder is, and how it is made of its name and a back-end."""
+
+    summary: str
+    make: Callable[[str, str], Encoder]
+    backends: tuple[str, ...] = BACKENDS
+
+
+# Static encoders run on numpy, whichever back-end is asked for.
+_NUMPY = (*BACKENDS, "numpy")
+
+ENCODERS: dict[str, Entry] = {
+    "minilm": Entry(
+        "all-MiniLM-L6-v2, 384 dimensions, reads 256 tokens; weights come with Capelet",
+        TransformerEncoder,
+    ),
+    "wordllama": Entry(
+        "static token table, 256 dimensions, reads any length, very fast (extra: words)",
+        lambda name, backend: StaticEncoder(name),
+        _NUMPY,
+    ),
+    "glove": Entry(
+        "mean of GloVe 6B word vectors, 50 dimensions, reads any length (extra: words)",
+        lambda name, backend: WordVectorEncoder(name),
+        _NUMPY,
+    ),
 }
 
 __all__ = [
@@ -36,6 +61,7 @@ __all__ = [
     "AutoEncoder",
     "CachedEncoder",
     "DualEncoder",
+    "Entry",
     "StaticEncoder",
     "TransformerEncoder",
     "WordVectorEncoder",
@@ -54,17 +80,12 @@ def load(name: str, backend: str = "auto") -> Encoder:
     encoders run on numpy whatever is asked. A folder is checked at once (it must hold safetensors,
     never pickle); an id is fetched at the first use.
     """
-    static: dict[str, Callable[[str], Encoder]] = {
-        "wordllama": StaticEncoder,
-        "glove": WordVectorEncoder,
-    }
-    backends = (*BACKENDS, "numpy") if name in static else BACKENDS
+    entry = ENCODERS.get(name)
+    backends = entry.backends if entry else BACKENDS
     if backend not in backends:
         raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, backends)}")
-    if name in static:
-        return static[name](name)
-    if name == "minilm":
-        return TransformerEncoder(name, backend)
+    if entry:
+        return entry.make(name, backend)
     folder = Path(name).expanduser()
     kind = kind_of(folder)
     if kind == AUTO_ENCODER:

@@ -11,36 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from capelet.findings.metrics import METRICS, Measure
+
 Role = Literal["score", "control", "reference"]
 Sense = Literal["leak", "use", "neither"]
-Form = Literal["share", "points", "number"]
 Base = Literal["chance", "majority"]
 
 CONTROL_SUFFIX, REFERENCE_SUFFIX = "-null", "-reference"
 
 
-@dataclass(frozen=True)
-class Measure:
-    """How one metric is called and printed, and whether a larger value is a greater success.
-
-    `success` is that of whoever is measured: an attacker that reads more, a task that works better.
-    Perplexity and gaps count errors, so they fall with success; a distance is neither.
-    `digits` fixes the decimals of a plain number.
-    """
-
-    title: str
-    form: Form = "share"
-    success: Literal["rises", "falls"] | None = "rises"
-    digits: int | None = None
-
-
+# What is not computed from guesses of a class; those metrics bring their measure themselves.
 MEASURES: dict[str, Measure] = {
-    "balanced_accuracy": Measure("balanced accuracy"),
-    "accuracy": Measure("accuracy"),
-    "f1_weighted": Measure("weighted F1"),
-    "f1_macro": Measure("macro F1"),
-    "auc": Measure("AUC", "number"),
-    "tpr_at_1_fpr": Measure("found at 1 % false alarms"),
     "tpr_at_01_fpr": Measure("found at 0.1 % false alarms"),
     "recall_at_10": Measure("ten nearest neighbours kept"),
     "accuracy_gap": Measure("largest gap in accuracy", "points", "falls"),
@@ -67,9 +48,10 @@ _SHARES = ("accuracy", "f1", "tpr", "recall", "precision", "top", "exact_match",
 
 def measure_of(metric: str) -> Measure:
     """The record of a metric; one that nobody described yet is read off its name."""
-    record = MEASURES.get(metric)
-    if record is not None:
-        return record
+    if metric in METRICS:
+        return METRICS[metric].measure
+    if metric in MEASURES:
+        return MEASURES[metric]
     title = metric.replace("_", " ")
     if metric.endswith("_gap"):
         return Measure(title, "points", "falls")

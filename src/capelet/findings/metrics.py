@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from capelet.findings.intervals import Codes as Codes
 from capelet.findings.intervals import Floats as Floats
 
 Flags = npt.NDArray[np.bool_]
+Form = Literal["share", "points", "number"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,38 +156,85 @@ def _tpr_at_1_fpr(guesses: Guesses, weights: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """How one metric is called and printed, and whether a larger value is a greater success.
+
+    `success` is that of whoever is measured: an attacker that reads more, a task that works better.
+    Perplexity and gaps count errors, so they fall with success; a distance is neither.
+    `digits` fixes the decimals of a plain number.
+    """
+
+    title: str
+    form: Form = "share"
+    success: Literal["rises", "falls"] | None = "rises"
+    digits: int | None = None
+
+
+@dataclass(frozen=True)
 class Metric:
-    """One metric: how it is computed, what blind and constant guesses reach, which way is better.
+    """One metric: how it is computed and read, and what blind and constant guesses reach.
 
     `compute` gives one value per row of weights. `chance` is of the number of classes, `majority`
     of the share of the commonest class and the number of classes; None where no number says it.
     """
 
     name: str
+    measure: Measure
     compute: Callable[[Guesses, Floats], Floats]
     chance: Callable[[int], float | None]
     majority: Callable[[float, int], float | None]
-    more_is_better: bool = True
     two_classes: bool = False
 
 
 METRICS: dict[str, Metric] = {
-    item.name: item
-    for item in (
-        Metric("accuracy", _accuracy, lambda k: 1 / k, lambda share, k: share),
-        Metric("balanced_accuracy", _balanced_accuracy, lambda k: 1 / k, lambda share, k: 1 / k),
+    metric.name: metric
+    for metric in (
         Metric(
-            "f1_weighted", _f1_weighted, lambda k: None, lambda share, k: 2 * share**2 / (1 + share)
+            "accuracy",
+            Measure("accuracy"),
+            _accuracy,
+            chance=lambda classes: 1 / classes,
+            majority=lambda share, classes: share,
         ),
-        Metric("f1_macro", _f1_macro, lambda k: None, lambda share, k: 2 * share / (1 + share) / k),
-        Metric("auc", _auc, lambda k: 0.5, lambda share, k: 0.5),
         Metric(
-            "tpr_at_1_fpr", _tpr_at_1_fpr, lambda k: 0.01, lambda share, k: None, two_classes=True
+            "balanced_accuracy",
+            Measure("balanced accuracy"),
+            _balanced_accuracy,
+            chance=lambda classes: 1 / classes,
+            majority=lambda share, classes: 1 / classes,
+        ),
+        # A constant guess of share p has precision p and recall 1 on one class: F1 = 2p/(1 + p).
+        Metric(
+            "f1_weighted",
+            Measure("weighted F1"),
+            _f1_weighted,
+            chance=lambda classes: None,
+            majority=lambda share, classes: 2 * share**2 / (1 + share),
+        ),
+        Metric(
+            "f1_macro",
+            Measure("macro F1"),
+            _f1_macro,
+            chance=lambda classes: None,
+            majority=lambda share, classes: 2 * share / (1 + share) / classes,
+        ),
+        Metric(
+            "auc",
+            Measure("AUC", "number"),
+            _auc,
+            chance=lambda classes: 0.5,
+            majority=lambda share, classes: 0.5,
+        ),
+        Metric(
+            "tpr_at_1_fpr",
+            Measure("found at 1 % false alarms"),
+            _tpr_at_1_fpr,
+            chance=lambda classes: 0.01,
+            majority=lambda share, classes: None,
+            two_classes=True,
         ),
     )
 }
-"""Of an attacker *more* means a larger leak, of a task probe more use: `more_is_better` is of what
-is asked of the one who guesses."""
 
 
 def _counts(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats, Floats]:

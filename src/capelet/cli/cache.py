@@ -1,0 +1,28 @@
+"""`capelet cache`: the raw vectors on this machine, which are as private as the texts."""
+
+from __future__ import annotations
+
+import json as jsonlib
+
+from capelet.cli import options
+
+
+def clear(json: options.Json = False) -> None:
+    """Forget all cached vectors.
+
+    Example: `capelet cache clear`
+    """
+    from capelet.encoders import clear_cache
+
+    size = clear_cache()
+    print(jsonlib.dumps({"bytes": size}) if json else f"forgot {size / 1e6:.1f} MB of vectors")
+
+
+def where(json: options.Json = False) -> None:
+    """Say where the cache is.
+
+    Example: `capelet cache where`
+    """
+    from capelet.files import cache_folder
+
+    print(jsonlib.dumps({"folder": str(cache_folder())}) if json else str(cache_folder()))

@@ -1,0 +1,113 @@
+"""The table of commands, and the app that is built from it.
+
+To add a command: a function in a module of this room, whose docstring says what it does and ends
+with an example, and a line in `COMMANDS`. Every import that costs time happens inside a command, so
+that `capelet --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from capelet.cli import (
+    audit,
+    cache,
+    catalogue,
+    dual,
+    encode,
+    invert,
+    lm,
+    membership,
+    protect,
+    report,
+    verify,
+)
+from capelet.cli.terminal import guard
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "audit": audit.audit,
+    "protect": protect.protect,
+    "report": report.report,
+    "encode": encode.encode,
+    "verify": verify.verify,
+    "invert": invert.invert,
+    "membership": membership.membership,
+    "list": catalogue.show,
+    "dual train": dual.train,
+    "dual utility": dual.utility,
+    "lm train": lm.train,
+    "lm attack": lm.attack,
+    "cache clear": cache.clear,
+    "cache where": cache.where,
+}
+GROUPS = {
+    "dual": "Sentence encoders that hide words and writers.",
+    "lm": "Private language models, and attacks on them.",
+    "cache": "The cache of raw vectors on this machine.",
+}
+EXAMPLE = "Example: "
+
+
+class FilledCommand(TyperCommand):
+    """A command whose help names the members of tables; they are looked up when help is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = catalogue.fill_names(self.help or "")
+        for parameter in self.params:
+            text = getattr(parameter, "help", None)
+            if text:
+                parameter.help = catalogue.fill_names(text)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+class CommandTable(TyperGroup):
+    """All commands of the table, which is read each time that the app starts."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _build_commands()})
+
+
+def _build_commands() -> dict[str, Any]:
+    whole = typer.Typer(rich_markup_mode="markdown")
+    groups = {name: typer.Typer(no_args_is_help=True, help=text) for name, text in GROUPS.items()}
+    for path, function in COMMANDS.items():
+        *parents, name = path.split()
+        parent = groups[parents[0]] if parents else whole
+        text, _, example = inspect.cleandoc(function.__doc__ or "").partition(EXAMPLE)
+        epilog = EXAMPLE + " ".join(example.split())
+        parent.command(name, cls=FilledCommand, help=text, epilog=epilog)(guard(function))
+    for name, group in groups.items():
+        whole.add_typer(group, name=name)
+    return dict(typer.main.get_group(whole).commands)
+
+
+app = typer.Typer(
+    name="capelet",
+    cls=CommandTable,
+    help="Find out what your text embeddings give away about the people who wrote the texts.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from capelet import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """The `capelet` command."""
+    app()

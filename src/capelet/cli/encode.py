@@ -1,0 +1,47 @@
+"""`capelet encode`: a file in, a file of released vectors out."""
+
+from __future__ import annotations
+
+import json as jsonlib
+
+from capelet.cli import options
+from capelet.cli.terminal import progress_bars
+
+
+def encode(
+    source: options.Source,
+    target: options.Target,
+    recipe: options.Recipe,
+    text: options.Text = None,
+    vectors: options.Vectors = None,
+    subject: options.Subject = None,
+    ledger: options.Ledger = None,
+    budget: options.Budget = None,
+    fresh: options.Fresh = False,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Release a file's vectors; all rows and budgets are checked before any noise is drawn.
+
+    Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
+    """
+    from capelet.release import PrivateEncoder
+    from capelet.release.batch import encode as encode_file
+
+    encoder = PrivateEncoder.from_recipe(recipe)
+    with progress_bars(json) as progress:
+        release = encode_file(
+            source,
+            target,
+            encoder,
+            text=text,
+            vectors=vectors,
+            subject=subject,
+            ledger=ledger,
+            budget=budget,
+            fresh=fresh,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    summary = {"target": str(release.target), "rows": release.rows, "drawn": release.drawn}
+    print(jsonlib.dumps(summary) if json else f"{release.sentence()}\nreleased: {release.target}")

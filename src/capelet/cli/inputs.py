@@ -1,0 +1,97 @@
+"""What the commands read: the corpus, the encoder, and options that hold more than one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capelet.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from capelet.data.corpus import Corpus
+    from capelet.release import PrivateEncoder
+
+YES = frozenset({"1", "1.0", "true", "yes", "member"})
+NO = frozenset({"0", "0.0", "false", "no", "non-member"})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file hold what; a named set knows its own."""
+
+    text: str | None = None
+    label: str | None = None
+    private: str | None = None
+    author: str | None = None
+    vectors: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether the user named a column at all."""
+        return self != Columns()
+
+
+def read_corpus(data: str, columns: Columns, where: str | None = None) -> Corpus:
+    """The corpus of a file or of a named set; a file of a set's name comes first."""
+    from capelet.data.datasets import DATASETS, load
+    from capelet.data.readers import read
+
+    if data in DATASETS and not Path(data).exists():
+        if columns.any:
+            raise DataError(
+                f"the set {data!r} knows its own columns; give its file to choose others"
+            )
+        return load(data, where=where)
+    if not Path(data).suffix and not Path(data).exists():
+        raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
+    return read(
+        data,
+        text=columns.text,
+        label=columns.label,
+        private=split_names(columns.private),
+        author=columns.author,
+        vectors=columns.vectors,
+        where=where,
+    )
+
+
+def open_encoder(corpus: Corpus, recipe: Path | None, encoder: str, backend: str) -> PrivateEncoder:
+    """The private encoder of a recipe, a folder or a name; ready vectors need no encoder."""
+    from capelet.encoders import load
+    from capelet.release import PrivateEncoder, is_private_encoder
+
+    if recipe is not None:
+        return PrivateEncoder.from_recipe(recipe)
+    if corpus.vectors is None and is_private_encoder(encoder):
+        return PrivateEncoder(encoder)
+    return PrivateEncoder(load(encoder, backend)) if corpus.vectors is None else PrivateEncoder()
+
+
+def split_names(names: str | None) -> list[str]:
+    """The names between the commas."""
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
+    """The edges of each column that is to be cut: `age=30,50`."""
+    edges_by_column = {}
+    for item in bins or []:
+        name, _, edges = item.partition("=")
+        try:
+            edges_by_column[name.strip()] = [float(edge) for edge in edges.split(",")]
+        except ValueError:
+            raise DataError(f"--bins {item!r} is not understood; write age=30,50") from None
+    return edges_by_column
+
+
+def member_flags(values: list[object], column: str) -> list[bool]:
+    """The member column as yes and no; anything else is refused."""
+    words = [str(value).strip().lower() for value in values]
+    unclear = next((row for row, word in enumerate(words) if word not in YES | NO), None)
+    if unclear is not None:
+        raise DataError(
+            f"row {unclear} of the column {column!r} is neither yes nor no; write yes/no, "
+            "true/false or 1/0"
+        )
+    return [word in YES for word in words]

@@ -1,0 +1,150 @@
+"""`capelet invert`: read the words of texts back from their vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from capelet.cli import options
+from capelet.cli.inputs import Columns, open_encoder, read_corpus, split_names
+from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.errors import DataError
+
+if TYPE_CHECKING:
+    from capelet.data.corpus import Corpus
+    from capelet.findings import Finding, Findings
+
+
+def invert(
+    data: options.Data,
+    text: options.Text = None,
+    author: options.Author = None,
+    where: options.Where = None,
+    encoder: options.Encoder = "minilm",
+    backend: options.Backend = "auto",
+    recipe: options.RecipeToAttack = None,
+    auxiliary: options.Auxiliary = None,
+    attacks: options.InversionAttacks = "multi-label,multi-set",
+    sentences: options.Sentences = False,
+    draws: options.Draws = 1,
+    most: options.Most = None,
+    minutes: options.Minutes = None,
+    show_texts: options.ShowTexts = False,
+    allow_overlap: options.AllowOverlap = False,
+    seed: options.AttackSeed = 0,
+    out: options.OutReport = None,
+    json: options.Json = False,
+) -> None:
+    """Try to read the words of texts back from their vectors.
+
+    Example: `capelet invert mails.parquet --text body --sentences
+    --attacks multi-label,sparse-coding --out runs/words`
+    """
+    from capelet.attacks.inversion.run import Inversion
+    from capelet.evaluation.provenance import Clock, inversion_provenance
+    from capelet.files import check_writable
+    from capelet.reports import write_report
+
+    clock = Clock()
+    folder = out or Path("runs") / f"{Path(data).stem}-inverted"
+    check_writable(folder)
+    _check_numbers(draws, minutes)
+    corpus = read_corpus(data, Columns(text=text, author=author), where)
+    texts, authors = _texts(corpus, sentences, most, seed)
+    other = None if auxiliary is None else read_corpus(auxiliary, Columns(text=text))
+    own = None if other is None else _texts(other, sentences, most, seed)[0]
+    attack = Inversion(
+        attacks=split_names(attacks),
+        draws=draws,
+        redact=not show_texts,
+        overlap=allow_overlap,
+        seed=seed,
+        options=None if minutes is None else {"sequence": {"minutes": minutes}},
+    )
+    private = open_encoder(corpus, recipe, encoder, backend)
+    with progress_bars(json) as progress, clock("inversion"):
+        findings = attack.measure(texts, private, auxiliary=own, authors=authors, progress=progress)
+    origin = inversion_provenance(
+        corpus, private, findings, clock, seed=seed, texts=len(texts), auxiliary=other
+    )
+    findings = with_command(findings, origin)
+    page = write_report(findings, folder)
+    if json:
+        print_json(_summary(findings, page))
+    else:
+        _print(findings, page)
+
+
+def _check_numbers(draws: int, minutes: float | None) -> None:
+    if draws < 1:
+        raise DataError(f"--draws is {draws}; it must be at least 1")
+    if minutes is not None and not minutes > 0:
+        raise DataError(f"--minutes is {minutes}; it must be above 0")
+
+
+def _texts(
+    corpus: Corpus, cut: bool, most: int | None, seed: int
+) -> tuple[list[str], list[str] | None]:
+    """Texts and their authors, as they are or cut into sentences; at most so many of them."""
+    import numpy as np
+
+    from capelet.data.text import sentences_of
+
+    if corpus.texts is None:
+        raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
+    texts = corpus.texts.tolist()
+    authors = None if corpus.author is None else [str(name) for name in corpus.author]
+    if cut:
+        texts, owner = sentences_of(texts)
+        # Sentences of one text stay together, as do all of one author.
+        authors = [f"text {row}" if authors is None else authors[row] for row in owner.tolist()]
+    if most is not None and len(texts) > most:
+        # The tag keeps this draw apart from the splits, which start from the same seed.
+        sample = np.sort(np.random.default_rng([seed, 0x1F]).permutation(len(texts))[:most])
+        texts = [texts[row] for row in sample]
+        authors = None if authors is None else [authors[row] for row in sample]
+    return texts, authors
+
+
+def _overall(findings: Findings, metric: str, **which: Any) -> list[Finding]:
+    """The rows over all texts, without those of subgroups."""
+    rows = findings.select(kind="inversion", metric=metric, **which)
+    return [row for row in rows if row.subgroup is None]
+
+
+def _summary(findings: Findings, page: Path) -> dict[str, Any]:
+    scores: dict[str | None, dict[str, float | None]] = {
+        row.attacker: {"f1": row.value, "low": row.low, "high": row.high}
+        for row in _overall(findings, "f1")
+    }
+    for row in findings.select(kind="inversion", target="sentence"):
+        scores[row.attacker][row.metric] = row.value
+    return {
+        "report": str(page),
+        "findings": str(page.parent / "findings.json"),
+        "words": scores,
+        "most_frequent": findings.value(kind="inversion-reference", metric="f1"),
+    }
+
+
+def _print(findings: Findings, page: Path) -> None:
+    for row in _overall(findings, "f1"):
+        null = findings.value(kind="inversion-null", metric="f1", attacker=row.attacker)
+        recall = _overall(findings, "recall", attacker=row.attacker)[0].value
+        print(
+            f"{row.attacker}: reads {recall:.0%} of the words back, F1 {row.value:.3f} "
+            f"({row.low:.3f}–{row.high:.3f}); another text's vector {null:.3f}, "
+            f"the most frequent words {row.majority:.3f} ({row.n} texts)"
+        )
+        whole = {
+            item.metric: item
+            for item in findings.select(kind="inversion", target="sentence", attacker=row.attacker)
+        }
+        if whole:
+            match, order = whole["exact_match"], whole["bleu"]
+            print(
+                f"{row.attacker}: all words in their order {match.value:.1%} "
+                f"({match.low:.1%}–{match.high:.1%}), "
+                f"BLEU {order.value:.3f} ({order.low:.3f}–{order.high:.3f})"
+            )
+    print(f"report: {page}")

@@ -1,0 +1,99 @@
+"""`capelet membership`: tell which texts a model was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from capelet.cli import options
+from capelet.cli.inputs import Columns, member_flags, open_encoder, read_corpus
+from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.errors import DataError
+
+if TYPE_CHECKING:
+    from capelet.findings import Findings
+
+
+def membership(
+    data: options.DataFile,
+    member: options.Member,
+    text: options.Text = None,
+    author: options.AuthorOfAggregates = None,
+    where: options.Where = None,
+    words: options.WordVectors = None,
+    encoder: options.EncoderInstead = None,
+    recipe: options.RecipeInstead = None,
+    window: options.Window = 5,
+    seed: options.AttackSeed = 0,
+    out: options.OutReport = None,
+    json: options.Json = False,
+) -> None:
+    """Tell which texts a model was trained on, by how alike things of one context are.
+
+    Example: `capelet membership mails.parquet --text body --member in_training
+    --words vectors.txt --out runs/members`
+    """
+    from capelet.attacks.membership.run import Membership
+    from capelet.evaluation.provenance import Clock, membership_provenance
+    from capelet.files import check_writable
+    from capelet.reports import write_report
+
+    folder = out or Path("runs") / f"{Path(data).stem}-members"
+    check_writable(folder)
+    if sum(item is not None for item in (words, encoder, recipe)) != 1:
+        raise DataError("name one model to attack: --words FILE, --encoder NAME or --recipe FILE")
+    clock = Clock()
+    corpus = read_corpus(data, Columns(text=text, private=member, author=author), where)
+    if corpus.texts is None:
+        raise DataError("membership is asked of texts; name their column (--text)")
+    flags = member_flags(corpus.private[member].tolist(), member)
+    attack = Membership(window=window, seed=seed)
+    texts = [str(item) for item in corpus.texts]
+    authors = None if corpus.author is None else [str(name) for name in corpus.author]
+    model = words or open_encoder(corpus, recipe, encoder or "", "auto")
+    with progress_bars(json) as progress, clock("membership"):
+        if isinstance(model, Path):
+            findings = attack.of_words(texts, flags, model, authors)
+        else:
+            findings = attack.of_encoder(texts, flags, model, authors, progress)
+    origin = membership_provenance(corpus, model, findings, clock, seed=seed, members=sum(flags))
+    findings = with_command(findings, origin)
+    page = write_report(findings, folder)
+    if json:
+        print_json(_summary(findings, page))
+    else:
+        _print(findings, page)
+
+
+def _summary(findings: Findings, page: Path) -> dict[str, Any]:
+    rows = findings.select(kind="membership", metric="advantage")
+    advantages = [
+        {
+            "target": row.target,
+            "attacker": row.attacker,
+            "subgroup": row.subgroup,
+            "advantage": row.value,
+            "low": row.low,
+            "high": row.high,
+        }
+        for row in rows
+    ]
+    file = str(page.parent / "findings.json")
+    return {"report": str(page), "findings": file, "advantage": advantages}
+
+
+def _print(findings: Findings, page: Path) -> None:
+    for row in findings.select(kind="membership", metric="advantage"):
+        where = f", {row.subgroup}" if row.subgroup else ""
+        auc = findings.select(
+            kind="membership",
+            metric="auc",
+            attacker=row.attacker,
+            target=row.target,
+            subgroup=row.subgroup,
+        )[0]
+        print(
+            f"{row.target} by {row.attacker}{where}: advantage {row.value:.3f} "
+            f"({row.low:.3f}–{row.high:.3f}), AUC {auc.value:.3f}, {row.n} scored"
+        )
+    print(f"report: {page}")

@@ -1,0 +1,235 @@
+"""Every argument and option of every command, described once.
+
+A command's signature names what it takes and its default; what that means is written here. Names in
+braces stand for a table of `catalogue` and are filled in when help is shown, and only then: a table
+may live in a room that imports a model framework, and `--help` must answer at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# ---- the data ----
+
+Data = Annotated[
+    str, typer.Argument(help="A Parquet, CSV or JSONL file, a datasets folder, or a set.")
+]
+DataFile = Annotated[str, typer.Argument(help="A Parquet, CSV or JSONL file.")]
+Text = Annotated[str | None, typer.Option(help="Column of the texts.")]
+Label = Annotated[str | None, typer.Option(help="Column of the task label.")]
+Private = Annotated[
+    str | None, typer.Option(help="Columns of private attributes, with commas between.")
+]
+HoldOut = Annotated[str | None, typer.Option(help="Private attributes that training may not see.")]
+Derive = Annotated[
+    str | None,
+    typer.Option(
+        help="Read off the texts: names, email, phone, number, words:FILE or a|b as attributes; "
+        "topics as the task."
+    ),
+]
+Author = Annotated[str | None, typer.Option(help="Column of the author.")]
+AuthorOfAggregates = Annotated[
+    str | None, typer.Option(help="Column of the author, for aggregates.")
+]
+Where = Annotated[str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")]
+Vectors = Annotated[str | None, typer.Option(help="Column of ready vectors.")]
+MEMBER = typer.Option(help="Column that says who was trained on (yes/no, 1/0).")
+Member = Annotated[str, MEMBER]
+MemberIfAny = Annotated[str | None, MEMBER]
+Bins = Annotated[
+    list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
+]
+Subgroups = Annotated[str | None, typer.Option(help="Columns whose classes are looked at apart.")]
+TrainingTexts = Annotated[
+    str | None, typer.Option(help="The texts it was trained on, for the other attacks.")
+]
+Auxiliary = Annotated[
+    str | None,
+    typer.Option(help="The attacker's own texts: a file with the same text column, or a set."),
+]
+Sentences = Annotated[
+    bool, typer.Option("--sentences", help="Cut texts into sentences of 5 to 20 words.")
+]
+Most = Annotated[int | None, typer.Option(help="Use at most so many texts (drawn at random).")]
+
+# ---- the encoder, and what it releases ----
+
+ENCODER_HELP = "{encoders}, a folder or a Hugging Face id."
+Encoder = Annotated[str, typer.Option(help=ENCODER_HELP)]
+EncoderArgument = Annotated[str, typer.Argument(help=ENCODER_HELP)]
+EncoderInstead = Annotated[
+    str | None, typer.Option(help="Or a text encoder: name, folder or Hugging Face id.")
+]
+Backend = Annotated[str, typer.Option(help="auto, torch, onnx or int8.")]
+Recipe = Annotated[
+    Path,
+    typer.Option(
+        help="A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}."
+    ),
+]
+RecipeToAudit = Annotated[
+    Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
+]
+RecipeToAttack = Annotated[
+    Path | None, typer.Option(help="A TOML recipe: attack what this private encoder releases.")
+]
+RecipeInstead = Annotated[
+    Path | None, typer.Option(help="Or a TOML recipe: attack what it releases.")
+]
+WordVectors = Annotated[
+    Path | None, typer.Option(help="Word vectors in word2vec's text format, to be attacked.")
+]
+Source = Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size, or a set.")]
+Target = Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")]
+Subject = Annotated[str | None, typer.Option(help="Column of whom a row is about.")]
+Ledger = Annotated[Path | None, typer.Option(help="File in which subjects are charged.")]
+Budget = Annotated[float | None, typer.Option(help="The most ε that a subject may cost.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Draw again, and pay again, for texts released before.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
+
+# ---- the attackers, and how sure a measurement is ----
+
+Split = Annotated[str, typer.Option(help="auto, {splits:or}.")]
+Seeds = Annotated[int, typer.Option(help="How many splits to average over.")]
+AttackSeed = Annotated[int, typer.Option(help="Seed of the split and of the attackers.")]
+Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
+KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
+InversionAttacks = Annotated[
+    str, typer.Option("--attacks", "--attack", help="{inversion attacks}.")
+]
+Draws = Annotated[
+    int, typer.Option(help="How often the attacker sends each text through a noised release.")
+]
+Minutes = Annotated[float | None, typer.Option(help="How long the attack 'sequence' may learn.")]
+AllowOverlap = Annotated[
+    bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
+]
+Window = Annotated[int, typer.Option(help="Words to either side of a window's centre.")]
+Samples = Annotated[int, typer.Option(help="Outputs drawn of each input.")]
+Confidence = Annotated[float, typer.Option(help="How sure a refutation must be.")]
+Specimens = Annotated[
+    bool, typer.Option("--specimens", help="Allow known-broken steps, to see them fail.")
+]
+FailOver = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with 1 when an attacker gains more than this over chance (95 % confidence)."
+    ),
+]
+Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are here.")]
+
+# ---- defences ----
+
+Method = Annotated[str, typer.Option(help="{defences:or}.")]
+Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
+Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
+Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
+MapWidth = Annotated[int, typer.Option(help="Units of the dense layers.")]
+Keep = Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")]
+TuneLayers = Annotated[
+    int, typer.Option(help="How many last layers of the encoder to train along.")
+]
+MaxLeakage = Annotated[
+    float | None,
+    typer.Option(help="Search settings whose attackers gain at most this over chance."),
+]
+MinUtility = Annotated[
+    float | None, typer.Option(help="Search settings that are worth at least this.")
+]
+Trials = Annotated[int, typer.Option(help="How many settings to try.")]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Train at an ε at which nothing can work, too.")
+]
+
+# ---- networks and their training ----
+
+Width = Annotated[int, typer.Option(help="Size of word vectors and states.")]
+Layers = Annotated[int, typer.Option(help="Layers of the network.")]
+Length = Annotated[int, typer.Option(help="Words of a text that are read.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+DualNetwork = Annotated[str, typer.Option(help="transformer or lstm.")]
+LambdaWords = Annotated[float, typer.Option(help="λ against readers of words.")]
+LambdaAuthors = Annotated[float, typer.Option(help="λ against readers of authors.")]
+Negatives = Annotated[
+    str | None,
+    typer.Option(help="any, or author: told apart from the same author's other posts."),
+]
+Start = Annotated[
+    str, typer.Option(help="Word vectors to begin from: none, or glove (extra: words).")
+]
+DualVocabulary = Annotated[int, typer.Option(help="How many words the encoder knows.")]
+Dimension = Annotated[int, typer.Option(help="Size of the released vectors.")]
+PairEpochs = Annotated[int, typer.Option(help="Times that all pairs are seen.")]
+PairBatch = Annotated[int, typer.Option(help="Pairs per step.")]
+DualRate = Annotated[float, typer.Option(help="Learning rate.")]
+DualSeed = Annotated[int, typer.Option(help="Of the weights and the batches.")]
+
+ModelMethod = Annotated[str, typer.Option(help="{language methods:or}.")]
+ModelNetwork = Annotated[str, typer.Option(help="lstm or transformer.")]
+ModelVocabulary = Annotated[int, typer.Option(help="How many words the model knows.")]
+WordList = Annotated[
+    Path | None, typer.Option(help="A public list of words instead, one per line.")
+]
+TextEpochs = Annotated[int, typer.Option(help="Times that all texts are seen.")]
+TextBatch = Annotated[int, typer.Option(help="Texts per step.")]
+ModelRate = Annotated[float, typer.Option(help="Learning rate of Adam.")]
+Batching = Annotated[str, typer.Option(help="uniform, author or grouped; dpsgd samples by itself.")]
+Strength = Annotated[float, typer.Option(help="λ of adversarial and triplet.")]
+Position = Annotated[
+    str, typer.Option(help="The state that is kept from authors: random (prefix) or last.")
+]
+ModelEpsilon = Annotated[float | None, typer.Option(help="The ε that dpsgd must keep.")]
+Delta = Annotated[float | None, typer.Option(help="Its δ; 1/(2n) by default.")]
+NoiseMultiplier = Annotated[float | None, typer.Option(help="The noise of dpsgd instead of its ε.")]
+Clip = Annotated[float, typer.Option(help="The longest gradient of one text.")]
+Unit = Annotated[str, typer.Option(help="What ε covers: record. Authors are refused.")]
+Canaries = Annotated[
+    str | None, typer.Option(help="Insert made-up secrets, so often each: 1,5,20,50.")
+]
+CanaryAuthors = Annotated[
+    int | None, typer.Option(help="Authors per number of repetitions; all of them.")
+]
+ModelSeed = Annotated[int, typer.Option(help="Of the split, the weights and the batches.")]
+SeededNoise = Annotated[
+    bool, typer.Option("--seeded-noise", help="Repeatable noise, for studies: no guarantee.")
+]
+ModelFolder = Annotated[Path, typer.Argument(help="A folder that `capelet lm train` wrote.")]
+ReferenceModel = Annotated[
+    Path | None, typer.Option(help="A model trained on other texts, for membership.")
+]
+BaselineModel = Annotated[
+    Path | None, typer.Option(help="A model without privacy, for the drop per author.")
+]
+RandomSequences = Annotated[int, typer.Option(help="Random sequences that rank a canary.")]
+ExtractionSeed = Annotated[int, typer.Option(help="Of what the attacker draws.")]
+
+# ---- what comes out ----
+
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+OutReport = Annotated[Path | None, typer.Option(help="Folder of the report.")]
+OutProtected = Annotated[Path, typer.Option(help="Folder of the private encoder and its report.")]
+OutEncoder = Annotated[Path, typer.Option(help="Folder of the encoder.")]
+OutModel = Annotated[Path, typer.Option(help="Folder of the model.")]
+OutOrModel = Annotated[Path | None, typer.Option(help="Where to write; the model's folder.")]
+OutOrRun = Annotated[Path | None, typer.Option(help="Where to write; the (second) run itself.")]
+ShowTexts = Annotated[
+    bool, typer.Option("--show-texts", help="Put texts and words into the examples.")
+]
+ShowInverted = Annotated[
+    bool, typer.Option("--show-texts", help="Put texts and words into inversion's examples.")
+]
+Run = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder that `audit`, `protect`, `invert`, `membership` or `lm attack` wrote."
+    ),
+]
+OtherRun = Annotated[Path | None, typer.Argument(help="A second one, to compare with.")]

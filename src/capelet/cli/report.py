@@ -1,0 +1,37 @@
+"""`capelet report`: the report of a run again, or of two runs side by side."""
+
+from __future__ import annotations
+
+import json as jsonlib
+
+from capelet.cli import options
+
+
+def report(
+    run: options.Run,
+    other: options.OtherRun = None,
+    out: options.OutOrRun = None,
+    json: options.Json = False,
+) -> None:
+    """Write the report of a run again, or of two runs side by side.
+
+    Findings are of the kinds {kinds of finding}, by the metrics {metrics}
+    and the measures {other measures}.
+
+    Example: `capelet report runs/before runs/after --out runs/compared`
+    """
+    from capelet.files import check_writable
+    from capelet.findings import Findings
+    from capelet.reports import write_comparison, write_protection, write_report
+
+    first = Findings.load(run)
+    second = Findings.load(other) if other is not None else None
+    folder = out or other or run
+    check_writable(folder)
+    if second is not None:
+        page = write_comparison(first, second, folder)
+    elif "protect" in first.provenance and (run / "before").is_dir():
+        page = write_protection(Findings.load(run / "before"), first, folder)
+    else:
+        page = write_report(first, folder)
+    print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")

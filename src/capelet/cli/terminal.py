@@ -1,0 +1,82 @@
+"""What a user of the command line sees besides results: sentences, bars, and the command itself."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from capelet.errors import CapeletError
+
+if TYPE_CHECKING:
+    from capelet.findings import Findings
+    from capelet.interfaces import Progress
+
+# Faster work needs no bar: it would only flicker.
+PATIENCE_SECONDS = 2.0
+
+
+def guard(command: Callable[..., None]) -> Callable[..., None]:
+    """Bad input ends with one sentence and exit code 2, never with a traceback."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except CapeletError as error:
+            print(f"capelet: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            print("capelet: stopped; nothing was written to the output folder", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+@contextmanager
+def progress_bars(quiet: bool) -> Iterator[Progress]:
+    """A bar on standard error for each kind of long work, shown once it takes two seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    bars = Bars(*columns, console=console, disable=quiet or not console.is_terminal)
+    tasks: dict[str, Any] = {}
+    start = time.monotonic()
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            if done >= total or (time.monotonic() - start < PATIENCE_SECONDS and done == 0):
+                return
+            tasks[what] = bars.add_task(what, total=total)
+        bars.update(tasks[what], completed=done, total=total)
+
+    with bars:
+        yield progress
+
+
+def with_command(findings: Findings, provenance: dict[str, Any] | None = None) -> Findings:
+    """The findings, with the command that made them in their provenance."""
+    origin = findings.provenance if provenance is None else provenance
+    command = shlex.join(["capelet", *sys.argv[1:]])
+    return replace(findings, provenance={**origin, "command": command})
+
+
+def print_json(summary: Any) -> None:
+    """One line for machines, with ε as ε."""
+    print(json.dumps(summary, ensure_ascii=False))
