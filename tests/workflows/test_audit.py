@@ -158,7 +158,10 @@ def test_a_release_of_another_width_has_no_joint_map(planted: Corpus) -> None:
 def sample() -> Findings:
     from capelet.data.datasets import load
 
-    return audit(with_shuffled(load("reviews"), "gender"), seeds=3)
+    corpus = with_shuffled(load("reviews"), "gender")
+    # Encoding is most of the work, and int8 takes a third of it. Trees and perceptrons find no more
+    # here, and take most of the time of all five families.
+    return audit(corpus, load_encoder("minilm", "int8"), seeds=3, attackers=["logistic", "kernel"])
 
 
 def test_the_sample_lies_between_half_way_and_the_optimum(sample: Findings) -> None:
