@@ -135,7 +135,7 @@ def attack(texts: Texts, encode: Callable[[Any], Any], size: Size) -> dict[str, 
     words = len(vocabulary)
     blind = most_frequent(sets.take(np.arange(min(2000, len(sets)))), words, len(truth))
     scores: dict[str, Any] = {"blind": float(compare(blind, truth, words).f1.mean())}
-    # One epoch less for every six: yes-or-no questions are learnt sooner than a sequence of words.
+    # At full size 10 epochs against 12.
     fewer = max(1, size.epochs - size.epochs // 6)
     for reader in (
         MultiLabel(**ATTACKERS, epochs=fewer),

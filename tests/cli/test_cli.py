@@ -16,6 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from capelet.cli import app
+from capelet.cli.catalogue import fill_names
+from capelet.cli.commands import COMMANDS, GROUPS
 from capelet.findings import Findings
 from capelet.release import Release
 
@@ -356,15 +358,28 @@ def test_cache_clear_and_no_cache(
     assert not list((tmp_path / "cache").rglob("*.sqlite*"))
 
 
-@pytest.mark.parametrize(
-    "command",
-    [[], ["audit"], ["encode"], ["verify"], ["report"], ["list"], ["cache"], ["cache", "clear"]],
-)
-def test_help(command: list[str]) -> None:
-    code, said, _ = call(*command, "--help")
-    assert code == 0
-    if command not in ([], ["cache"]):
-        assert "Example: capelet" in said
+@pytest.mark.parametrize("command", ["", *GROUPS, *COMMANDS])
+def test_help(command: str) -> None:
+    code, printed, _ = call(*command.split(), "--help")
+    assert code == 0 and "{" not in printed.split("╭")[-1]  # every name was filled in
+    if command in COMMANDS:
+        assert f"Example: capelet {command}" in " ".join(printed.split())
+
+
+def test_names_of_a_table_within_a_sentence() -> None:
+    assert fill_names("auto, {splits:or}.") == "auto, random, stratified, by_author or wasserstein."
+    assert fill_names("{splits}, or all") == "random, stratified, by_author, wasserstein, or all"
+    with pytest.raises(KeyError):
+        fill_names("{no such table}")
+
+
+def test_help_with_names_loads_no_model_framework() -> None:
+    code = (
+        "import sys; from capelet.cli import app\n"
+        "app(['audit', '--help'], standalone_mode=False); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "wasserstein" in done.stdout and done.stdout.splitlines()[-1] == "False"
 
 
 def test_the_real_command_answers_quickly() -> None:
