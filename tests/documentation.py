@@ -82,6 +82,7 @@ DESCRIPTIONS: dict[str, Callable[[], set[str]]] = {
     "sentence tasks": lambda: _choices("capelet dual utility", "--tasks"),
     "kinds of finding": lambda: set(first_codes(sections(SCHEMA_PAGE, 2)["Kinds"])),
     "metrics": lambda: set(first_codes(sections(SCHEMA_PAGE, 2)["Metrics"])),
+    "other measures": lambda: set(first_codes(sections(SCHEMA_PAGE, 2)["Metrics"])),
     "commands": lambda: {title.removeprefix("capelet ") for title in sections(COMMAND_LINE, 2)},
 }
 

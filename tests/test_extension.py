@@ -91,7 +91,7 @@ def test_an_attacker_family(
         kind="attribute-inference", attacker=NAME, target="open", metric="balanced_accuracy"
     )
     assert row.value is not None and row.value > 0.7  # the planted leak
-    assert "guessed right" in capelet.write_report(findings, tmp_path).read_text("utf-8")
+    assert NAME in capelet.write_report(findings, tmp_path).read_text("utf-8")
 
 
 @dataclass(frozen=True)
