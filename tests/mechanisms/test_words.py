@@ -34,7 +34,7 @@ from capelet.mechanisms.words import (
     TruncatedExponential,
     WordDropout,
     WordReplacement,
-    amplified,
+    amplify,
     gamma_for,
 )
 from capelet.privacy.guarantees import Guarantee, compose, whole_text
@@ -147,7 +147,7 @@ def test_bad_numbers_are_refused(value: Any, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(CapeletError, match="mu is"):
         WordDropout(value)
     with pytest.raises(CapeletError, match="epsilon is"):
-        amplified(value, 0.5)
+        amplify(value, 0.5)
 
 
 def test_other_bad_arguments_are_refused() -> None:
@@ -155,7 +155,7 @@ def test_other_bad_arguments_are_refused() -> None:
         with pytest.raises(CapeletError, match="mu is"):
             WordDropout(mu)
         with pytest.raises(CapeletError, match="mu is"):
-            amplified(1.0, mu)
+            amplify(1.0, mu)
     for wrong in (1, 1.2):
         with pytest.raises(CapeletError, match="lam is"):
             WordReplacement(1.0, FLAT, metric="mahalanobis", lam=wrong)
@@ -175,9 +175,9 @@ def test_other_bad_arguments_are_refused() -> None:
         with pytest.raises(CapeletError):
             WordDropout(0.5, mask=mask)  # type: ignore[arg-type]
     with pytest.raises(CapeletError, match="words is"):
-        amplified(1.0, 0.5, words=0)
+        amplify(1.0, 0.5, words=0)
     with pytest.raises(CapeletError, match="unit is"):
-        amplified(1.0, 0.5, unit="record")  # type: ignore[arg-type]
+        amplify(1.0, 0.5, unit="record")  # type: ignore[arg-type]
 
 
 def test_bad_tables_are_refused() -> None:
@@ -587,16 +587,16 @@ def largest_loss(mu: float, words: int, epsilon: float) -> float:
 def test_amplification_is_what_brute_force_finds(mu: float, epsilon: float) -> None:
     for words in (1, 2, 5):
         exact = largest_loss(mu, words, epsilon)
-        assert amplified(epsilon, mu, words) == pytest.approx(exact, rel=1e-9)
-        single = amplified(epsilon, mu)
-        assert amplified(epsilon, mu, words, unit="word") == pytest.approx(words * single)
-        assert amplified(epsilon, mu, words) <= epsilon * (1 + 1e-12)
+        assert amplify(epsilon, mu, words) == pytest.approx(exact, rel=1e-9)
+        single = amplify(epsilon, mu)
+        assert amplify(epsilon, mu, words, unit="word") == pytest.approx(words * single)
+        assert amplify(epsilon, mu, words) <= epsilon * (1 + 1e-12)
         assert exact <= words * single * (1 + 1e-9)
 
 
 def test_amplification_of_a_large_epsilon_does_not_overflow() -> None:
-    assert amplified(5000.0, 0.5) == pytest.approx(5000 - math.log(2))
-    assert amplified(1e-12, 0.75) == pytest.approx(2.5e-13)
+    assert amplify(5000.0, 0.5) == pytest.approx(5000 - math.log(2))
+    assert amplify(1e-12, 0.75) == pytest.approx(2.5e-13)
 
 
 def test_dropout_states_what_it_adds_and_promises_nothing_alone() -> None:
