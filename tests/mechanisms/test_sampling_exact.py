@@ -76,6 +76,33 @@ def test_a_prefix_that_starts_at_an_edge_is_left_undecided() -> None:
     assert halves.draw(1, Scripted([8 << 12], [0], [0], [1])).tolist() == [1]
 
 
+def test_an_edge_at_the_last_pattern_of_an_interval_is_still_inside_it() -> None:
+    edge = (5 << 60) - 1
+    cells = Cells(2, lambda _, bits: edge << (bits - 64), prefix=4)
+    assert cells.table.tolist() == [0] * 4 + [-1] + [1] * 11
+
+
+def test_an_enclosure_too_wide_to_tell_is_narrowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loose bounds at first: the edge must not be taken from either of them."""
+    right, precisions = exp_bounds, []
+
+    def loose(exponent: Fraction, bits: int) -> tuple[int, int]:
+        precisions.append(bits)
+        low, high = right(exponent, bits)
+        slack = 1 << (bits - 20) if bits < 300 else 0
+        return max(low - slack, 0), min(high + slack, 1 << bits)
+
+    monkeypatch.setattr(sampling, "exp_bounds", loose)
+    edges = sampling._digit_edges(Fraction(1, 50), 256)
+    top = sampling._digit_edges(Fraction(1, 3), None)
+    coin = sampling.keep_or_change(Fraction(2), 3)
+    r, whole, third = exp(Fraction(1, 50)), exp(Fraction(256, 50)), exp(Fraction(1, 3))
+    assert edges(7, 64) == math.floor((1 - r**7) / (1 - whole) * 2**64)
+    assert top(5, 64) == math.floor((1 - third**5) * 2**64)
+    assert coin._boundary(1, 64) == math.floor(1 / (1 + 3 * exp(Fraction(2))) * 2**64)
+    assert min(precisions) < 300 < max(precisions)
+
+
 def test_further_bits_put_a_value_on_the_right_side_of_its_edge() -> None:
     cells = Cells(4, rational)
     for number, edge in enumerate(EDGES):
@@ -178,6 +205,13 @@ def test_an_escape_adds_and_draws_again() -> None:
     assert total.tolist() == [130] and minus.tolist() == [0]
     total, _ = sampler.draw(1, Scripted(*escape, [0]))
     assert total.tolist() == [65]
+
+
+def test_an_escape_of_two_digits_adds_to_the_upper_one() -> None:
+    sampler = Geometric(Fraction(64))
+    assert [cells.count for cells in sampler._cells] == [256, 18]
+    total, _ = sampler.draw(1, Scripted([0, 0xFFFE], [TOP], [TOP], [0]))
+    assert total.tolist() == [17 << 8]
 
 
 def test_digits_stand_in_their_places() -> None:

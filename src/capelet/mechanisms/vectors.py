@@ -318,7 +318,7 @@ def _parts(rows: Vectors) -> Iterator[slice]:
 
 
 def grid(scale: float, most: int) -> int:
-    """k, for a grid of 2^−k: 2^−18 to 2^−17 of the noise's scale, never coarser than 2^−16."""
+    """k, for a grid of 2^−k: 2^−19 to 2^−18 of the noise's scale, never coarser than 2^−16."""
     return min(max(18 - math.floor(math.log2(scale)), 16), most)
 
 
