@@ -286,7 +286,7 @@ def test_a_row_outside_the_ball_is_never_released(monkeypatch: pytest.MonkeyPatc
     right = vectors._unit
 
     def too_long(rows: Any) -> Any:
-        return 1.001 * right(rows)
+        return right(rows) * np.array([[1.001], [0.5], [1.0]])
 
     monkeypatch.setattr(vectors, "_unit", too_long)
     with pytest.raises(AssertionError, match="left the L2 ball"):
