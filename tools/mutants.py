@@ -242,6 +242,8 @@ def _other_calls(node: ast.Call) -> Iterator[str]:
     plain = len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args[:2])
     if plain and name not in UNORDERED:
         first, second, *rest = node.args
+        if ast.dump(first) == ast.dump(second):
+            return
         yield ast.unparse(ast.Call(node.func, [second, first, *rest], node.keywords))
 
 
