@@ -167,6 +167,12 @@ def test_the_area_of_several_classes_is_the_mean_over_those_present() -> None:
     ]
     value = Bootstrap(len(part.truth), draws=3).score("auc", [part]).value
     assert value == pytest.approx(np.mean(areas))
+    # Fewer rows than classes: the last class counts too.
+    few = Guesses(
+        np.array([0, 0, 3]), np.array([[1, 0, 0, 2], [2, 0, 0, 1], [0, 0, 0, 1.5]]), np.arange(3)
+    )
+    areas = [1.0, 0.5]
+    assert Bootstrap(3, draws=3).score("auc", [few]).value == pytest.approx(np.mean(areas))
 
 
 def test_classes_that_are_absent_do_not_count_in_means() -> None:
