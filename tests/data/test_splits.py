@@ -118,6 +118,7 @@ def test_sliced_distance_is_the_wasserstein_distance_along_one_direction() -> No
 
     corpus = Corpus("w", texts=column(["cat dog", "boat train", "cat dog cat dog", "red fast"]))
     points = wasserstein_points(corpus, directions=64, quantiles=64)
+    assert wasserstein_points(corpus).shape == (4, 32 * 16)
     assert np.allclose(points[0], points[2])  # the same cloud, doubled, is the same distribution
     assert wasserstein_distance_nd([[0.0]], [[1.0]]) == pytest.approx(1.0)
     assert ((points[0] - points[1]) ** 2).sum() > 0

@@ -71,6 +71,10 @@ def test_under_the_gaussian_trade_off_a_count_bounds_the_distance_of_two_normals
     assert epsilon_of(gap, 1e-5) < epsilon_of(gap, 1e-7)
     for epsilon in (0.3, 1.0, 40.0):
         assert epsilon_of(1 / gaussian_sigma(epsilon, 0.01), 0.01) == pytest.approx(epsilon)
+    # Far apart: δ(ε) of normals two apart is ½ where it says.
+    far = epsilon_of(2.0, 0.5)
+    one, other = stats.norm.cdf([1 - far / 2, -1 - far / 2])
+    assert one - math.exp(far) * other == pytest.approx(0.5) and far > 0.5
     # δ = total variation of the two normals: then any ε is enough.
     total = 2 * stats.norm.cdf(0.5) - 1
     assert epsilon_of(1.0, total * 1.0001) == 0.0 < epsilon_of(1.0, total * 0.9999)
@@ -111,7 +115,7 @@ def test_few_misses_are_an_extrapolation_believed_at_the_size_of_the_count() -> 
     claim = Claim(1.0, 0.0, 0.95)
     score = claim.score(np.array([500.0]), np.array([2.0]), of, 1.0)
     low = bounds._wilson(500, 1000)[0]
-    high = bounds._wilson(bounds.DOUBT * 2.0 * 5, 5000)[1]
+    high = bounds._wilson(2.5 * 2.0 * 5, 5000)[1]
     assert score == pytest.approx(np.log(low / high))
     # Rare hits justify no extrapolation: ten misses are reckoned with instead.
     rare = claim.score(np.array([49.0]), np.array([2.0]), of, 1.0)
@@ -122,7 +126,7 @@ def test_few_misses_are_an_extrapolation_believed_at_the_size_of_the_count() -> 
     # An extrapolation cannot pass the whole count.
     few = Sizes(1000, 4)
     most = claim.score(np.array([500.0]), np.array([9.0]), few, 1.0)
-    high = bounds._wilson(min(bounds.DOUBT * 9 * 4 / 1000, 4), 4)[1]
+    high = bounds._wilson(min(2.5 * 9 * 4 / 1000, 4), 4)[1]
     assert most == pytest.approx(np.log(low / high))
 
 
@@ -156,6 +160,17 @@ def test_the_best_cut_is_found_on_its_side_and_in_its_order(above: bool, from_se
     assert cut.from_second is (from_second != inner)
 
 
+def test_the_score_is_told_both_sizes() -> None:
+    sizes: list[Sizes] = []
+
+    def score(hits: Reals, misses: Reals, of: Sizes) -> Reals:
+        sizes.append(of)
+        return hits - misses
+
+    best_cuts(np.zeros((1, 60)), np.ones((1, 60)), score, 777)
+    assert set(sizes) == {Sizes(search=60, final=777)} and len(sizes) == 4
+
+
 def test_each_statistic_has_its_own_cut() -> None:
     random = np.random.default_rng(1)
     first, second = random.normal(size=(2, 3, 200))
@@ -182,6 +197,7 @@ def test_thresholds_are_tried_everywhere_and_densely_at_both_ends() -> None:
             assert places.tolist() == list(range(count))
         else:
             assert np.diff(places).max() <= math.ceil(count / 48)
+            assert len(places) <= 49 + 2 * 16
             assert {1, 2, count - 2, count - 3} <= set(places.tolist())
 
 
@@ -214,7 +230,7 @@ def test_stragglers_and_single_values_beyond_the_tail() -> None:
     # The far end is one value: hardly anything beyond it, unless something was seen there.
     atom = values.copy()
     atom[0, -outer:] = size
-    assert bounds._tail(atom, marks, none)[0, 0] == bounds.UNSEEN
+    assert bounds._tail(atom, marks, none)[0, 0] == 0.4
     assert bounds._tail(atom, marks, none + 2)[0, 0] == TAIL
     edge = values.copy()
     edge[0, -outer:-1] = size  # one value but for the last: no tail to read a rate from
