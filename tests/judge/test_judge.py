@@ -25,7 +25,7 @@ from capelet.privacy.guarantees import Guarantee, gaussian_sigma
 from capelet.release import PrivateEncoder
 
 Mechanism = Callable[[Any], npt.NDArray[Any]]
-FEW = 60_000
+FEW = 30_000
 UNITS = [(np.eye(2)[0], -np.eye(2)[0])]
 SOUND: dict[str, Callable[[float], Mechanism]] = {
     "laplace": Laplace,

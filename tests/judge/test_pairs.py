@@ -46,7 +46,7 @@ def test_in_one_dimension_equal_pairs_are_left_out() -> None:
 def test_the_small_table_costs_one_a_step_and_one_and_a_half_the_other_way(epsilon: float) -> None:
     plane = Plane(epsilon)
     places = plane.places
-    assert len(places) == (2 * GRID + 1) ** 2 == len(set(places.values()))
+    assert len(places) == (2 * GRID + 1) ** 2 == len(set(places.values())) == 169
     along, across = (math.dist(places[one], places[other]) * epsilon for one, other in plane.pairs)
     assert (along, across) == (pytest.approx(2.0), pytest.approx(3.0))
     for one, other in plane.pairs:  # either side of the middle

@@ -131,6 +131,9 @@ def test_distances_are_the_mechanism_s_where_its_guarantee_is_metric(calls: Call
         verify(Laplace(1.0), samples=2000, distance=2.0)
     with pytest.raises(CapeletError, match="knows no distance"):
         verify(Gaussian(1.0, 0.1), samples=2000, pairs=[([1.0], [2.0])], distance=2.0)
+    unlike = [([0.0], [1.0]), ([0.0], [2.0])]  # one pair that is not a unit apart is enough
+    with pytest.raises(CapeletError, match="knows no distance"):
+        verify(Gaussian(1.0, 0.1), samples=2000, pairs=unlike, distance=lambda a, b: b[0] - a[0])
 
 
 # ---- recipes -------------------------------------------------------------------------------------
