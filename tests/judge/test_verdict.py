@@ -110,6 +110,7 @@ def test_the_width_is_asked_for_or_the_mechanism_s_or_sixteen(calls: Calls) -> N
     assert width(Laplace(1.0, dimension=5)) == 5
     assert width(RandomisedResponse(1.0, 7)) == 7
     assert width(Laplace(1.0, dimension=5), dimension=3) == 3
+    assert width(Laplace(1.0), dimension=1) == 1
     with pytest.raises(CapeletError, match="dimension is 0"):
         verify(Laplace(1.0), samples=2000, dimension=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from capelet.data.corpus import Corpus
 from capelet.defences import Settings
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
 from capelet.workflows import search as module
 from capelet.workflows.search import Frontier, NoPoint, Point, part_of, search
@@ -138,6 +139,15 @@ def test_what_a_method_lets_vary(
     assert {key for point in frontier.points for key in point.settings} == varied
     if "epsilon" in varied:
         assert all(0.5 <= point.settings["epsilon"] <= 16 for point in frontier.points)
+
+
+def test_without_optuna_the_extra_is_named(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method(same)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtra, match="protect"):
+        run("gr", trials=1)
 
 
 # ---- gains ---------------------------------------------------------------------------------------
