@@ -24,7 +24,7 @@ from capelet.evaluation.leakage import (
 )
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
-from capelet.findings.metrics import Guesses
+from capelet.findings.metrics import Bootstrap, Guesses
 from capelet.interfaces import silent
 from capelet.privacy.guarantees import NONE, Guarantee, ceiling
 from capelet.release import Release
@@ -307,7 +307,10 @@ def test_findings_are_the_scores_with_their_references(
     (guesses,) = result.guesses["attribute-inference", "three", "strongest"]
     row = find(rows, "attribute-inference", "three", "accuracy", "strongest")
     assert row.value == pytest.approx((guesses.predicted == guesses.truth).mean())
-    assert row.low is not None and row.high is not None and row.low <= row.value <= row.high
+    # One weight for each person of the plan, the same for every attacker and attribute.
+    score = Bootstrap(len(np.unique(plan.units))).score("accuracy", [guesses])
+    assert (row.low, row.high) == (score.low, score.high)
+    assert row.low < row.value < row.high
     assert row.chance == pytest.approx(1 / 3) and row.n == len(guesses.truth)
     share = np.bincount(guesses.truth).max() / len(guesses.truth)
     assert row.majority == pytest.approx(share)
@@ -395,6 +398,10 @@ def test_the_learning_curve_lists_what_was_measured() -> None:
     assert three["labels_per_class"] == [10, 20] and three["chance"] == pytest.approx(1 / 3)
     assert three["value"] == pytest.approx([0.5, 1.0])
     assert three["low"][0] < 0.5 < three["high"][0] and three["high"][1] == pytest.approx(1.0)
+    score = Bootstrap(len(np.unique(plan.units))).score(
+        "balanced_accuracy", result.curves["three", 10]
+    )
+    assert (three["low"][0], three["high"][0]) == (score.low, score.high)
 
 
 def test_tallies_add_up() -> None:
