@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench mutants clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ bench: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	for file in $$(grep -l __main__ benchmarks/*.py); do \
 		echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+# Small faults are put into modules, one at a time: do their tests notice? Takes about an hour.
+mutants: $(READY)
+	$(BIN)/python tools/mutants.py
 
 clean:
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache

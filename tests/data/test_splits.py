@@ -7,7 +7,15 @@ import pytest
 
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
-from capelet.data.splits import SPLITS, linked_share, near_duplicates, split, wasserstein_points
+from capelet.data.splits import (
+    SPLITS,
+    group_rows,
+    identical,
+    linked_share,
+    near_duplicates,
+    split,
+    wasserstein_points,
+)
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 
@@ -111,6 +119,7 @@ def test_sliced_distance_is_the_wasserstein_distance_along_one_direction() -> No
 
     corpus = Corpus("w", texts=column(["cat dog", "boat train", "cat dog cat dog", "red fast"]))
     points = wasserstein_points(corpus, token_vectors, directions=64, quantiles=64)
+    assert wasserstein_points(corpus, token_vectors).shape == (4, 32 * 16)
     assert np.allclose(points[0], points[2])  # the same cloud, doubled, is the same distribution
     assert wasserstein_distance_nd([[0.0]], [[1.0]]) == pytest.approx(1.0)
     assert ((points[0] - points[1]) ** 2).sum() > 0
@@ -160,3 +169,204 @@ def test_what_cannot_be_split_is_said() -> None:
     one = Corpus("o", texts=texts.texts, author=column(["me"] * 80))
     with pytest.raises(DataError, match="1 groups of linked rows"):
         split(one)
+
+
+# ---- what stays together -------------------------------------------------------------------------
+
+
+def by_hand(authors: list[str] | None, texts: list[str]) -> Corpus:
+    writers = None if authors is None else column(authors)
+    return Corpus("hand", texts=column(texts), author=writers)
+
+
+def parts_of(corpus: Corpus, kind: str, seed: int) -> np.ndarray:
+    """The part of every row, by name."""
+    parts = split(corpus, kind, seed, word_vectors=token_vectors)
+    names = np.empty(len(corpus), dtype=object)
+    for name in ("defender", "attacker", "victims"):
+        names[getattr(parts, name)] = name
+    return names
+
+
+@pytest.mark.parametrize("kind", sorted(SPLITS))
+def test_a_text_by_two_authors_never_lands_in_two_parts(kind: str) -> None:
+    """Ten pairs of authors share one text each: both stay whole, and in one part."""
+    authors = [f"w{row // 3}" for row in range(120)]
+    texts = [f"text number {row} of its author" for row in range(120)]
+    for pair in range(10):  # the last text of author 2·pair is the first of author 2·pair + 1
+        texts[6 * pair + 3] = texts[6 * pair + 2]
+    corpus = by_hand(authors, texts)
+    for seed in range(4):
+        names = parts_of(corpus, kind, seed)
+        for pair in range(10):
+            assert len(set(names[6 * pair : 6 * pair + 6])) == 1
+        assert len(set(names)) == 3
+
+
+def test_authors_tied_by_a_chain_of_texts_are_one_group() -> None:
+    authors = ["a", "a", "b", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+    texts = ["x", "1", "x", "y", "y", "2", "3", "4", "5", "6", "7", "8"]
+    fill = [f"{n}" for n in range(100, 184)]
+    corpus = by_hand([*authors * 3, *fill[:60]], [*texts, *fill])
+    groups = group_rows(corpus)
+    assert len(set(groups[[0, 1, 2, 3, 4, 12, 16]])) == 1  # a, b and c, by x and y
+    assert groups[5] != groups[0] and groups[5] == groups[17]
+    assert sorted(set(groups.tolist())) == list(range(68))
+
+
+def test_ties_are_given_up_only_when_they_hold_more_than_a_fifth_of_the_rows() -> None:
+    def groups(stock: int) -> int:
+        """How many groups there are when so many of 100 authors say "ok"."""
+        texts = ["ok" if row < stock else f"own {row}" for row in range(100)]
+        return len(set(group_rows(by_hand([f"w{row}" for row in range(100)], texts)).tolist()))
+
+    assert groups(20) == 81  # a fifth: one group of twenty
+    assert groups(21) == 100  # more: authors stay whole, and the phrase is let go
+    # An author who wrote more than a fifth alone sets the measure.
+    authors = ["much"] * 30 + [f"w{row}" for row in range(70)]
+    texts = [f"own {row}" for row in range(100)]
+    texts[29] = texts[30] = "ok"
+    assert len(set(group_rows(by_hand(authors, texts)).tolist())) == 71
+    texts[28] = texts[29] = texts[30]
+    tied = group_rows(by_hand(["much"] * 29 + ["x"] + authors[30:], texts))
+    assert len(set(tied.tolist())) == 72
+
+
+def test_identical_rows_are_grouped_without_authors_too() -> None:
+    corpus = by_hand(None, ["a", "b", "a", "c", "b", "a"])
+    assert group_rows(corpus).tolist() == [0, 1, 0, 2, 1, 0] == identical(corpus).tolist()
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
+    assert identical(Corpus("v", vectors=vectors[:, ::-1])).tolist() == [0, 1, 0]
+
+
+# ---- shares --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["random", "stratified", "wasserstein"])
+def test_single_rows_are_dealt_to_the_row(kind: str) -> None:
+    vectors = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
+    for seed in range(3):
+        parts = split(Corpus("v", vectors=vectors), kind, seed)
+        sizes = [len(parts.defender), len(parts.attacker), len(parts.victims)]
+        np.testing.assert_allclose(sizes, [500, 300, 200], atol=1)
+        for name, size in zip(("defender", "attacker", "victims"), sizes, strict=True):
+            assert len(parts.training(name)[1]) == pytest.approx(size / 10, abs=1)
+
+
+def test_sixty_rows_and_three_groups_are_enough() -> None:
+    texts = [f"t{row}" for row in range(60)]
+    assert len(split(by_hand(None, texts)).victims) == 12
+    parts = split(by_hand(["a"] * 30 + ["b"] * 18 + ["c"] * 12, texts), seed=2)
+    assert {len(parts.defender), len(parts.attacker), len(parts.victims)} == {30, 18, 12}
+    with pytest.raises(DataError, match="2 groups of linked rows"):
+        split(by_hand([f"w{row % 2}" for row in range(60)], texts))
+    one_large = by_hand(["w0"] * 58 + ["w1", "w2"], texts)
+    with pytest.raises(DataError, match="leaves no rows for"):
+        for seed in range(20):
+            split(one_large, "random", seed)
+
+
+def test_auto_is_by_author_where_authors_are_known() -> None:
+    texts = [f"t{row}" for row in range(90)]
+    assert split(by_hand(None, texts)).kind == "stratified"
+    assert split(by_hand([f"w{row % 30}" for row in range(90)], texts)).kind == "by_author"
+
+
+def test_strata_are_spread_evenly_however_small_they_are() -> None:
+    """Two attributes, twelve combinations: each part has its share of each to within two rows."""
+    random = np.random.default_rng(1)
+    codes = [random.integers(0, 3, 600), random.integers(0, 4, 600)]
+    balance = [Attribute(str(k), c, tuple("abcd"[: c.max() + 1])) for k, c in enumerate(codes)]
+    names = np.empty(600, dtype=object)
+    corpus = by_hand(None, [f"t{row}" for row in range(600)])
+    parts = split(corpus, "stratified", 3, balance)
+    for name, share in (("defender", 0.5), ("attacker", 0.3), ("victims", 0.2)):
+        rows = getattr(parts, name)
+        names[rows] = name
+        for cell in range(12):
+            inside = codes[0] * 4 + codes[1] == cell
+            assert abs(inside[rows].sum() - share * inside.sum()) <= 2
+    other = split(corpus, "stratified", 4, balance)
+    assert set(other.victims) != set(parts.victims)
+
+
+# ---- Wasserstein ---------------------------------------------------------------------------------
+
+
+def test_along_each_direction_the_distance_is_the_exact_one() -> None:
+    """Clouds of equal size: the 2-Wasserstein distance in one dimension pairs sorted values."""
+    tokens = {"red": 0, "fast": 1, "cat": 2, "boat": 3}
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(4, 6)).astype(np.float32)
+    texts = ["red fast", "cat boat", "red boat", "fast", ""]
+    clouds = [[vectors[tokens[word]] for word in text.split()] for text in texts]
+    points = clouds_to_points(clouds, directions=3, quantiles=4)
+    frame = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    frame /= np.linalg.norm(frame, axis=0)
+    for one in range(4):
+        for other in range(4):
+            exact = 0.0
+            for direction in frame.T:
+                pair = [np.sort(np.array(clouds[k]) @ direction) for k in (one, other)]
+                pair = [np.repeat(values, 4 // len(values)) for values in pair]
+                exact += float(((pair[0] - pair[1]) ** 2).mean()) / 3
+            assert ((points[one] - points[other]) ** 2).sum() == pytest.approx(exact, abs=1e-5)
+    assert (points[4] == 0).all()  # a text without a known token lies at the origin
+
+
+def clouds_to_points(clouds: list[list[np.ndarray]], directions: int, quantiles: int) -> np.ndarray:
+    """`wasserstein_points` of texts whose token vectors are these."""
+    starts = np.cumsum([0, *map(len, clouds)])
+    table = np.array([vector for cloud in clouds for vector in cloud], dtype=np.float32)
+    corpus = by_hand(None, [f"text {row}" for row in range(len(clouds))])
+    points = wasserstein_points(corpus, lambda texts: (table, starts), directions, quantiles)
+    return np.asarray(points)
+
+
+def test_the_victims_of_vectors_are_the_nearest_to_one_row() -> None:
+    """Brute force: some row has exactly the victims as its nearest fifth."""
+    vectors = np.random.default_rng(3).normal(size=(100, 4)).astype(np.float32)
+    victims = set(split(Corpus("v", vectors=vectors), "wasserstein", 1).victims.tolist())
+    distances = ((vectors[:, None] - vectors[None]) ** 2).sum(axis=2)
+    nearest = [set(np.argsort(row)[:20].tolist()) for row in distances]
+    assert len(victims) == 20 and victims in nearest
+    # A group counts by its nearest member, and is moved as a whole.
+    twins = np.concatenate([vectors, vectors])
+    rows = set(split(Corpus("v", vectors=twins), "wasserstein", 1).victims.tolist())
+    assert {row % 100 for row in rows} in nearest and len(rows) == 40
+
+
+# ---- near duplicates -----------------------------------------------------------------------------
+
+
+def test_near_duplicates_of_a_pair_are_what_brute_force_finds() -> None:
+    random = np.random.default_rng(0)
+    words = [f"word{n}" for n in range(60)]
+    for size in (4, 9, 20):
+        text = " ".join(random.choice(words, size, replace=False))
+        bag = set(text.split())
+        for other in (text + " Extra", text.upper(), " ".join(text.split()[: size // 2]), "x y"):
+            both = set(other.lower().split())
+            alike = len(bag & both) >= 0.8 * len(bag | both)
+            group = near_duplicates(column([text, other]))
+            assert (group[0] == group[1]) == alike
+    assert len(set(near_duplicates(column(["!", "?", "!"])).tolist())) == 2
+    assert len(set(near_duplicates(column(["a b c d", "a b c d e"])).tolist())) == 1  # 0.8 itself
+
+
+def test_near_duplicates_among_many_alike_texts_are_found() -> None:
+    random = np.random.default_rng(0)
+    words = [f"word{n}" for n in range(60)]
+    texts = [" ".join(random.choice(words, 20, replace=False)) for _ in range(30)]
+    texts += [text + " extra" for text in texts[:10]]  # Jaccard 20/21: they meet almost surely
+    group = near_duplicates(column(texts))
+    assert (group[:10] == group[30:]).all()
+
+
+def test_linked_is_a_share_of_the_victims() -> None:
+    corpus = made()
+    parts = split(corpus, "random")
+    group = np.arange(400)
+    group[parts.victims[:10]] = group[parts.attacker[0]]
+    group[parts.victims[10:15]] = group[parts.defender[0]]  # known to the defender: not counted
+    assert linked_share(parts, group) == pytest.approx(10 / len(parts.victims))

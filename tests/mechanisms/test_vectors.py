@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
+from scipy import integrate, stats
 
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import MECHANISMS, sampling, vectors
@@ -237,6 +237,84 @@ def test_released_values_lie_on_the_grid_and_the_grid_is_far_finer_than_the_nois
     assert np.array_equal(out, np.rint(out))
 
 
+@pytest.mark.parametrize("scale", [0.9, 1.0, 1.7, 3.99, 4.0])
+def test_the_grid_is_between_two_to_the_minus_19_and_18_of_the_scale(scale: float) -> None:
+    for power in range(-15, 3):
+        k = vectors.grid(scale * 2.0**power, most=60)
+        if k > 16:
+            assert 2.0**-19 < 2.0**-k / (scale * 2.0**power) <= 2.0**-18
+    assert vectors.grid(1e9, most=60) == 16 and vectors.grid(1e-9, most=22) == 22
+    assert Laplace(1e6).grid == 37 and Gaussian(1.0, 1e-5).grid == 16
+    assert Laplace(1e-9).grid == 16 and Gaussian(1e6, 0.5).grid == 22
+
+
+def test_the_ends_of_all_arguments() -> None:
+    for make in (Laplace, lambda e: Gaussian(e, 1e-5), lambda e: RandomisedResponse(e, 2)):
+        assert make(1e-9).epsilon == 1e-9 and make(1e6).epsilon == 1e6
+        for value in (9e-10, 1.1e6):
+            with pytest.raises(CapeletError, match="epsilon is"):
+                make(value)
+    assert PrivUnit(200).epsilon == 200.0
+    with pytest.raises(CapeletError, match="epsilon is"):
+        PrivUnit(201.0)
+    assert Gaussian(1.0, 0.5).delta == 0.5 and Gaussian(1.0, 1e-30).delta == 1e-30
+    for value in (0.51, 9e-31):
+        with pytest.raises(CapeletError, match="delta is"):
+            Gaussian(1.0, value)
+    assert Gaussian(1.0, 0.1, clip=1e20).clip == 1e20 and Gaussian(1.0, 0.1, clip=1e-20).clip
+    for value in (2e20, 9e-21):
+        with pytest.raises(CapeletError, match="clip is"):
+            Gaussian(1.0, 0.1, clip=value)
+    assert Laplace(1.0, dimension=1).dimension == Gaussian(1.0, 0.1, dimension=1).dimension == 1
+    assert PrivUnit(1.0, dimension=2).dimension == 2
+    with pytest.raises(CapeletError, match="dimension is 1"):
+        PrivUnit(1.0, dimension=1)
+    assert RandomisedResponse(1.0, 2).classes == 2 and Projection(1).dimension == 1
+
+
+def test_sums_that_saturate_are_cut_and_others_are_not() -> None:
+    half = sampling.LARGEST // 2
+    cells = np.array([[half + 5, -half - 5, half - 1, -7]])
+    out = np.empty((1, 4))
+    vectors._emit(cells, 0.5, out)
+    assert cells.tolist() == [[half, -half, half - 1, -7]]
+    assert out.tolist() == [[half / 2, -half / 2, (half - 1) / 2, -3.5]]
+
+
+def test_a_row_outside_the_ball_is_never_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A net below the proof: were the normalisation wrong, nothing would leave."""
+    right = vectors._unit
+
+    def too_long(rows: Any) -> Any:
+        return right(rows) * np.array([[1.001], [0.5], [1.0]])
+
+    monkeypatch.setattr(vectors, "_unit", too_long)
+    with pytest.raises(AssertionError, match="left the L2 ball"):
+        Gaussian(1.0, 1e-5)(np.eye(3))
+
+
+def test_directions_of_any_size_and_type() -> None:
+    for scale in (1.0, 1e-300, 1e300):
+        rows = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0]]) * scale
+        assert vectors._unit(rows) == pytest.approx(np.array([[0.6, 0.8, 0.0], [1.0, 0.0, 0.0]]))
+    rows32 = np.array([[3e38, -3e38]], dtype=np.float32)
+    assert vectors._unit(rows32) == pytest.approx(np.array([[1, -1]]) / math.sqrt(2))
+    # A clip shortens long rows to the bound and leaves short ones.
+    rows = np.array([[0.3, 0.4], [30.0, 40.0], [0.0, 0.0]])
+    cells = l2_grid(rows, 16, 2.0) / 2.0**16 * 2.0
+    assert cells == pytest.approx(np.array([[0.3, 0.4], [1.2, 1.6], [0.0, 0.0]]), abs=1e-4)
+    assert l2_grid(np.empty((0, 3)), 16, None).shape == l1_grid(np.empty((0, 3)), 16).shape
+
+
+def test_a_projection_is_the_product_at_any_size() -> None:
+    rows = np.random.default_rng(1).normal(size=(4, 6))
+    for scale in (1.0, 1e-200, 1e200):
+        assert Projection(3)(rows * scale) == pytest.approx(rows * scale @ signs(6, 3))
+    most = np.finfo(np.float64).max
+    assert np.abs(Projection(2)(np.full((1, 64), most))).max() <= most
+    assert np.isfinite(Projection(2)(np.full((1, 64), 3e38, dtype=np.float32))).all()
+
+
 # ---- what the noise does -------------------------------------------------------------------------
 
 
@@ -285,6 +363,95 @@ def test_privunit_puts_e_to_the_epsilon_between_cap_and_complement() -> None:
     assert (dots >= height - 1e-5).mean() == pytest.approx(cap.inside, abs=0.005)
     low = (dots <= -height).mean()
     assert low == pytest.approx(cap.share * (1 - cap.inside) / (1 - cap.share), abs=0.005)
+
+
+def along_the_sphere(width: int, exponent: float | None = None) -> Any:
+    """The law of ⟨v, u⟩ for v uniform on the sphere: the density is ∝ (1 − t²)^((width − 3)/2).
+
+    From the area of a slice, not from the code under test; another exponent for the control.
+    """
+    shape = (width - 1) / 2 if exponent is None else exponent
+    return stats.beta(shape, shape, loc=-1, scale=2)
+
+
+def mixture(cap: Any, law: Any) -> Any:
+    """The distribution function of ⟨V, u⟩: the law, tilted by p inside the cap."""
+    gamma = law.isf(cap.share)
+
+    def cdf(t: Any) -> Any:
+        outside = np.minimum(law.cdf(t), 1 - cap.share) / (1 - cap.share)
+        inside = np.maximum(law.cdf(t) - (1 - cap.share), 0) / cap.share
+        assert law.cdf(gamma) == pytest.approx(1 - cap.share)
+        return (1 - cap.inside) * outside + cap.inside * inside
+
+    return cdf
+
+
+@pytest.mark.parametrize(("epsilon", "width"), [(1.0, 2), (2.0, 5), (4.0, 12)])
+def test_privunit_follows_the_law_of_the_sphere_and_no_other(epsilon: float, width: int) -> None:
+    """With (width − 2)/2 for (width − 1)/2 the loss would be 5 where ε = 2 is claimed."""
+    cap = spherical_cap(epsilon, width)
+    unit = np.full(width, 1 / math.sqrt(width))
+
+    def p_value(law: Any) -> float:
+        dots = PrivUnit(epsilon)(np.repeat(unit[None], 20_000, axis=0)) @ unit * cap.mean
+        return float(stats.kstest(dots, mixture(cap, law)).pvalue)
+
+    law = along_the_sphere(width)
+    assert p_value(law) > 1e-4 or p_value(law) > 1e-4
+    if width > 2:
+        assert p_value(along_the_sphere(width, (width - 2) / 2)) < 1e-4
+    # The same law, from normalised normal vectors.
+    normal = np.random.default_rng(0).normal(size=(20_000, width))
+    dots = normal @ unit / np.linalg.norm(normal, axis=1)
+    assert stats.kstest(dots, law.cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("epsilon", "width"), [(0.5, 2), (2.0, 5), (8.0, 40)])
+def test_the_cap_is_the_best_of_its_kind(epsilon: float, width: int) -> None:
+    """m by integration, for the stated share and for others; p from ε alone."""
+    law = along_the_sphere(width)
+
+    def mean(share: float) -> tuple[float, float]:
+        odds = math.exp(epsilon) * share / (1 - share)
+        inside = odds / (1 + odds)
+        gamma = law.isf(share)
+        # By the angle: slices of the sphere have the area sin^(width − 2).
+        cap_part = integrate.quad(
+            lambda a: math.cos(a) * math.sin(a) ** (width - 2), 0, math.acos(gamma)
+        )
+        whole = integrate.quad(lambda a: math.sin(a) ** (width - 2), 0, math.pi)
+        upper = cap_part[0] / whole[0]
+        return inside, inside * upper / share - (1 - inside) * upper / (1 - share)
+
+    cap = spherical_cap(epsilon, width)
+    inside, best = mean(cap.share)
+    assert cap.inside == pytest.approx(inside, rel=1e-9)
+    assert cap.mean == pytest.approx(best, rel=1e-5)
+    others = np.exp(np.linspace(-epsilon - 7.5, math.log(0.5), 60))
+    assert max(mean(float(share))[1] for share in others) <= cap.mean * (1 + 1e-6)
+
+
+def test_the_direction_across_is_uniform_and_independent() -> None:
+    out = PrivUnit(3.0)(np.repeat(np.eye(1, 4), 40_000, axis=0))
+    cap = spherical_cap(3.0, 4)
+    assert np.linalg.norm(out * cap.mean, axis=1) == pytest.approx(1.0, abs=1e-5)
+    across = out[:, 1:] / np.linalg.norm(out[:, 1:], axis=1, keepdims=True)
+    for j in range(3):  # on the sphere in three dimensions each coordinate is uniform
+        assert stats.kstest(across[:, j], stats.uniform(-1, 2).cdf).pvalue > 1e-5
+    assert np.abs(np.corrcoef(np.column_stack([out[:, 0], across]).T) - np.eye(4)).max() < 0.03
+    steps = out * cap.mean * 2.0**20
+    assert np.abs(steps - np.rint(steps)).max() < 1e-3  # multiples of 2^−20/m
+
+
+def test_a_cap_of_a_large_epsilon_can_still_be_missed() -> None:
+    for width in (2, 3, 768):
+        for epsilon in (1e-9, 50.0, 200.0):
+            cap = spherical_cap(epsilon, width)
+            assert 0 < cap.share <= 0.5 and 0 < cap.inside <= 1 - 2.0**-31
+            assert 0 < cap.mean <= 1
+    with pytest.raises(DataError, match="two coordinates or more"):
+        PrivUnit(1.0)(np.ones((2, 1)))
 
 
 def test_privunit_beats_laplace_by_the_order_of_the_dimension() -> None:
@@ -346,3 +513,7 @@ def test_large_batches_cross_blocks_without_a_seam() -> None:
     rows[:, 1] = 1.0
     out = Laplace(1e6)(rows)
     assert np.abs(out - rows).max() < 1e-4
+    wide = np.eye(1, vectors.SPAN + 3, dtype=np.float32)  # a row wider than a block
+    assert np.abs(Laplace(1e6)(wide) - wide).max() < 1e-4
+    blocks = [rows[part] for part in vectors._parts(rows)]
+    assert len(blocks) == 3 and np.concatenate(blocks).shape == rows.shape

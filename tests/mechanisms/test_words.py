@@ -32,7 +32,7 @@ from capelet.mechanisms.words import (
     TruncatedExponential,
     WordDropout,
     WordReplacement,
-    amplified,
+    amplify,
     gamma_for,
 )
 from capelet.privacy.guarantees import Guarantee, compose, whole_text
@@ -145,7 +145,7 @@ def test_bad_numbers_are_refused(value: Any, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(CapeletError, match="mu is"):
         WordDropout(value)
     with pytest.raises(CapeletError, match="epsilon is"):
-        amplified(value, 0.5)
+        amplify(value, 0.5)
 
 
 def test_other_bad_arguments_are_refused() -> None:
@@ -153,7 +153,7 @@ def test_other_bad_arguments_are_refused() -> None:
         with pytest.raises(CapeletError, match="mu is"):
             WordDropout(mu)
         with pytest.raises(CapeletError, match="mu is"):
-            amplified(1.0, mu)
+            amplify(1.0, mu)
     for wrong in (1, 1.2):
         with pytest.raises(CapeletError, match="lam is"):
             WordReplacement(1.0, FLAT, metric="mahalanobis", lam=wrong)
@@ -173,9 +173,9 @@ def test_other_bad_arguments_are_refused() -> None:
         with pytest.raises(CapeletError):
             WordDropout(0.5, mask=mask)  # type: ignore[arg-type]
     with pytest.raises(CapeletError, match="words is"):
-        amplified(1.0, 0.5, words=0)
+        amplify(1.0, 0.5, words=0)
     with pytest.raises(CapeletError, match="unit is"):
-        amplified(1.0, 0.5, unit="record")  # type: ignore[arg-type]
+        amplify(1.0, 0.5, unit="record")  # type: ignore[arg-type]
 
 
 def test_bad_tables_are_refused() -> None:
@@ -585,16 +585,96 @@ def largest_loss(mu: float, words: int, epsilon: float) -> float:
 def test_amplification_is_what_brute_force_finds(mu: float, epsilon: float) -> None:
     for words in (1, 2, 5):
         exact = largest_loss(mu, words, epsilon)
-        assert amplified(epsilon, mu, words) == pytest.approx(exact, rel=1e-9)
-        single = amplified(epsilon, mu)
-        assert amplified(epsilon, mu, words, unit="word") == pytest.approx(words * single)
-        assert amplified(epsilon, mu, words) <= epsilon * (1 + 1e-12)
+        assert amplify(epsilon, mu, words) == pytest.approx(exact, rel=1e-9)
+        single = amplify(epsilon, mu)
+        assert amplify(epsilon, mu, words, unit="word") == pytest.approx(words * single)
+        assert amplify(epsilon, mu, words) <= epsilon * (1 + 1e-12)
         assert exact <= words * single * (1 + 1e-9)
 
 
+def test_gamma_by_its_formula_and_its_ends() -> None:
+    for epsilon, words, beta in ((2.0, 2, 0.5), (10.0, 500, 0.001)):
+        stated = 2 / epsilon * math.log((1 - beta) * (words - 1) / beta)
+        assert gamma_for(epsilon, words, beta) == pytest.approx(stated, abs=1e-12)
+    for bad in ((1.0, 1, 0.1), (1.0, 5, 0.51), (1.0, 5, 0.0), (0.0, 5, 0.1), (2e6, 5, 0.1)):
+        with pytest.raises(CapeletError, match="is"):
+            gamma_for(*bad)
+    assert gamma_for(1e-9, 3) > 1e9 > gamma_for(1e6, 3) > 0
+
+
+def test_the_ends_of_all_arguments_of_words() -> None:
+    for epsilon in (1e-9, 1e6):
+        assert WordReplacement(epsilon, FLAT).epsilon == epsilon
+        assert TruncatedExponential(epsilon, 1e9, FLAT).gamma == 1e9
+    assert WordReplacement(1.0, FLAT, size=2).size == 2
+    assert WordReplacement(1.0, FLAT, metric="mahalanobis").lam == 0.5
+    assert WordReplacement(1.0, FLAT, metric="mahalanobis", lam=1 - 1e-6).lam == 1 - 1e-6
+    with pytest.raises(CapeletError, match="gamma is"):
+        TruncatedExponential(1.0, 1.1e9, FLAT)
+    with pytest.raises(CapeletError, match="lam is"):
+        WordReplacement(1.0, FLAT, metric="mahalanobis", lam=1.0)
+    assert WordDropout(1 - 2.0**-53).mu < 1
+    with pytest.raises(CapeletError, match="mu is"):
+        WordDropout(1.0)
+    assert WordDropout(0.1, mask=["b", "A", "a"]).mask == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("drop me", "me"),
+        ("me drop", "me "),
+        ("a drop b", "a b"),
+        ("a, drop, b", "a, , b"),
+        ("a (drop) b", "a () b"),
+        ("drop drop a", "a"),
+        ("a  drop  b", "a  b"),
+        ("DROP's end", "end"),
+        ("dropped", "dropped"),
+        ("drop", ""),
+        ("", ""),
+    ],
+)
+def test_a_dropped_word_takes_one_white_space_along(text: str, masked: str) -> None:
+    assert WordDropout(0.0, mask=["drop"])([text]) == [masked]
+
+
+def test_each_word_has_a_coin_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ordered(self: Stream, *shape: int) -> npt.NDArray[np.float64]:
+        return np.arange(math.prod(shape)) / 10
+
+    monkeypatch.setattr(Stream, "uniform", ordered)
+    # Coins 0, 0.1 … fall below 0.25 for the first three words of the batch; at 0.3 they do not.
+    assert WordDropout(0.25)(["a b", "c d", "e"]) == ["", "d", "e"]
+    assert WordDropout(0.2)(["a b c d"]) == ["c d"]
+
+
+def test_the_spectrum_is_that_of_the_scaled_covariance() -> None:
+    step = WordReplacement(2.0, SMALL, metric="mahalanobis", lam=0.3)
+    covariance = np.cov(SMALL.vectors.astype(float).T)
+    covariance *= 12 / np.trace(covariance)
+    wanted = 0.3 * covariance + 0.7 * np.eye(12)
+    values, axes = step._spectrum
+    assert (axes * values) @ axes.T == pytest.approx(wanted, abs=1e-6)
+    gaps = RNG.normal(size=(5, 12))
+    lengths = np.sqrt(np.einsum("ni,ij,nj->n", gaps, np.linalg.inv(wanted), gaps))
+    assert step._lengths(gaps) == pytest.approx(lengths)
+
+
+def test_weights_of_the_exponential_mechanism_by_hand() -> None:
+    step = TruncatedExponential(2.0, 1.0, FLAT)
+    points = np.array([[0.5, 0.5], [-3.0, 0.0]])
+    for point, weights in zip(points, step.weights(points), strict=True):
+        apart = np.minimum(np.linalg.norm(FLAT.vectors - point, axis=1), 1.0)
+        assert weights == pytest.approx(np.exp(-(apart - apart.min())))
+    assert step._lengths(np.array([[0.3, 0.4], [3.0, 4.0]])).tolist() == [0.5, 1.0]
+    assert step.diameter == 1.0
+    assert TruncatedExponential(2.0, 9.0, FLAT).diameter == pytest.approx(2.51, abs=0.2)
+
+
 def test_amplification_of_a_large_epsilon_does_not_overflow() -> None:
-    assert amplified(5000.0, 0.5) == pytest.approx(5000 - math.log(2))
-    assert amplified(1e-12, 0.75) == pytest.approx(2.5e-13)
+    assert amplify(5000.0, 0.5) == pytest.approx(5000 - math.log(2))
+    assert amplify(1e-12, 0.75) == pytest.approx(2.5e-13)
 
 
 def test_dropout_states_what_it_adds_and_promises_nothing_alone() -> None:
@@ -604,7 +684,15 @@ def test_dropout_states_what_it_adds_and_promises_nothing_alone() -> None:
     assert (after.unit, after.notion) == ("word", "local")
     assert after.epsilon == pytest.approx(math.log(0.5 * math.e + 0.5))
     assert after.delta == 5e-6
-    for wrong in (REPLACEMENTS[0].guarantee, Guarantee(1.0, unit="word")):
+    assert after.status == "proven" and step.amplifies(Guarantee(1.0, caveat="c")).caveat == "c"
+    assert step.amplifies(Guarantee(1.0, status="claimed")).status == "claimed"
+    # A metric guarantee bounds what a *distance* costs; "this word or none" has no distance.
+    for wrong in (
+        REPLACEMENTS[0].guarantee,
+        Guarantee(1.0, unit="word"),
+        Guarantee(1.0, notion="metric", metric="L2"),
+        Guarantee(1.0, notion="central", unit="text", neighbours="replace"),
+    ):
         with pytest.raises(CapeletError, match="amplifies a local guarantee for whole texts"):
             step.amplifies(wrong)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy import stats
+from scipy.optimize import brentq, linprog
 
 from capelet.errors import CapeletError
 from capelet.privacy.guarantees import (
@@ -21,6 +22,8 @@ from capelet.privacy.guarantees import (
     ceiling_balanced,
     ceiling_top,
     chain,
+    checked,
+    checked_count,
     compose,
     epsilon_for,
     gaussian_delta,
@@ -48,6 +51,33 @@ def test_a_bad_delta_is_refused_with_what_was_found(value: object) -> None:
         Guarantee(1.0, delta=value)  # type: ignore[arg-type]
 
 
+def test_the_ends_of_a_range_belong_to_it_unless_it_is_open_below() -> None:
+    assert checked("x", 1, 1.0, 2.0) == 1.0 and checked("x", 2.0, 1.0, 2.0) == 2.0
+    assert checked("x", 1.0 + 1e-9, 1.0, 2.0, open_low=True) == 1.0 + 1e-9
+    assert isinstance(checked("x", np.int64(2), 1.0, 2.0), float)
+    with pytest.raises(CapeletError, match=r"x is 1\.0; .* more than 1 and at most 2"):
+        checked("x", 1.0, 1.0, 2.0, open_low=True)
+    with pytest.raises(CapeletError, match=r"x is 0\.9; .* at least 1 and at most 2"):
+        checked("x", 0.9, 1.0, 2.0)
+    with pytest.raises(CapeletError, match=r"x is 2\.1"):
+        checked("x", 2.1, 1.0, 2.0)
+    with pytest.raises(CapeletError, match="at least 0 and finite"):
+        checked("x", math.inf, 0.0, 1e300)
+
+
+def test_a_count_is_a_whole_number_from_its_least_on() -> None:
+    assert checked_count("n", 1) == 1 and checked_count("n", np.int32(5), least=5) == 5
+    for value, least in ((0, 1), (4, 5), (1.0, 1), (True, 1), ("1", 1), (None, 1)):
+        with pytest.raises(CapeletError, match=f"n is .*at least {least}"):
+            checked_count("n", value, least)
+
+
+def test_the_ends_of_epsilon_and_delta_are_allowed() -> None:
+    assert Guarantee(np.finfo(float).max, 1.0).delta == 1.0
+    assert Guarantee(5e-324).epsilon > 0
+    assert Guarantee(2).epsilon == 2.0 and isinstance(Guarantee(2).epsilon, float)
+
+
 def test_numpy_numbers_are_numbers() -> None:
     assert Guarantee(np.float32(2.0), delta=np.float64(0.0)) == Guarantee(2.0)  # type: ignore[arg-type]
 
@@ -59,6 +89,9 @@ def test_sentences_name_all_that_matters() -> None:
     assert "under add-remove neighbours" in central.sentence()
     assert "(proven; in theory)" in Guarantee(1, caveat="in theory").sentence()
     assert NONE.sentence().startswith("no guarantee")
+    plain = "2-local differential privacy for each text (proven)"
+    assert Guarantee(2.0).sentence() == plain
+    assert Guarantee(2.0, 1e-5).sentence() == plain.replace("2-", "(2, 1e-05)-")
 
 
 # ---- composition ---------------------------------------------------------------------------------
@@ -130,6 +163,69 @@ def test_in_a_chain_the_strongest_holds() -> None:
     word = Guarantee(0.1, notion="metric", unit="word", metric="euclidean")
     assert chain([word, Guarantee(8.0)]) == Guarantee(8.0)
     assert chain([Guarantee(1.0, status="broken"), Guarantee(9.0)]).epsilon == 9.0
+
+
+def test_delta_never_passes_one() -> None:
+    assert compose([Guarantee(1.0, 0.7), Guarantee(1.0, 0.6)]).delta == 1.0
+    assert parallel([Guarantee(1.0, 0.7), Guarantee(1.0, 0.6)]).delta == 0.7
+    assert Guarantee(5.0, 0.1, unit="word").for_words(3).delta == 1.0
+    assert Guarantee(5.0, unit="word").for_words(3).delta == 0.0
+    # e^(count·ε) alone would overflow.
+    assert Guarantee(500.0, 1e-300, unit="word").for_words(4).delta == 1.0
+
+
+def test_one_word_costs_what_one_word_costs() -> None:
+    word = Guarantee(0.5, 1e-6, unit="word")
+    assert word.for_words(1) == Guarantee(0.5, 1e-6)
+    for count in (0, -1, 1.5, True):
+        with pytest.raises(CapeletError, match="count is"):
+            word.for_words(count)  # type: ignore[arg-type]
+    metric = Guarantee(1.0, notion="metric", unit="word", metric="L2")
+    with pytest.raises(CapeletError, match="unit 'word'"):
+        metric.for_words(2)
+
+
+def test_only_local_guarantees_cover_finer_units() -> None:
+    metric = Guarantee(1.0, notion="metric", metric="L2")
+    assert metric.for_unit("text") == metric  # its own unit it covers, of course
+    with pytest.raises(CapeletError, match="coarser unit"):
+        metric.for_unit("word")
+    with pytest.raises(CapeletError, match="coarser unit"):
+        Guarantee(1.0, notion="central", unit="record", neighbours="replace").for_unit("word")
+
+
+def test_caveats_are_joined_once_each() -> None:
+    parts = [Guarantee(1.0, caveat="a"), Guarantee(1.0), Guarantee(1.0, caveat="b")]
+    assert compose([*parts, parts[0]]).caveat == "a; b"
+    assert parallel(parts[1:]).caveat == "b"
+
+
+def test_one_part_alone_needs_no_metric_and_no_neighbours() -> None:
+    for alone in (Guarantee(1.0, notion="metric"), Guarantee(1.0, notion="central")):
+        assert compose([alone]) == alone == parallel([alone])
+        with pytest.raises(CapeletError, match="add up only when they name one"):
+            linked(alone, 2)
+    named = Guarantee(1.0, notion="metric", metric="L2")
+    assert linked(named, 3).epsilon == 3.0
+    with pytest.raises(CapeletError, match="releases is 0"):
+        linked(named, 0)
+
+
+def test_what_counts_first_in_a_chain() -> None:
+    """Status before notion before unit before ε before δ."""
+    order = [
+        Guarantee(1.0, 1e-6),
+        Guarantee(1.0, 1e-5),
+        Guarantee(2.0),
+        Guarantee(1.0, unit="word"),
+        Guarantee(0.5, notion="central", unit="record", neighbours="replace"),
+        Guarantee(0.1, notion="metric", unit="word", metric="L2"),
+        Guarantee(0.1, status="claimed"),
+        Guarantee(0.01, status="broken"),
+    ]
+    for place in range(len(order)):
+        rest = order[place:]
+        assert chain(rest) == chain(rest[::-1]) == order[place]
 
 
 # ---- ceilings ------------------------------------------------------------------------------------
@@ -211,6 +307,77 @@ def test_no_ceiling_without_a_proven_local_guarantee_for_texts() -> None:
     assert whole_text(metric) is None
 
 
+def best_auc(epsilon: float, delta: float) -> float:
+    """The area under the largest ROC curve that (ε, δ) permits, point by point."""
+    false = np.linspace(0.0, 1.0, 200_001)
+    upper = np.minimum(delta + math.exp(epsilon) * false, 1.0)
+    lower = 1.0 - math.exp(-epsilon) * (1.0 - delta - false)
+    true = np.clip(np.minimum(upper, lower), 0.0, 1.0)
+    return float(np.trapezoid(true, false))
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_the_ceiling_of_auc_is_the_area_under_the_trade_off_curve(
+    epsilon: float, delta: float
+) -> None:
+    stated = ceiling_auc(Guarantee(epsilon, delta))
+    assert stated == pytest.approx(best_auc(epsilon, delta), abs=1e-6)
+    advantage = ceiling_advantage(Guarantee(epsilon, delta))
+    false = np.linspace(0.0, 1.0, 100_001)
+    gaps = np.minimum(delta + math.exp(epsilon) * false, 1) - false
+    gaps = np.minimum(gaps, 1 - math.exp(-epsilon) * (1 - delta - false) - false)
+    assert advantage == pytest.approx(float(gaps.max()), abs=1e-4)
+
+
+def test_top_n_with_delta_is_the_optimum_of_the_linear_programme() -> None:
+    """n of k equally likely values named: the channel to sets of n, by linear programming."""
+    k, n, epsilon = 4, 2, 0.7
+    sets = list(itertools.combinations(range(k), n))
+    cost = -np.array([1 / k if z in s else 0.0 for z in range(k) for s in sets])
+    rows = []
+    for one, other in itertools.permutations(range(k), 2):
+        for place in range(len(sets)):
+            row = np.zeros((k, len(sets)))
+            row[one, place], row[other, place] = 1.0, -math.exp(epsilon)
+            rows.append(row.ravel())
+    sums = np.kron(np.eye(k), np.ones(len(sets)))
+    found = linprog(cost, np.array(rows), np.zeros(len(rows)), sums, np.ones(k), method="highs")
+    best = -float(found.fun)
+    assert ceiling_top(n, k, Guarantee(epsilon)) == pytest.approx(best, abs=1e-9)
+    assert ceiling_top(n, k, Guarantee(epsilon, 0.2)) == pytest.approx(0.2 + 0.8 * best, abs=1e-9)
+    for arguments in ((0, 3), (1, 0)):
+        with pytest.raises(CapeletError, match="at least 1"):
+            ceiling_top(*arguments, Guarantee(1.0))
+
+
+def test_what_a_guarantee_implies_for_a_whole_text() -> None:
+    word = Guarantee(0.5, unit="word", caveat="c")
+    assert whole_text(word) is None
+    assert whole_text(word, words=1) == Guarantee(0.5, caveat="c")
+    metric = Guarantee(0.5, notion="metric", unit="word", metric="L2", caveat="c")
+    assert whole_text(metric, diameter=0.25) == Guarantee(0.125, caveat="c")
+    assert whole_text(metric, words=3) is None
+    loose = Guarantee(0.5, 1e-6, notion="metric", unit="word", metric="L2")
+    assert whole_text(loose, diameter=2.0) is None  # how δ grows with the distance is not known
+    central = Guarantee(0.5, notion="central", unit="record", neighbours="replace")
+    assert whole_text(central, words=3, diameter=1.0) is None
+    for status in ("claimed", "broken"):
+        assert whole_text(Guarantee(0.5, status=status)) is None  # type: ignore[arg-type]
+    with pytest.raises(CapeletError, match="diameter is 0"):
+        whole_text(metric, diameter=0.0)
+    with pytest.raises(CapeletError, match="classes is 0"):
+        ceiling_balanced(0, Guarantee(1.0))
+
+
+def test_shares_of_a_prior_may_miss_one_by_rounding_but_not_by_more() -> None:
+    assert ceiling([0.5, 0.5 + 5e-7], Guarantee(1.0)) == pytest.approx(math.e / (1 + math.e), 1e-5)
+    for off in (2e-6, -2e-6):
+        with pytest.raises(CapeletError, match="must add up to 1; they add up to"):
+            ceiling([0.5, 0.5 + off], Guarantee(1.0))
+    assert ceiling([1.0, 0.0], Guarantee(1.0)) == 1.0  # an empty class is a class
+
+
 @pytest.mark.parametrize("prior", [[], [0.5, 0.6], [1.5, -0.5], [math.nan, 1.0]], ids=repr)
 def test_what_is_no_prior_is_refused(prior: list[float]) -> None:
     with pytest.raises(CapeletError, match="prior"):
@@ -243,6 +410,39 @@ def test_sigma_gives_the_delta_asked_for_and_not_less_noise(epsilon: float, delt
     reached = gaussian_delta(sigma, epsilon, sensitivity=3.0)
     assert reached <= delta
     assert reached == pytest.approx(delta, rel=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+@pytest.mark.parametrize("delta", [0.02, 0.2])
+def test_sigma_is_the_root_rounded_up_by_a_billionth(epsilon: float, delta: float) -> None:
+    def excess(sigma: float) -> float:
+        gap = 1 / (2 * sigma)
+        one, other = stats.norm.cdf([gap - epsilon * sigma, -gap - epsilon * sigma])
+        return float(one - math.exp(epsilon) * other - delta)
+
+    root = brentq(excess, 0.05, 50.0, xtol=1e-14, rtol=1e-14)
+    for sensitivity in (1.0, 0.25):
+        sigma = gaussian_sigma(epsilon, delta, sensitivity)
+        assert 0.9e-9 < sigma / (root * sensitivity) - 1 < 1.1e-9
+    for bad in BAD:
+        with pytest.raises(CapeletError, match="sensitivity is"):
+            gaussian_sigma(epsilon, delta, bad)  # type: ignore[arg-type]
+        with pytest.raises(CapeletError, match="sensitivity is"):
+            laplace_scale(epsilon, bad)  # type: ignore[arg-type]
+
+
+def test_the_least_and_the_largest_target() -> None:
+    assert gaussian_sigma(1.0, 1 - 2.0**-53) < 0.2
+    assert gaussian_sigma(0.01, 1e-300) > 100
+    with pytest.raises(CapeletError, match=r"delta is 1\.0"):
+        gaussian_sigma(1.0, 1.0)
+    assert laplace_scale(0.5, sensitivity=0.25) == 0.5
+    assert epsilon_for([0.6, 0.4], 0.6) == 0.0 and epsilon_for([0.6, 0.4], 0.0) == 0.0
+    assert epsilon_for([0.5, 0.5], 1.0) == math.inf
+    assert epsilon_for([0.5, 0.3, 0.2], 0.5 + 1e-12) == pytest.approx(math.log(5 / 3), abs=1e-9)
+    assert least_epsilon([1.0, 0.0]) == math.inf and least_epsilon([0.5, 0.5]) == 0.0
+    with pytest.raises(CapeletError, match=r"accuracy is 1\.1"):
+        epsilon_for([0.5, 0.5], 1.1)
 
 
 def test_delta_agrees_with_the_integral_it_stands_for() -> None:

@@ -15,7 +15,7 @@ from capelet.data.datasets import load
 from capelet.encoders.model_folder import FORMAT, MANIFEST
 from capelet.errors import CapeletError, OutputError
 from capelet.mechanisms import Gaussian, Laplace, WordDropout, WordReplacement
-from capelet.mechanisms.words import amplified
+from capelet.mechanisms.words import amplify
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder, Release, is_private_encoder, recipe_hash
 from capelet.release.batch import encode
@@ -91,10 +91,10 @@ def test_dropout_before_noise_gives_each_word_a_stronger_promise() -> None:
     private = PrivateEncoder(WordDropout(0.5), "wordllama", Laplace(2.0))
     assert private.guarantee == Guarantee(2.0)  # what bounds a whole text stays as it is
     promise = private.word_guarantee
-    assert promise == Guarantee(amplified(2.0, 0.5), unit="word")
+    assert promise == Guarantee(amplify(2.0, 0.5), unit="word")
     assert promise.epsilon < 2.0
     rough = PrivateEncoder(WordDropout(0.3), "wordllama", Gaussian(1.0, 1e-5)).word_guarantee
-    assert rough is not None and rough.epsilon == amplified(1.0, 0.3)
+    assert rough is not None and rough.epsilon == amplify(1.0, 0.3)
     assert rough.delta == pytest.approx(0.7e-5)
 
 
@@ -105,7 +105,7 @@ def test_only_noise_after_the_dropout_is_amplified_and_the_best_dropout_counts()
     assert PrivateEncoder(replace, drop, "wordllama", Laplace(2.0)).word_guarantee == wanted
     assert PrivateEncoder(drop, replace, "wordllama", Laplace(2.0)).word_guarantee == wanted
     best = PrivateEncoder(drop, often, "wordllama", Laplace(2.0)).word_guarantee
-    assert best is not None and best.epsilon == amplified(2.0, 0.9)
+    assert best is not None and best.epsilon == amplify(2.0, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_release_keeps_its_guarantee_in_its_file(tmp_path: Path) -> None:
     assert back.word_guarantee is None
     dropped = PrivateEncoder(WordDropout(0.5), "wordllama", Laplace(2.0)).release(["a good text"])
     told = Release.load(dropped.save(tmp_path / "words.parquet")).word_guarantee
-    assert told == dropped.word_guarantee == Guarantee(amplified(2.0, 0.5), unit="word")
+    assert told == dropped.word_guarantee == Guarantee(amplify(2.0, 0.5), unit="word")
     plain = PrivateEncoder().release(np.eye(2))
     assert Release.load(plain.save(tmp_path / "plain.parquet")).guarantee == NONE
     (tmp_path / "other.parquet").write_bytes(b"no")

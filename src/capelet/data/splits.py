@@ -243,10 +243,11 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
     words = [set(words_of(text)) or {text} for text in texts]
     hashes = [np.fromiter((crc32(word.encode()) for word in bag), dtype=np.uint64) for bag in words]
     random = np.random.default_rng(0)
-    prime = np.uint64((1 << 61) - 1)
-    factor = random.integers(1, 1 << 28, size=(bands * rows, 1), dtype=np.uint64)
-    shift = random.integers(0, 1 << 60, size=(bands * rows, 1), dtype=np.uint64)
-    signature = np.stack([((bag * factor + shift) % prime).min(axis=1) for bag in hashes])
+    # Multiply-shift hashing: the product wraps at 2^64, so that each factor gives another order.
+    factor = random.integers(0, 1 << 63, size=(bands * rows, 1), dtype=np.uint64) * 2 + 1
+    shift = random.integers(0, 1 << 63, size=(bands * rows, 1), dtype=np.uint64)
+    top = np.uint64(32)
+    signature = np.stack([((bag * factor + shift) >> top).min(axis=1) for bag in hashes])
     first: list[Rows] = []
     second: list[Rows] = []
     for band in range(bands):

@@ -72,9 +72,9 @@ class Claim:
         search could tell a loss that only the final count has the outputs to show.
         """
         low = _wilson(hits, of.search)[0]
-        seen = (misses >= TAIL) | (hits < COMMON * of.search)
+        enough = (misses >= TAIL) | (hits < COMMON * of.search)
         high = np.where(
-            seen,
+            enough,
             _wilson(np.maximum(misses, TAIL), of.search)[1],
             _wilson(np.minimum(DOUBT * misses * of.final / of.search, of.final), of.final)[1],
         )
@@ -89,6 +89,7 @@ def interval_ends(hits: int, misses: int, count: int, risk: float) -> tuple[floa
     """The least p of `hits` and the largest q of `misses`, wrong together at most `risk` often."""
     from scipy.special import betaincinv
 
+    # Clopper and Pearson (1934) by quantiles of the beta law; half the risk for each end.
     low = float(betaincinv(hits, count - hits + 1, risk / 2)) if hits else 0.0
     high = float(betaincinv(misses + 1, count - misses, 1 - risk / 2)) if misses < count else 1.0
     return low, high
@@ -102,7 +103,7 @@ def epsilon_of(gap: float, delta: float) -> float:
     """
     if gap <= 0.0 or gaussian_delta(1.0 / gap, 0.0) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
+    low, high = 0.0, 1.0  # δ falls as ε grows: enclose, then bisect; the lower end is what holds
     while gaussian_delta(1.0 / gap, high) > delta:
         low, high = high, 2 * high
     while high - low > 1e-9 * high:
@@ -118,6 +119,7 @@ def _normal_gap(low: Any, high: Any) -> Any:
 
 
 def _wilson(hits: Any, count: int, z: float = 4.0) -> tuple[Reals, Reals]:
+    # Wilson's score interval: no quantile to invert, so it serves for whole arrays of thresholds.
     share = np.asarray(hits, dtype=np.float64) / count
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     spread = np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
@@ -132,7 +134,7 @@ class Cut:
     score: float
     threshold: float
     above: bool
-    swapped: bool
+    from_second: bool
 
     def hits(self, values: Reals) -> int:
         """How many of the values fall into the event."""
@@ -145,13 +147,13 @@ def best_cuts(
 ) -> list[Cut]:
     """For each row, a statistic: the threshold, side and order of the inputs that score best."""
     of = Sizes(first.shape[1], final)
-    ordered = np.sort(first, axis=1), np.sort(second, axis=1)
-    marks = np.hstack([values[:, _places(of.search)] for values in ordered])
-    over = [of.search - _ranks(values, marks) for values in ordered]
+    ascending = np.sort(first, axis=1), np.sort(second, axis=1)
+    marks = np.hstack([values[:, _places(of.search)] for values in ascending])
+    over = [of.search - _ranks(values, marks) for values in ascending]
     under = [of.search - counts for counts in over]
     tails = [
-        [_tail(values, marks, counts) for values, counts in zip(ordered, over, strict=True)],
-        [_tail(-v[:, ::-1], -marks, counts) for v, counts in zip(ordered, under, strict=True)],
+        [_tail(values, marks, counts) for values, counts in zip(ascending, over, strict=True)],
+        [_tail(-v[:, ::-1], -marks, counts) for v, counts in zip(ascending, under, strict=True)],
     ]
     rows = np.arange(len(marks))
     cases = []
@@ -159,28 +161,30 @@ def best_cuts(
         for one, other in ((0, 1), (1, 0)):
             scores = score(counts[one], beyond[other], of)
             best = scores.argmax(axis=1)
-            found = zip(scores[rows, best].tolist(), marks[rows, best].tolist(), strict=True)
-            cases.append([Cut(value, mark, above, one == 1) for value, mark in found])
+            peaks = zip(scores[rows, best].tolist(), marks[rows, best].tolist(), strict=True)
+            cases.append([Cut(value, mark, above, one == 1) for value, mark in peaks])
     return [max(cuts, key=lambda cut: cut.score) for cuts in zip(*cases, strict=True)]
 
 
-def _ranks(ordered: Reals, marks: Reals) -> Reals:
+def _ranks(ascending: Reals, marks: Reals) -> Reals:
     """How many values of each row lie below each of its marks."""
-    found = [np.searchsorted(row, at, side="left") for row, at in zip(ordered, marks, strict=True)]
-    return np.array(found, dtype=np.float64)
+    pairs = zip(ascending, marks, strict=True)
+    counts = [np.searchsorted(row, mark, side="left") for row, mark in pairs]
+    return np.array(counts, dtype=np.float64)
 
 
-def _tail(ordered: Reals, marks: Reals, counts: Reals) -> Reals:
+def _tail(ascending: Reals, marks: Reals, counts: Reals) -> Reals:
     """The number of values beyond each mark, carried on exponentially where few values are.
 
     An exponential tail is right for Laplace noise and too heavy, so cautious, for normal noise.
     Where the far end is one single value, hardly anything is taken to lie beyond it.
     """
-    size = ordered.shape[1]
+    size = ascending.shape[1]
     outer = max(size // 50, 2 * TAIL)
     if size < 2 * outer:
         return np.maximum(counts, TAIL)
-    start, edge, end = (ordered[:, [-place]] for place in (outer, TAIL, 1))
+    start, edge, end = (ascending[:, [-place]] for place in (outer, TAIL, 1))
+    # The rate of the tail is read off two order statistics: outer/TAIL outputs lie between them.
     with np.errstate(all="ignore"):
         fall = np.log(outer / TAIL) * (marks - edge) / (edge - start)
         beyond = TAIL * np.exp(-np.maximum(np.nan_to_num(fall, nan=0.0), 0.0))

@@ -12,7 +12,7 @@ import numpy as np
 from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.judge.bounds import Claim, Tradeoff
-from capelet.judge.pairs import WORDS, Distance, Pair, Plane, corners, given
+from capelet.judge.pairs import WORDS, Distance, Pair, Plane, corners, own_pairs
 from capelet.judge.search import Source, count_hits, search
 from capelet.mechanisms import Gaussian
 from capelet.privacy.guarantees import Guarantee, checked, checked_count
@@ -59,14 +59,14 @@ class Verdict:
         if self.tradeoff == "gaussian":
             sure += ", taking its noise to be normal"
         loss = f"{self.subject} loses at least ε = {self.lower_bound:.3g} {sure}"
-        seen = f"the pair {self.pair.name}, the event {self.event}"
+        where = f"the pair {self.pair.name}, the event {self.event}"
         if not self.passed:
             counts = f"{self.hits[0]:,} against {self.hits[1]:,} of {self.counted:,} outputs"
-            return f"The claim {claim} is false: {loss} ({seen}: {counts})."
+            return f"The claim {claim} is false: {loss} ({where}: {counts})."
         return (
             f"The claim {claim} stands: {loss}, and no more was found. The worst of "
-            f"{self.events_tried:,} events on {self.pairs_tried} pairs was {seen}. This is a test, "
-            f"not a proof: {self.counted:,} outputs can show at most ε = {self.reach:.3g}."
+            f"{self.events_tried:,} events on {self.pairs_tried} pairs was {where}. This is a "
+            f"test, not a proof: {self.counted:,} outputs can show at most ε = {self.reach:.3g}."
         )
 
     def describe(self) -> dict[str, Any]:
@@ -123,13 +123,15 @@ def verify(
         )
     claim = _claim(mechanism, claimed, delta, confidence, tradeoff)
     total = checked_count("samples", samples, LEAST_SAMPLES)
-    tried = _pairs(mechanism, dimension, pairs, distance)
-    if claim.tradeoff == "gaussian" and any(pair.distance != 1.0 for pair in tried):
+    candidates = _pairs(mechanism, dimension, pairs, distance)
+    if claim.tradeoff == "gaussian" and any(pair.distance != 1.0 for pair in candidates):
         raise CapeletError("the gaussian trade-off knows no distance; leave tradeoff or distance")
+    # Half chooses, half is counted: the count judges one event that was fixed before, so its
+    # confidence needs no correction for the thousands that were looked at.
     source, count = Source(mechanism), total // 2
-    found = search(source, tried, claim, total - count, progress)
-    hits = count_hits(source, found.event, count, progress)
-    pair = found.event.setting.pair
+    worst = search(source, candidates, claim, total - count, progress)
+    hits = count_hits(source, worst.event, count, progress)
+    pair = worst.event.setting.pair
     return Verdict(
         subject=_name(mechanism),
         claimed=claim.epsilon,
@@ -138,12 +140,12 @@ def verify(
         confidence=claim.confidence,
         tradeoff=claim.tradeoff,
         pair=pair,
-        event=found.event.sentence(),
+        event=worst.event.sentence(),
         hits=hits,
         counted=count,
         reach=claim.reach(count, pair.distance),
-        pairs_tried=len(tried),
-        events_tried=found.events,
+        pairs_tried=len(candidates),
+        events_tried=worst.events,
     )
 
 
@@ -203,17 +205,18 @@ def _claim(
     confidence: float,
     tradeoff: Tradeoff | None,
 ) -> Claim:
-    stated = getattr(mechanism, "guarantee", None)
+    guarantee = getattr(mechanism, "guarantee", None)
     if claimed is None:
-        if not isinstance(stated, Guarantee) or not math.isfinite(stated.epsilon):
+        if not isinstance(guarantee, Guarantee) or not math.isfinite(guarantee.epsilon):
             raise CapeletError("the mechanism states no guarantee; give claimed=… (the ε to test)")
-        claimed = stated.epsilon
+        claimed = guarantee.epsilon
     if delta is None:
-        delta = stated.delta if isinstance(stated, Guarantee) else 0.0
+        delta = guarantee.delta if isinstance(guarantee, Guarantee) else 0.0
     if tradeoff is None:
         tradeoff = "gaussian" if isinstance(mechanism, Gaussian) else "any"
     if tradeoff not in ("any", "gaussian"):
         raise CapeletError(f"tradeoff is {tradeoff!r}; it must be 'any' or 'gaussian'")
+    # Between two normals every ε is exceeded at δ = 0: the trade-off says nothing there.
     least = 1e-300 if tradeoff == "gaussian" else 0.0
     return Claim(
         checked("claimed", claimed, 0.0, 1e300),
@@ -234,7 +237,7 @@ def _pairs(
         if distance is None:
             raise CapeletError("the guarantee is per unit of distance; give distance=… for it")
     if pairs is not None:
-        return given(pairs, distance)
+        return own_pairs(pairs, distance)
     if getattr(mechanism, "consumes", "vectors") == "texts":
         raise CapeletError(
             "a mechanism on texts needs pairs=[(text, text)] that differ in one unit"
@@ -254,8 +257,8 @@ def _metric(mechanism: Any) -> bool:
 def _name(mechanism: Any) -> str:
     """Its constructor call, numbers and names only, or the name of a function."""
     if is_dataclass(mechanism) and not isinstance(mechanism, type):
-        chosen = {item.name: getattr(mechanism, item.name) for item in fields(mechanism)}
-        plain = (f"{k}={v!r}" for k, v in chosen.items() if isinstance(v, int | float))
+        arguments = {item.name: getattr(mechanism, item.name) for item in fields(mechanism)}
+        plain = (f"{k}={v!r}" for k, v in arguments.items() if isinstance(v, int | float))
         return f"{type(mechanism).__name__}({', '.join(plain)})"
     return getattr(mechanism, "__name__", type(mechanism).__name__)
 

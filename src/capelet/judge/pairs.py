@@ -48,7 +48,7 @@ def corners(dimension: int) -> list[Pair]:
     even = np.arange(dimension) % 2.0
     half = (np.arange(dimension) < dimension // 2).astype(np.float64)
     signs = (2 * even - 1) / math.sqrt(dimension)
-    flipped = dense * (1 - 2 * unit[0])
+    one_flip = dense * (1 - 2 * unit[0])
     some = np.random.default_rng(0).normal(size=dimension)  # a public direction like any other
     pairs = [
         Pair("e₁ and −e₁", unit[0], -unit[0]),
@@ -59,7 +59,7 @@ def corners(dimension: int) -> list[Pair]:
         Pair("0, 1, 0, 1 … and 1, 0, 1, 0 …", even, 1 - even),
         Pair("first half and second half", half, 1 - half),
         Pair("alternating signs and their negatives", signs, -signs),
-        Pair("1/√d everywhere and one sign flipped", dense, flipped),
+        Pair("1/√d everywhere and one sign flipped", dense, one_flip),
         Pair("the zero vector and −e₁", 0 * unit[0], -unit[0]),
         Pair("1000·e₁ and −1000·e₁", 1000 * unit[0], -1000 * unit[0]),
         Pair("a dense direction and its negative", some, -some),
@@ -94,9 +94,9 @@ class Plane:
         return [(f"w{middle - gap}", f"w{middle + gap}") for gap in (1, side)]
 
 
-def given(pairs: Sequence[tuple[Any, Any]], distance: Distance | None) -> list[Pair]:
+def own_pairs(pairs: Sequence[tuple[Any, Any]], distance: Distance | None) -> list[Pair]:
     """The user's own pairs, checked, each with its distance (1 where none is given)."""
-    made = []
+    checked_pairs = []
     for place, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:
             raise CapeletError(f"pair {place} is {pair!r}; pairs must be given as [(input, input)]")
@@ -105,12 +105,12 @@ def given(pairs: Sequence[tuple[Any, Any]], distance: Distance | None) -> list[P
             raise CapeletError(f"pair {place} mixes a text and a vector")
         apart = distance(first, second) if callable(distance) else distance
         span = 1.0 if apart is None else checked("distance", apart, 0, 1e300, open_low=True)
-        made.append(_pair(place, first, second, span))
-    if not made:
+        checked_pairs.append(_pair(place, first, second, span))
+    if not checked_pairs:
         raise CapeletError("pairs is empty; give at least one pair of inputs")
-    if len({_kind(pair.first) for pair in made}) > 1:
+    if len({_kind(pair.first) for pair in checked_pairs}) > 1:
         raise CapeletError("pairs must be all texts, or all vectors of one width")
-    return made
+    return checked_pairs
 
 
 def _pair(place: int, first: Any, second: Any, distance: float) -> Pair:

@@ -32,8 +32,8 @@ LAYOUTS: dict[Layout, str] = {
 }
 CALLS = 5  # at least so many calls for a sample: what one call shares must not pass for a pattern
 CELLS = 1 << 19  # floats, or characters, or thereabouts, in one call
-LINKED = 5  # pairs looked at in every layout; the others alone
-KEPT = ((10, 12), (4, 8), (2, 4))  # after each round but the last: settings, statistics of each
+IN_ALL_LAYOUTS = 5  # pairs looked at in every layout; the others alone
+SURVIVORS = ((10, 12), (4, 8), (2, 4))  # of each round but the last: settings, statistics of each
 FEWEST = 900  # draws of a setting in a round
 
 
@@ -82,7 +82,7 @@ class Source:
     def sample(self, setting: Setting, which: int, count: int) -> Iterator[Outputs]:
         """`count` outputs of the first (0) or second (1) input, one block per call or two."""
         pair = setting.pair
-        text, fixed = (pair.first, pair.second)[which], pair.second
+        text, reference = (pair.first, pair.second)[which], pair.second
         size = len(text) + 1 if isinstance(text, str) else text.size
         most = max(1, min(-(-count // CALLS), CELLS // size))
         for start in range(0, count, most):
@@ -90,11 +90,11 @@ class Source:
             if setting.layout == "alone":
                 yield self._call([text], rows)
             elif setting.layout == "again":
-                yield _compared(self._call([text], rows), self._call([fixed], rows))
+                yield _compare(self._call([text], rows), self._call([reference], rows))
             else:
-                both = self._call([text, fixed], rows)
+                both = self._call([text, reference], rows)
                 own, other = both[0::2], both[1::2]
-                yield other if setting.layout == "bystander" else _compared(own, other)
+                yield other if setting.layout == "bystander" else _compare(own, other)
 
     def _call(self, inputs: list[Any], times: int) -> Any:
         """What the mechanism makes of the inputs, one after the other, so many times."""
@@ -109,10 +109,10 @@ class Source:
                 f"the mechanism raised {type(error).__name__} on {count} inputs: {error}"
             ) from error
         width = None if isinstance(inputs[0], str) else inputs[0].size
-        return _checked(out, count, width)
+        return _check_outputs(out, count, width)
 
 
-def _checked(out: Any, count: int, width: int | None) -> Outputs:
+def _check_outputs(out: Any, count: int, width: int | None) -> Outputs:
     """The outputs as floats or as a list of texts, or an error that says what came instead."""
     if width is None and isinstance(out, list | tuple) and all(isinstance(t, str) for t in out):
         if len(out) != count:
@@ -122,11 +122,11 @@ def _checked(out: Any, count: int, width: int | None) -> Outputs:
         rows = np.asarray(out)
     except ValueError as error:
         raise DataError(f"the mechanism must return an array; {error}") from error
-    wanted = (count, width if width is not None else "any width")
-    shaped = rows.ndim == 2 and len(rows) == count and rows.shape[1] > 0
-    if not shaped or (width is not None and rows.shape[1] != width):
+    shape = (count, width if width is not None else "any width")
+    fits = rows.ndim == 2 and len(rows) == count and rows.shape[1] > 0
+    if not fits or (width is not None and rows.shape[1] != width):
         raise DataError(
-            f"the mechanism must return an array of shape {wanted}; found shape {rows.shape}"
+            f"the mechanism must return an array of shape {shape}; found shape {rows.shape}"
         )
     if rows.dtype.kind not in "fiub":
         raise DataError(f"the mechanism must return numbers; found the type {rows.dtype}")
@@ -136,7 +136,7 @@ def _checked(out: Any, count: int, width: int | None) -> Outputs:
     return reals
 
 
-def _compared(own: Outputs, other: Outputs) -> Outputs:
+def _compare(own: Outputs, other: Outputs) -> Outputs:
     """Vectors by their difference, texts by putting both into one."""
     if isinstance(own, list) and isinstance(other, list):
         return [f"{one} | {two}" for one, two in zip(own, other, strict=True)]
@@ -149,7 +149,7 @@ def _compared(own: Outputs, other: Outputs) -> Outputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Worst:
     """What the search settled on, and how much it tried."""
 
     event: Event
@@ -159,28 +159,28 @@ class Found:
 
 def search(
     source: Source, pairs: list[Pair], claim: Claim, draws: int, progress: Progress = silent
-) -> Found:
+) -> Worst:
     """The event that looks worst after four rounds, of about `draws` outputs of each side."""
     settings = [
         Setting(pair, layout)
         for place, pair in enumerate(pairs)
         for layout in LAYOUTS
-        if layout == "alone" or place < LINKED
+        if layout == "alone" or place < IN_ALL_LAYOUTS
     ]
-    wanted: dict[Setting, set[str] | None] = dict.fromkeys(settings)
-    tried = 0
+    candidates: dict[Setting, set[str] | None] = dict.fromkeys(settings)
+    total = 0
     events: list[Event] = []
-    rounds = len(KEPT) + 1
+    rounds = len(SURVIVORS) + 1
     for turn in range(rounds):
-        count = max(FEWEST, draws // (rounds * len(wanted)))
+        count = max(FEWEST, draws // (rounds * len(candidates)))
         events = []
-        for place, (setting, names) in enumerate(wanted.items()):
+        for place, (setting, names) in enumerate(candidates.items()):
             events += _round(source, setting, names, claim, count, draws)
-            progress(f"search {turn + 1} of {rounds}", place + 1, len(wanted))
-        tried = tried or len(events)
-        if turn < len(KEPT):
-            wanted = _survivors(events, *KEPT[turn])
-    return Found(max(events, key=lambda event: event.rank), len(settings), tried)
+            progress(f"search {turn + 1} of {rounds}", place + 1, len(candidates))
+        total = total or len(events)
+        if turn < len(SURVIVORS):
+            candidates = _survivors(events, *SURVIVORS[turn])
+    return Worst(max(events, key=lambda event: event.rank), len(settings), total)
 
 
 def _round(
@@ -193,11 +193,13 @@ def _round(
 ) -> list[Event]:
     """The best cut of each statistic in one setting."""
     learn = count // 4
-    known = [_joined(source.sample(setting, which, learn)) for which in (0, 1)]
-    made = statistics(known[0], known[1], setting.lean)
+    # What is learnt (likelihood ratios, modes) is learnt on other outputs than are scored, or a
+    # statistic would score the noise it has memorised.
+    samples = [_join(source.sample(setting, which, learn)) for which in (0, 1)]
+    table = statistics(samples[0], samples[1], setting.lean)
     if names is not None:
-        made = {name: statistic for name, statistic in made.items() if name in names}
-    values = [_columns(source, setting, which, count - learn, made) for which in (0, 1)]
+        table = {name: statistic for name, statistic in table.items() if name in names}
+    values = [_columns(source, setting, which, count - learn, table) for which in (0, 1)]
     distance = setting.pair.distance
 
     def score(hits: Reals, misses: Reals, of: Sizes) -> Reals:
@@ -206,36 +208,36 @@ def _round(
     cuts = best_cuts(values[0], values[1], score, final)
     return [
         Event(setting, name, statistic, cut)
-        for (name, statistic), cut in zip(made.items(), cuts, strict=True)
+        for (name, statistic), cut in zip(table.items(), cuts, strict=True)
     ]
 
 
 def _columns(
-    source: Source, setting: Setting, which: int, count: int, made: dict[str, Statistic]
+    source: Source, setting: Setting, which: int, count: int, table: dict[str, Statistic]
 ) -> Reals:
     """A row for each statistic of `count` outputs, which are forgotten block by block."""
-    table = np.empty((len(made), count))
+    columns = np.empty((len(table), count))
     start = 0
-    for outputs in _merged(source.sample(setting, which, count)):
-        for row, statistic in zip(table, made.values(), strict=True):
+    for outputs in _merge(source.sample(setting, which, count)):
+        for row, statistic in zip(columns, table.values(), strict=True):
             row[start : start + len(outputs)] = values_of(statistic, outputs)
         start += len(outputs)
-    return table
+    return columns
 
 
-def _merged(blocks: Iterator[Outputs]) -> Iterator[Outputs]:
+def _merge(blocks: Iterator[Outputs]) -> Iterator[Outputs]:
     """The same outputs in fewer blocks: a statistic costs little more for 4,096 than for one."""
     waiting: list[Outputs] = []
     for block in blocks:
         waiting.append(block)
         if sum(map(len, waiting)) >= 4096:
-            yield _joined(waiting)
+            yield _join(waiting)
             waiting = []
     if waiting:
-        yield _joined(waiting)
+        yield _join(waiting)
 
 
-def _joined(blocks: Iterable[Outputs]) -> Outputs:
+def _join(blocks: Iterable[Outputs]) -> Outputs:
     parts = list(blocks)
     if isinstance(parts[0], list):
         return [text for part in parts for text in part]
@@ -244,14 +246,14 @@ def _joined(blocks: Iterable[Outputs]) -> Outputs:
 
 def _survivors(events: list[Event], settings: int, names: int) -> dict[Setting, set[str] | None]:
     """The settings with the best events, and the best statistics of each."""
-    kept: dict[Setting, set[str] | None] = {}
+    survivors: dict[Setting, set[str] | None] = {}
     for event in sorted(events, key=lambda event: event.rank, reverse=True):
-        if event.setting not in kept and len(kept) < settings:
-            kept[event.setting] = set()
-        chosen = kept.get(event.setting)
-        if chosen is not None and len(chosen) < names:
-            chosen.add(event.name)
-    return kept
+        if event.setting not in survivors and len(survivors) < settings:
+            survivors[event.setting] = set()
+        best = survivors.get(event.setting)
+        if best is not None and len(best) < names:
+            best.add(event.name)
+    return survivors
 
 
 def count_hits(
@@ -260,9 +262,9 @@ def count_hits(
     """How often the event came from the input that makes it likelier, and from the other."""
     hits = [0, 0]
     for which in (0, 1):
-        done = 0
+        total = 0
         for outputs in source.sample(event.setting, which, count):
             hits[which] += event.cut.hits(values_of(event.statistic, outputs))
-            done += len(outputs)
-            progress("count", which * count + done, 2 * count)
-    return (hits[1], hits[0]) if event.cut.swapped else (hits[0], hits[1])
+            total += len(outputs)
+            progress("count", which * count + total, 2 * count)
+    return (hits[1], hits[0]) if event.cut.from_second else (hits[0], hits[1])

@@ -46,14 +46,14 @@ def vector_statistics(first: Reals, second: Reals, lean: Reals | None) -> dict[s
     with np.errstate(all="ignore"):
         shift = np.nan_to_num(first.mean(axis=0) - second.mean(axis=0))
     toward = shift if lean is None or lean.shape != shift.shape else lean
-    chosen = _leading(toward, shift)
-    made: dict[str, Statistic] = {}
-    for place, j in enumerate(chosen):
-        made[f"coordinate {j}"] = partial(_coordinate, j)
-        made[f"the lowest set bit of coordinate {j}"] = partial(_bit, j)
-        if (i := chosen[place - 1]) != j:
-            made[f"coordinate {i} minus coordinate {j}"] = partial(_gap, i, j)
-    made |= {
+    leading = _leading(toward, shift)
+    table: dict[str, Statistic] = {}
+    for place, j in enumerate(leading):
+        table[f"coordinate {j}"] = partial(_coordinate, j)
+        table[f"the lowest set bit of coordinate {j}"] = partial(_bit, j)
+        if (i := leading[place - 1]) != j:
+            table[f"coordinate {i} minus coordinate {j}"] = partial(_gap, i, j)
+    table |= {
         "the projection on the pair's difference": partial(_projection, toward),
         "the projection on the signs of the pair's difference": partial(
             _projection, np.sign(toward)
@@ -67,7 +67,7 @@ def vector_statistics(first: Reals, second: Reals, lean: Reals | None) -> dict[s
         "the likelihood ratio of the largest coordinate's place": _of_places(first, second),
         "the likelihood ratio of all coordinates": Likelihood(first, second),
     }
-    return made | _EXTREMES
+    return table | _EXTREMES
 
 
 _EXTREMES: dict[str, Statistic] = {
@@ -107,13 +107,14 @@ class Likelihood:
         self._edges: list[Reals] = []
         self._ratios: list[Reals] = []
         for one, other in zip(first.T, second.T, strict=True):
-            pooled = np.sort(np.concatenate([one, other]))
-            edges = np.unique(pooled[np.linspace(0, pooled.size - 1, BINS + 1).astype(np.int64)])
+            values = np.sort(np.concatenate([one, other]))
+            edges = np.unique(values[np.linspace(0, values.size - 1, BINS + 1).astype(np.int64)])
             counts = [
-                np.bincount(np.searchsorted(edges, values, side="right"), minlength=edges.size + 1)
-                for values in (one, other)
+                np.bincount(np.searchsorted(edges, side, side="right"), minlength=edges.size + 1)
+                for side in (one, other)
             ]
             self._edges.append(edges)
+            # One output more in each bin: an empty one must not prove an infinite ratio.
             self._ratios.append(np.log((counts[0] + 1.0) / (counts[1] + 1.0)))
 
     def __call__(self, rows: Reals) -> Reals:
@@ -155,15 +156,16 @@ def _equal(values: Reals, rows: Reals) -> Reals:
 
 def _modes(rows: Reals) -> Reals:
     """The commonest exact value of each coordinate; NaN, equal to nothing, where none repeats."""
-    found = np.full(rows.shape[1], np.nan)
+    modes = np.full(rows.shape[1], np.nan)
     for j, column in enumerate(rows.T):
         values, counts = np.unique(column, return_counts=True)
         if counts.max() > 1:
-            found[j] = values[counts.argmax()]
-    return found
+            modes[j] = values[counts.argmax()]
+    return modes
 
 
 def _of_places(first: Reals, second: Reals) -> Statistic:
+    # Where each entry is noised as if it were alone, the largest one gives the input away.
     ratios = _ratios(first.argmax(axis=1).tolist(), second.argmax(axis=1).tolist())
     table = np.array([ratios.get(j, 0.0) for j in range(first.shape[1])])
     return lambda rows: table[rows.argmax(axis=1)]
@@ -182,18 +184,18 @@ def _ratios(first: Iterable[Hashable], second: Iterable[Hashable]) -> dict[Hasha
 def text_statistics(first: Sequence[str], second: Sequence[str]) -> dict[str, Statistic]:
     """Likelihood ratios of whole texts, of words by place and anywhere; lengths."""
     whole = _ratios(first, second)
-    placed = _ratios(_each(_placed, first), _each(_placed, second))
+    by_place = _ratios(_each(_by_place, first), _each(_by_place, second))
     anywhere = _ratios(_each(_anywhere, first), _each(_anywhere, second))
     return {
         "the likelihood ratio of the whole text": partial(_lookup, whole),
-        "the likelihood ratio of its words in their places": partial(_total, placed, _placed),
+        "the likelihood ratio of its words in their places": partial(_total, by_place, _by_place),
         "the likelihood ratio of its words in any place": partial(_total, anywhere, _anywhere),
         "the number of words": lambda texts: np.array([float(len(t.split())) for t in texts]),
         "the number of characters": lambda texts: np.array([float(len(t)) for t in texts]),
     }
 
 
-def _placed(text: str) -> Iterable[Hashable]:
+def _by_place(text: str) -> Iterable[Hashable]:
     return enumerate(text.split())
 
 

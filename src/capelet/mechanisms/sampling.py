@@ -76,6 +76,7 @@ class Stream:
         >>> bool((Stream().below(3, 100) < 3).all())
         True
         """
+        # Without the rejection small numbers would come more often, by limit/2^64.
         last = np.uint64((1 << 64) // limit * limit - 1)
         out = self.words(np.uint64, count)
         while (again := np.flatnonzero(out > last)).size:
@@ -100,6 +101,7 @@ class Cells:
         high = low + np.uint64((1 << (64 - prefix)) - 1)
         first = np.searchsorted(self._edges, low, side="left")
         last = np.searchsorted(self._edges, high, side="right")
+        # An edge that equals `low` counts as inside: such a prefix must be left undecided.
         self.table = np.where(first == last, first, -1)  # by the first bits; −1 is undecided
 
     def settle(self, prefixes: npt.NDArray[Any], stream: Stream) -> Integers:
@@ -141,7 +143,7 @@ def keep_or_change(epsilon: Fraction, others: int) -> Cells:
             floors = (one << bits) // high, (one << bits) // low
             if floors[0] == floors[1]:
                 return floors[0]
-            precision *= 2
+            precision *= 2  # the enclosure straddles a multiple of 2^−bits: compute more digits
 
     return Cells(2, boundary)
 
@@ -174,9 +176,11 @@ class Geometric:
 
     def __init__(self, scale: Fraction) -> None:
         places = 1
+        # The top digit must have a rate of 1/8 or more, or its table would need too many cells.
         while 256**places < 8 * scale:
             places += 1
         rates = [Fraction(256**place) / scale for place in range(places)]
+        # Beyond 64 mean values (probability e^−64) a draw escapes; more cells would be idle.
         top = min(256, math.ceil(64 / rates[-1]) + 2)
         self._cells = [Cells(256, _digit_edges(rate, 256)) for rate in rates[:-1]]
         self._cells.append(Cells(top, _digit_edges(rates[-1], None), prefix=15))
@@ -208,12 +212,13 @@ class Geometric:
             places.append(unsure + start)
             pending.append(words[:, unsure])
         if places:
-            total = self._settled(total, np.concatenate(places), np.hstack(pending), stream)
+            total = self._fill(total, np.concatenate(places), np.hstack(pending), stream)
         return total, minus.astype(total.dtype, copy=False)
 
-    def _settled(
+    def _fill(
         self, total: npt.NDArray[Any], places: Integers, words: npt.NDArray[Any], stream: Stream
     ) -> npt.NDArray[Any]:
+        """The draws with the unsettled ones put in; wider where one of these needs it."""
         exact = self._settle(words, stream)
         if exact.size and int(exact.max()) >= 1 << 30:
             total = total.astype(np.int64)
@@ -226,15 +231,19 @@ class Geometric:
             digits = cells.settle(row >> np.uint16(16 - cells.prefix), stream)
             total += digits << (8 * place)
         top, unit = self._cells[-1], 8 * (len(self._cells) - 1)
-        escaped = np.flatnonzero(digits == top.count - 1)
-        while escaped.size:
-            more = top.draw(escaped.size, stream)
-            total[escaped] = np.minimum(total[escaped] + (more << unit), LARGEST)
-            escaped = escaped[more == top.count - 1]
+        # Memoryless: beyond the last cell the law starts again, so a fresh digit is added.
+        escapes = np.flatnonzero(digits == top.count - 1)
+        while escapes.size:
+            more = top.draw(escapes.size, stream)
+            total[escapes] = np.minimum(total[escapes] + (more << unit), LARGEST)
+            escapes = escapes[more == top.count - 1]
         return total
 
-    def signed(self, count: int, stream: Stream) -> npt.NDArray[Any]:
-        """Discrete Laplace: sign times magnitude, where −0 is drawn again."""
+    def with_sign(self, count: int, stream: Stream) -> npt.NDArray[Any]:
+        """Discrete Laplace: sign times magnitude, where −0 is drawn again.
+
+        Else 0 would have twice its weight, once for each sign.
+        """
         total, minus = self.draw(count, stream)
         while (again := np.flatnonzero((total == 0) & (minus == 1))).size:
             more, signs = self.draw(again.size, stream)
@@ -244,7 +253,7 @@ class Geometric:
 
 
 def _apply(minus: npt.NDArray[Any], magnitude: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return (magnitude ^ -minus) + minus
+    return (magnitude ^ -minus) + minus  # two's complement: x, or ~x + 1 = −x
 
 
 def _digit_edges(rate: Fraction, cells: int | None) -> Boundary:
@@ -283,7 +292,7 @@ def discrete_laplace(
     (2, 3)
     """
     sampler = geometric(_rational("scale", scale, 2.0**-10))
-    return _in_blocks(shape, lambda count, source: sampler.signed(count, source), stream)
+    return _in_blocks(shape, lambda count, source: sampler.with_sign(count, source), stream)
 
 
 def discrete_gaussian(
@@ -331,7 +340,7 @@ def _in_blocks(
     return out
 
 
-def _normal(count: int, sigma: Fraction, rounded: bool, stream: Stream) -> Integers:
+def _normal(count: int, sigma: Fraction, with_fraction: bool, stream: Stream) -> Integers:
     """Proposals x = G + F with G geometric of scale t, kept with probability exp(−γ(x)).
 
     γ = (x − σ²/t)²/2σ² + F/t, so that what is kept has density ∝ exp(−x²/2σ²). F is uniform in
@@ -339,22 +348,21 @@ def _normal(count: int, sigma: Fraction, rounded: bool, stream: Stream) -> Integ
     discrete one.
     """
     sampler = geometric(Fraction(math.floor(sigma) + 1))
-    kept: list[Integers] = []
+    batches: list[Integers] = []
     missing = count
     while missing > 0:
-        tries = missing + missing // 2 + 16
-        if rounded:
+        tries = missing + missing // 2 + 16  # about three of four proposals are accepted
+        if with_fraction:
             magnitude, minus = sampler.draw(tries, stream)
             part = stream.words(np.uint32, tries)
             up = (part >> np.uint32(31)).astype(np.int64)
             values = _apply(minus.astype(np.int64), magnitude + up)
         else:
-            values = sampler.signed(tries, stream).astype(np.int64)
+            values = sampler.with_sign(tries, stream).astype(np.int64)
             magnitude, part = np.abs(values), None
-        taken = values[_keeps(magnitude, part, sigma, stream)][:missing]
-        kept.append(taken)
-        missing -= taken.size
-    return np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+        batches.append(values[_keeps(magnitude, part, sigma, stream)][:missing])
+        missing -= batches[-1].size
+    return np.concatenate(batches) if batches else np.empty(0, dtype=np.int64)
 
 
 def _keeps(
@@ -369,6 +377,7 @@ def _keeps(
     distance = magnitude + fraction - float(sigma * sigma / scale)
     chance = np.exp(-(distance * distance) / float(2 * sigma * sigma) - fraction / scale)
     uniform = stream.words(np.uint64, magnitude.size)
+    # The float error of `chance` is some 2^−50, far below MARGIN: outside it the sign is right.
     gap = chance - uniform * 2.0**-64
     keeps = gap > 0
     for unsure in np.flatnonzero(np.abs(gap) <= MARGIN):
@@ -388,6 +397,7 @@ def _keep(magnitude: int, part: int | None, uniform: int, sigma: Fraction, strea
         ends = [Fraction(0)] * 2
         if part is not None:
             ends = [Fraction(part, 1 << bits), Fraction(part + 1, 1 << bits)]
+        # U < exp(−γ) is decided when U's whole interval lies on one side of the enclosed bound.
         exponents = [
             (magnitude + end - sigma * sigma / scale) ** 2 / (2 * sigma * sigma) + end / scale
             for end in ends

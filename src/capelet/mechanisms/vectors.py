@@ -57,12 +57,12 @@ class OnVectors:
 
 
 def entry(step: Any, **instead: Any) -> dict[str, Any]:
-    """The step as it stands in a recipe: its name and arguments, with some said otherwise.
+    """The step as it stands in a recipe: its name and arguments, some of them replaced.
 
     Arguments that are None are left out.
     """
-    chosen = {item.name: getattr(step, item.name) for item in fields(step)} | instead
-    return {"step": step.step, **{k: v for k, v in chosen.items() if v is not None}}
+    arguments = {item.name: getattr(step, item.name) for item in fields(step)} | instead
+    return {"step": step.step, **{k: v for k, v in arguments.items() if v is not None}}
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,7 @@ class PrivUnit(OnVectors):
         if width < 2:
             raise DataError("privunit needs vectors of two coordinates or more; found one")
         out, stream = _empty(rows), Stream()
+        # Dividing by m makes E[V/m] = u; m, and with it the grid, is public.
         cap = spherical_cap(self.epsilon, width)
         for part in _parts(rows):
             out[part] = np.rint(_in_cap(_unit(rows[part]), cap, stream) * 2.0**20) * (
@@ -220,18 +221,19 @@ class RandomisedResponse(OnVectors):
 
     def labels(self, labels: npt.NDArray[np.integer[Any]]) -> Integers:
         """Randomised labels 0 … classes − 1."""
-        given = np.asarray(labels)
-        if given.ndim != 1 or given.dtype.kind not in "iu":
+        codes = np.asarray(labels)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise DataError("labels must be one row of whole numbers")
-        if given.size and not 0 <= given.min() <= given.max() < self.classes:
+        if codes.size and not 0 <= codes.min() <= codes.max() < self.classes:
             raise DataError(
                 f"labels must lie between 0 and {self.classes - 1}; "
-                f"found {given.min()} to {given.max()}"
+                f"found {codes.min()} to {codes.max()}"
             )
         stream = Stream()
-        change = _coin(self.epsilon, self.classes - 1).draw(given.size, stream)
-        shift = 1 + stream.below(self.classes - 1, given.size)
-        return (given.astype(np.int64) + change * shift) % self.classes
+        change = _coin(self.epsilon, self.classes - 1).draw(codes.size, stream)
+        # Another class, uniformly: 1 … classes − 1 steps round the circle.
+        shift = 1 + stream.below(self.classes - 1, codes.size)
+        return (codes.astype(np.int64) + change * shift) % self.classes
 
     def __call__(self, batch: Any) -> Vectors:
         rows = checked_rows(batch, self.classes)
@@ -308,7 +310,7 @@ def _empty(rows: Vectors) -> Vectors:
 
 def _parts(rows: Vectors) -> Iterator[slice]:
     """Blocks of rows that fit the cache."""
-    step = max(1, SPAN // rows.shape[1])
+    step = max(1, SPAN // rows.shape[1])  # a row is never cut, however wide it is
     return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
@@ -316,7 +318,7 @@ def _parts(rows: Vectors) -> Iterator[slice]:
 
 
 def grid(scale: float, most: int) -> int:
-    """k, for a grid of 2^−k: 2^−18 to 2^−17 of the noise's scale, never coarser than 2^−16."""
+    """k, for a grid of 2^−k: 2^−19 to 2^−18 of the noise's scale, never coarser than 2^−16."""
     return min(max(18 - math.floor(math.log2(scale)), 16), most)
 
 
@@ -326,7 +328,7 @@ def l1_grid(rows: Vectors, k: int) -> Integers:
     norms = np.abs(small).sum(axis=1, keepdims=True)
     small *= 2.0**k
     small /= np.where(norms > 0, norms, 1.0)
-    cells = small.astype(np.int64)
+    cells = small.astype(np.int64)  # towards zero: rounding could leave the ball
     cells[norms[:, 0] == 0, 0] = 1 << k
     if rows.size and int(np.abs(cells).sum(axis=1).max()) > 1 << k:
         raise AssertionError("a row left the L1 ball of the grid; nothing was released")
@@ -416,6 +418,8 @@ def spherical_cap(epsilon: float, width: int) -> Cap:
     """
     from scipy.special import betaincinv, gammaln
 
+    # The density of t = ⟨v, u⟩ on the sphere is ∝ (1 − t²)^((width − 3)/2): Beta((width − 1)/2) on
+    # [−1, 1]. Any other exponent puts more than e^ε between cap and complement.
     shape = (width - 1) / 2
     logs = np.linspace(-min(epsilon + 8.0, 600.0), math.log(0.5), 4001)
     quantiles = betaincinv(shape, shape, np.exp(logs))  # γ = 1 − 2·quantile
@@ -442,6 +446,7 @@ def _in_cap(units: Reals, cap: Cap, stream: Stream) -> Reals:
     quantile = betaincinv(cap.shape, cap.shape, tail)
     along = np.where(inside, 1.0 - 2.0 * quantile, 2.0 * quantile - 1.0)[:, None]
     across = ndtri(stream.uniform(*units.shape))
+    # A normal vector without its part along u, at length 1, is uniform on the sphere around u.
     across -= (across * units).sum(axis=1, keepdims=True) * units
     across /= np.sqrt((across * across).sum(axis=1, keepdims=True))
     return along * units + np.sqrt(np.maximum(1.0 - along * along, 0.0)) * across

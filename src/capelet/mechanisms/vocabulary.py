@@ -71,12 +71,13 @@ class Vocabulary:
             key = spelling(entry)
             if PRIVATE_WORD.fullmatch(key) and (key not in rows or entry == key):
                 rows[key] = row
-        chosen = list(rows)[: None if size is None else checked_count("size", size, least=2)]
-        if len(chosen) < 2:
+        spellings = list(rows)[: None if size is None else checked_count("size", size, least=2)]
+        if len(spellings) < 2:
             raise CapeletError(
-                f"the table {name!r} has {len(chosen)} usable words; replacement needs at least 2"
+                f"the table {name!r} has {len(spellings)} usable words; "
+                "replacement needs at least 2"
             )
-        return cls(name, tuple(chosen), _in_range(matrix[[rows[word] for word in chosen]]))
+        return cls(name, tuple(spellings), _in_range(matrix[[rows[word] for word in spellings]]))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -116,8 +117,8 @@ class Vocabulary:
         row = self.rows.get(spelling(word))
         if row is not None:
             return self.vectors[row].astype(np.float64)
-        known = [self.rows[piece] for piece in treebank_pieces(word) if piece in self.rows]
-        return self.vectors[known].mean(axis=0, dtype=np.float64) if known else self.centre
+        rows = [self.rows[piece] for piece in treebank_pieces(word) if piece in self.rows]
+        return self.vectors[rows].mean(axis=0, dtype=np.float64) if rows else self.centre
 
     def places(self, words: Sequence[str]) -> Reals:
         """φ of each word, as an (n, dimension) array."""
@@ -183,6 +184,7 @@ class Vocabulary:
                 here = scores.argmax(axis=1)
                 value = scores[every, here]
                 scores[every, here] = -np.inf
+                # The second best of all: of this block, or whichever of the two best lost.
                 below = np.maximum(scores.max(axis=1), np.minimum(best[block], value))
                 second[block] = np.maximum(second[block], below)
                 rows[block] = np.where(value > best[block], here + start, rows[block])
@@ -201,13 +203,14 @@ def diameter(points: Reals) -> float:
     """
     points = points - points.mean(axis=0)
     radii = np.sqrt((points * points).sum(axis=1))
-    far, found = int(radii.argmax()), 0.0
+    far, longest = int(radii.argmax()), 0.0
     for _ in range(8):
         away = np.sqrt(((points - points[far]) ** 2).sum(axis=1))
-        far, found = int(away.argmax()), max(found, float(away.max()))
-    ends = points[radii >= (found - radii.max()) * (1 - 1e-9)].astype(np.float32)
+        far, longest = int(away.argmax()), max(longest, float(away.max()))
+    # Two points D or more apart: the triangle inequality puts each at least D − R from the mean.
+    ends = points[radii >= (longest - radii.max()) * (1 - 1e-9)].astype(np.float32)
     halves = 0.5 * (ends * ends).sum(axis=1)
-    most = 0.5 * found * found
+    most = 0.5 * longest * longest  # half the square: ½|a|² + ½|b|² − ab is one product
     for first in range(0, len(ends), COLUMNS):
         for second in range(first, len(ends), COLUMNS):
             one, two = slice(first, first + COLUMNS), slice(second, second + COLUMNS)

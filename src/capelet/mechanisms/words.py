@@ -91,13 +91,13 @@ class OnWords(OnTexts):
 
         The metric is a matter of the table, and so is what ε means.
         """
-        found = vocabulary(self.table, self.size)
-        if self.fingerprint is not None and self.fingerprint != found.fingerprint:
+        table = vocabulary(self.table, self.size)
+        if self.fingerprint is not None and self.fingerprint != table.fingerprint:
             raise CapeletError(
-                f"the table {found.name!r} is not the one that the recipe was made with "
-                f"(fingerprint {found.fingerprint[:12]}…, not {self.fingerprint[:12]}…)"
+                f"the table {table.name!r} is not the one that the recipe was made with "
+                f"(fingerprint {table.fingerprint[:12]}…, not {self.fingerprint[:12]}…)"
             )
-        return found
+        return table
 
     def describe(self) -> dict[str, Any]:
         """The step as it stands in a recipe, with the fingerprint of its table and what is public.
@@ -112,9 +112,9 @@ class OnWords(OnTexts):
         parts = [private_words(text) for text in checked_texts(batch)]
         words = [word for text in parts for word in text[1::2]]
         table = self.vocabulary
-        drawn = iter(self._draw(words, Stream()).tolist())
+        rows = iter(self._draw(words, Stream()).tolist())
         for text in parts:
-            text[1::2] = [table.words[next(drawn)] for _ in text[1::2]]
+            text[1::2] = [table.words[next(rows)] for _ in text[1::2]]
         return ["".join(text) for text in parts]
 
     def cost(self, texts: Sequence[str]) -> TextCost:
@@ -214,6 +214,7 @@ class WordReplacement(OnWords):
         covariance = np.cov(table.vectors, rowvar=False, dtype=np.float64).reshape(
             table.dimension, table.dimension
         )
+        # Trace m, as the identity has: ε keeps its size, only the shape of the noise changes.
         covariance *= table.dimension / np.trace(covariance)
         values, axes = np.linalg.eigh(covariance)
         return self.lam * np.maximum(values, 0.0) + (1.0 - self.lam), axes
@@ -224,6 +225,7 @@ class WordReplacement(OnWords):
 
         width = self.vocabulary.dimension
         rows: Reals = ndtri(stream.uniform(count, width))
+        # In m dimensions the shell of radius l has area ∝ l^(m−1), so its length is Gamma(m, 1/ε).
         lengths = gammaincinv(width, stream.uniform(count)) / self.epsilon
         rows *= (lengths / np.sqrt((rows * rows).sum(axis=1)))[:, None]
         if self.lam is None:
@@ -288,24 +290,28 @@ class TruncatedExponential(OnWords):
             square = (part * part).sum(axis=1) - 2.0 * (near @ part.T) + halves
             out[:, start : start + ROWS] = np.sqrt(np.maximum(square, 0.0))
         np.minimum(out, self.gamma, out=out)
+        # ½, because the sum of the weights may move by as much as each of them (McSherry, Talwar).
         out -= out.min(axis=1, keepdims=True)
         out *= -0.5 * self.epsilon
         return np.exp(out, out=out)
 
     def _draw(self, words: Sequence[str], stream: Stream) -> Integers:
         """By inverse cumulative weights; those of a word are computed once for all its places."""
-        known: dict[str, int] = {}
-        which = np.array([known.setdefault(spelling(w), len(known)) for w in words], dtype=np.intp)
+        numbers: dict[str, int] = {}
+        which = np.array(
+            [numbers.setdefault(spelling(w), len(numbers)) for w in words], dtype=np.intp
+        )
         order = np.argsort(which, kind="stable")
-        ends = np.searchsorted(which[order], np.arange(len(known) + 1))
+        ends = np.searchsorted(which[order], np.arange(len(numbers) + 1))
         uniform, out = stream.uniform(len(words)), np.empty(len(words), dtype=np.int64)
-        step, spellings = max(1, _CELLS // len(self.vocabulary)), list(known)
-        for start in range(0, len(known), step):
+        step, spellings = max(1, _CELLS // len(self.vocabulary)), list(numbers)
+        for start in range(0, len(numbers), step):
             some = spellings[start : start + step]
             for row, cells in enumerate(self.weights(self.vocabulary.places(some)), start):
                 cells = np.cumsum(cells)
                 here = order[ends[row] : ends[row + 1]]
                 out[here] = np.searchsorted(cells, uniform[here] * cells[-1], side="right")
+        # A uniform so near 1 that its product rounds to the whole sum would fall off the end.
         return np.minimum(out, len(self.vocabulary) - 1)
 
 
@@ -330,7 +336,7 @@ class WordDropout(OnTexts):
     """Each word is dropped with probability μ, whatever it is; words of a list always are.
 
     By itself it promises nothing. Before a mechanism that is ε-private for whole texts it makes
-    that ε' = ln[(1−μ)e^ε + μ] for each single word (`amplified`, `amplifies`; DPNR, theorem 2). The
+    that ε' = ln[(1−μ)e^ε + μ] for each single word (`amplify`, `amplifies`; DPNR, theorem 2). The
     words of `mask` are yours to choose, and go also as parts of others ("Anna's"): they do not
     weaken ε', and no gain is claimed for them. A dropped word takes one of the two white spaces
     around it along; punctuation stays.
@@ -344,8 +350,8 @@ class WordDropout(OnTexts):
     mask: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", _checked_mu(self.mu))
-        object.__setattr__(self, "mask", _checked_mask(self.mask))
+        object.__setattr__(self, "mu", _check_mu(self.mu))
+        object.__setattr__(self, "mask", _check_mask(self.mask))
         if self.mu == 0 and not self.mask:
             raise CapeletError("mu is 0 and mask is empty; give a mu above 0 or words to mask")
 
@@ -367,8 +373,10 @@ class WordDropout(OnTexts):
                 "word dropout amplifies a local guarantee for whole texts; "
                 f"found {following.notion} privacy for each {following.unit}"
             )
+        # With probability μ the word is gone and the two texts are the same to what follows
+        # (DPNR, theorem 2): e^ε' = (1 − μ)·e^ε + μ.
         return Guarantee(
-            amplified(following.epsilon, self.mu),
+            amplify(following.epsilon, self.mu),
             (1.0 - self.mu) * following.delta,
             unit="word",
             status=following.status,
@@ -385,22 +393,22 @@ class WordDropout(OnTexts):
     def _words(self) -> frozenset[str]:
         return frozenset(self.mask)
 
-    def _masked(self, word: str) -> bool:
+    def _is_masked(self, word: str) -> bool:
         return bool(self.mask) and not self._words.isdisjoint(
             [spelling(word), *treebank_pieces(word)]
         )
 
     def _without(self, parts: Sequence[str], drops: Sequence[bool]) -> str:
-        kept = parts[0]
+        text = parts[0]
         for word, gap, drop in zip(parts[1::2], parts[2::2], drops, strict=True):
-            if not drop and not self._masked(word):
-                kept += word + gap
+            if not drop and not self._is_masked(word):
+                text += word + gap
             else:
-                kept += gap.lstrip() if not kept or kept[-1].isspace() else gap
-        return kept
+                text += gap.lstrip() if not text or text[-1].isspace() else gap
+        return text
 
 
-def amplified(
+def amplify(
     epsilon: float, mu: float, words: int = 1, unit: Literal["text", "word"] = "text"
 ) -> float:
     """ε' for `words` words when each is dropped with probability μ before an ε-private mechanism.
@@ -408,14 +416,15 @@ def amplified(
     From an ε for whole texts: ln[(1−μ^m)e^ε + μ^m]. From an ε for single words, which must also
     cover "this word or none": m·ln[(1−μ)e^ε + μ].
 
-    >>> round(amplified(epsilon=1.0, mu=0.5), 3), round(amplified(1.0, 0.5, words=3), 3)
+    >>> round(amplify(epsilon=1.0, mu=0.5), 3), round(amplify(1.0, 0.5, words=3), 3)
     (0.62, 0.918)
     """
     loss = checked("epsilon", epsilon, 0, np.finfo(float).max, open_low=True)
-    share, count = _checked_mu(mu), checked_count("words", words)
+    share, count = _check_mu(mu), checked_count("words", words)
     if unit not in ("text", "word"):
         raise CapeletError(f"unit is {unit!r}; it must be 'text' or 'word'")
     none = share**count if unit == "text" else share  # nothing of them is left
+    # One formula, written twice: neither a small ε loses its digits nor a large one overflows.
     if loss < 1.0:
         one = math.log1p((1.0 - none) * math.expm1(loss))
     else:
@@ -439,11 +448,11 @@ def checked_texts(batch: Any) -> list[str]:
     return [str(text) for text in texts]
 
 
-def _checked_mu(mu: Any) -> float:
+def _check_mu(mu: Any) -> float:
     return checked("mu", mu, 0.0, 1.0 - 2.0**-53)
 
 
-def _checked_mask(mask: Any) -> tuple[str, ...]:
+def _check_mask(mask: Any) -> tuple[str, ...]:
     """The words as they are looked up, each once, in order."""
     words = [spelling(word) for word in checked_texts(mask)]
     for word in words:

@@ -28,7 +28,9 @@ Unit = Literal["text", "word", "record"]
 Status = Literal["proven", "claimed", "broken", "none"]
 Neighbours = Literal["", "add-remove", "replace"]
 
+# From the weakest to the strongest: a composition is worth as much as its weakest part.
 _RANKS: list[Status] = ["none", "broken", "claimed", "proven"]
+# What hides a unit hides its parts; a record of a training set has none that a reader could see.
 _FINER: dict[Unit, tuple[Unit, ...]] = {"text": ("text", "word"), "word": ("word",), "record": ()}
 
 
@@ -123,6 +125,8 @@ class Guarantee:
         checked_count("count", count)
         if self.notion != "local" or self.unit != "word":
             raise CapeletError("for_words needs a local guarantee for the unit 'word'")
+        # (e^(kε) − 1)/(e^ε − 1) as the geometric sum that it is; 700 keeps e^x finite, and such a δ
+        # is cut to 1 anyway.
         growth = sum(math.exp(min(i * self.epsilon, 700.0)) for i in range(count))
         delta = min(1.0, self.delta * growth) if self.delta else 0.0
         return replace(self, epsilon=count * self.epsilon, delta=delta, unit="text")
@@ -169,8 +173,8 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     >>> chain([Guarantee(1.0), Guarantee(2.0)]).epsilon
     1.0
     """
-    held = [part for part in parts if part.notion != "none"]
-    if not held:
+    promises = [part for part in parts if part.notion != "none"]
+    if not promises:
         return NONE
     notions, units = ["local", "central", "metric"], ["text", "record", "word"]
 
@@ -179,7 +183,7 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
         kind = notions.index(part.notion), units.index(part.unit)
         return (rank, *kind, part.epsilon, part.delta)
 
-    return min(held, key=order)
+    return min(promises, key=order)
 
 
 def linked(guarantee: Guarantee, releases: int) -> Guarantee:
@@ -194,11 +198,11 @@ def _alike(parts: Sequence[Guarantee]) -> None:
     """Refuse parts that differ in notion, unit, metric or neighbours."""
     kinds = {(part.notion, part.unit, part.metric, part.neighbours) for part in parts}
     if len(kinds) > 1:
-        found = " and ".join(
+        names = " and ".join(
             sorted(f"{notion} ({', '.join(filter(None, rest))})" for notion, *rest in kinds)
         )
         raise CapeletError(
-            f"guarantees of different notions, units, metrics or neighbours do not add up: {found}"
+            f"guarantees of different notions, units, metrics or neighbours do not add up: {names}"
             "; for_unit('word') turns one for texts into one for words"
         )
     for notion, field in (("metric", "metric"), ("central", "neighbours")):
@@ -253,7 +257,7 @@ def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
     local = whole_text(guarantee)
     if local is None:
         return None
-    mass = np.cumsum(_sorted(prior))
+    mass = np.cumsum(_descending(prior))
     # e^ε/(e^ε + m − 1), written so that a large ε cannot overflow.
     best = float(np.max(mass / (1.0 + np.arange(mass.size) * math.exp(-local.epsilon))))
     return _with_delta(min(best, 1.0), local)
@@ -283,6 +287,7 @@ def ceiling_auc(guarantee: Guarantee) -> float | None:
     local = whole_text(guarantee)
     if local is None:
         return None
+    # The area under the trade-off curve of (ε, δ): two lines that meet at FPR = (1 − δ)/(1 + e^ε).
     odds = math.exp(-local.epsilon)
     return 1.0 - (1.0 - local.delta) ** 2 * odds / (1.0 + odds)
 
@@ -296,6 +301,7 @@ def ceiling_advantage(guarantee: Guarantee) -> float | None:
     local = whole_text(guarantee)
     if local is None:
         return None
+    # Numerator and denominator are multiplied by e^−ε, so that a large ε cannot overflow.
     odds = math.exp(-local.epsilon)
     return (1.0 - odds + 2.0 * local.delta * odds) / (1.0 + odds)
 
@@ -304,7 +310,7 @@ def _with_delta(score: float, guarantee: Guarantee) -> float:
     return guarantee.delta + (1.0 - guarantee.delta) * score
 
 
-def _sorted(prior: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _descending(prior: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The prior, largest first, checked to be one."""
     shares = np.sort(np.asarray(prior, dtype=float).ravel())[::-1]
     if not shares.size or not np.isfinite(shares).all() or shares[-1] < 0:
@@ -329,12 +335,13 @@ def epsilon_for(prior: Sequence[float], accuracy: float) -> float:
     1.0
     """
     target = checked("accuracy", accuracy, 0.0, 1.0)
-    shares = _sorted(prior)
+    shares = _descending(prior)
     if target <= shares[0]:
         return 0.0
     mass = np.minimum(np.cumsum(shares), 1.0)
-    needed = [m * target / (mass[m] - target) for m in range(1, shares.size) if mass[m] > target]
-    return math.log(min(needed)) if needed else math.inf
+    # The ceiling solved for e^ε with m + 1 classes named: e^ε·mass = target·(e^ε + m).
+    odds = [m * target / (mass[m] - target) for m in range(1, shares.size) if mass[m] > target]
+    return math.log(min(odds)) if odds else math.inf
 
 
 def least_epsilon(prior: Sequence[float]) -> float:
@@ -343,7 +350,7 @@ def least_epsilon(prior: Sequence[float]) -> float:
     >>> round(least_epsilon([0.525, 0.475]), 3)
     0.1
     """
-    shares = _sorted(prior)
+    shares = _descending(prior)
     if shares.size < 2 or shares[1] == 0:
         return math.inf
     return float(np.log(shares[0] / shares[1]))
@@ -357,6 +364,7 @@ def gaussian_delta(sigma: float, epsilon: float, sensitivity: float = 1.0) -> fl
     from scipy.special import log_ndtr
 
     ratio = sensitivity / sigma
+    # In logarithms: for a small δ both terms are far smaller than their rounding errors would be.
     first = float(log_ndtr(ratio / 2 - epsilon / ratio))
     second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
     return -math.exp(first) * math.expm1(min(second - first, 0.0))
@@ -371,6 +379,8 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     most = np.finfo(float).max
     target = checked("epsilon", epsilon, 0, most, open_low=True)
     share = checked("delta", delta, 0, 1 - 2.0**-53, open_low=True)
+    # δ falls as σ grows: double and halve until σ is enclosed, then bisect. The upper end is
+    # returned, so the rounding errs on the side of more noise.
     low = high = 1.0
     while gaussian_delta(high, target) > share:
         high *= 2

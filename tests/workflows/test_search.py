@@ -1,0 +1,382 @@
+"""The search for settings with a method that is certain: trials, gains, ceilings, choices."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capelet.data.corpus import Corpus
+from capelet.defences import Settings
+from capelet.errors import CapeletError, MissingExtra
+from capelet.evaluation.plan import Plan
+from capelet.workflows import search as module
+from capelet.workflows.search import Frontier, NoPoint, Point, part_of, search
+
+pytest.importorskip("optuna")
+
+ROWS = 600
+
+
+def column(values: Any) -> np.ndarray:
+    return np.array([None if item is None else str(item) for item in values], dtype=object)
+
+
+def plan_of(label: bool = True, missing: int = 0, texts: bool = False) -> tuple[Plan, np.ndarray]:
+    """A task and two secrets (of 2 and 4 classes), each planted where nobody can miss it."""
+    random = np.random.default_rng(2)
+    task, two = random.integers(0, 2, (2, ROWS))
+    four = random.integers(0, 4, ROWS)
+    vectors = 0.1 * random.normal(size=(ROWS, 8)).astype(np.float32)
+    vectors[:, 0] += 3.0 * task
+    vectors[:, 1] += 3.0 * two
+    vectors[np.arange(ROWS), 2 + four] += 3.0
+    hidden: list[Any] = list(two)
+    hidden[:missing] = [None] * missing
+    corpus = Corpus(
+        "made",
+        texts=column([f"text {row}" for row in range(ROWS)]) if texts else None,
+        vectors=vectors,
+        label_name="task" if label else None,
+        label=column(task) if label else None,
+        private={"two": column(hidden), "four": column(four)},
+    )
+    return Plan.of(corpus, seeds=1), vectors
+
+
+class Fitted:
+    def __init__(self, release: Callable[..., Any]) -> None:
+        self.release = release
+
+
+class Method:
+    """Stands in for `fit`: remembers what it was given; releases what the test says."""
+
+    def __init__(self, change: Callable[[Any, Settings], Any]) -> None:
+        self.change = change
+        self.calls: list[tuple[str, Any, Settings]] = []
+
+    def __call__(self, name: str, part: Any, settings: Settings, *_: Any) -> Fitted:
+        self.calls.append((name, part, settings))
+        return Fitted(lambda vectors, texts=None: self.change(np.array(vectors), settings))
+
+
+@pytest.fixture
+def method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Method]:
+    def install(change: Callable[[Any, Settings], Any]) -> Method:
+        stand_in = Method(change)
+        monkeypatch.setattr(module, "fit", stand_in)
+        return stand_in
+
+    return install
+
+
+def same(vectors: Any, settings: Settings) -> Any:
+    return vectors
+
+
+def run(name: str, settings: Settings | None = None, **options: Any) -> Frontier:
+    plan, vectors = options.pop("world", None) or plan_of()
+    against = options.pop("against", plan.secrets)
+    chosen = settings or Settings()
+    return search(
+        plan, vectors, vectors, against, name, chosen, trials=options.pop("trials", 3), **options
+    )
+
+
+# ---- trials --------------------------------------------------------------------------------------
+
+
+def test_as_many_settings_are_tried_as_were_asked_for(method: Callable[..., Method]) -> None:
+    stand_in = method(same)
+    reports: list[tuple[str, int, int]] = []
+    frontier = run("gr", trials=5, progress=lambda *report: reports.append(report))
+    assert len(frontier.points) == len(stand_in.calls) == 5
+    assert reports == [("searching", number, 5) for number in range(1, 6)]
+    for (name, part, settings), point in zip(stand_in.calls, frontier.points, strict=True):
+        assert name == "gr" and set(point.settings) == {"lam", "width"}
+        assert settings.lam == point.settings["lam"] and settings.width == point.settings["width"]
+        assert 0.03 <= point.settings["lam"] <= 30 and settings.width in (16, 32, 64, 128)
+        assert float(f"{settings.lam:.2g}") == settings.lam
+        assert len(part.fit) < len(part.vectors)
+    assert len({point.settings["lam"] for point in frontier.points}) == 5
+    assert len(run("gr", fixed=("lam", "width"), trials=5).points) == 1  # nothing to vary
+    for bad in (0, -1, 1.5):
+        with pytest.raises(CapeletError, match="trials is"):
+            run("gr", trials=bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "fixed", "varied"),
+    [
+        ("gr", Settings(), (), {"lam", "width"}),
+        ("gr", Settings(keep="neighbours"), (), {"lam"}),
+        ("gr+", Settings(), ("width",), {"lam"}),
+        ("fx", Settings(), (), {"width"}),
+        ("leace", Settings(), (), set()),
+        ("cape", Settings(), (), {"lam", "epsilon", "width"}),
+        ("ldp", Settings(epsilon=2.0), ("epsilon",), {"width"}),
+        ("mdp", Settings(epsilon=2.0), (), {"width"}),
+        ("bottleneck", Settings(), (), {"lam", "epsilon"}),
+        ("bottleneck", Settings(epsilon=2.0), ("epsilon",), {"lam"}),
+    ],
+)
+def test_what_a_method_lets_vary(
+    method: Callable[..., Method],
+    name: str,
+    settings: Settings,
+    fixed: tuple[str, ...],
+    varied: set[str],
+) -> None:
+    method(same)
+    plan, vectors = plan_of()
+    few = plan.secrets[:1]
+    frontier = run(name, settings, fixed=fixed, trials=2, against=few, world=(plan, vectors))
+    assert {key for point in frontier.points for key in point.settings} == varied
+    if "epsilon" in varied:
+        assert all(0.5 <= point.settings["epsilon"] <= 16 for point in frontier.points)
+
+
+def test_without_optuna_the_extra_is_named(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method(same)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtra, match="protect"):
+        run("gr", trials=1)
+
+
+# ---- gains ---------------------------------------------------------------------------------------
+
+
+def test_the_gain_is_over_chance_and_of_the_worst_attribute(method: Callable[..., Method]) -> None:
+    """All is read: 1 − 1/4 for four classes, which is worse than 1 − 1/2 for two."""
+    method(same)
+    frontier = run("leace")
+    (point,) = frontier.points
+    assert point.leakage == pytest.approx(0.75, abs=1e-9)
+    assert frontier.unprotected.leakage == pytest.approx(0.75, abs=1e-9)
+    assert point.utility == frontier.unprotected.utility == pytest.approx(1.0)
+    plan, vectors = plan_of()
+    alone = run("leace", against=plan.secrets[:1], world=(plan, vectors))
+    assert alone.points[0].leakage == pytest.approx(0.5, abs=1e-9)
+    assert run("leace", against=()).points[0].leakage == 0.0
+
+
+def test_what_is_gone_gains_nothing_and_the_unprotected_is_measured_too(
+    method: Callable[..., Method],
+) -> None:
+    def only_task(vectors: Any, settings: Settings) -> Any:
+        return np.where(np.arange(8) == 0, vectors, 0.0)
+
+    method(only_task)
+    frontier = run("leace")
+    (point,) = frontier.points
+    assert abs(point.leakage) < 0.12 and point.utility == pytest.approx(1.0)
+    assert frontier.unprotected.leakage == pytest.approx(0.75)
+    assert frontier.unprotected.settings == {}
+    assert frontier.utility_name == "accuracy of task"
+
+
+def test_the_task_is_scored_by_plain_accuracy(method: Callable[..., Method]) -> None:
+    def nothing(vectors: Any, settings: Settings) -> Any:
+        return np.zeros_like(vectors)
+
+    method(nothing)
+    frontier = run("leace")
+    plan, _ = plan_of()
+    assert plan.label is not None
+    share = max(plan.label.prior())
+    assert frontier.points[0].utility == pytest.approx(share, abs=0.12)
+
+
+def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method]) -> None:
+    method(same)
+    frontier = run("leace", world=plan_of(label=False))
+    assert frontier.utility_name == "recall of ten neighbours"
+    assert frontier.points[0].utility == frontier.unprotected.utility == 1.0
+    kept = run("gr", Settings(keep="neighbours"), fixed=("lam",))
+    assert kept.utility_name == "recall of ten neighbours"
+
+    def shuffled(vectors: Any, settings: Settings) -> Any:
+        return vectors[np.random.default_rng(0).permutation(len(vectors))]
+
+    method(shuffled)
+    lost = run("leace", world=plan_of(label=False))
+    assert lost.points[0].utility < 0.5 and lost.unprotected.utility == 1.0
+
+
+def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in = method(same)
+    views: list[Any] = []
+    plain = module.attack
+
+    def watched(view: Any, secret: Any, tried: Any) -> Any:
+        views.append((view, secret))
+        return plain(view, secret, tried)
+
+    monkeypatch.setattr(module, "attack", watched)
+    plan, vectors = plan_of(missing=90)
+    run("leace", world=(plan, vectors))
+    ((_, part, _),) = stand_in.calls
+    learnt = set(part.fit.tolist())
+    spies = [item for item in views if item[1].balanced][:2]
+    probe = next(item for item in views if not item[1].balanced)
+    rows = len(plan.splits[0].defender)
+    fit_rows = part_of(plan, plan.splits[0], vectors, plan.secrets).fit
+    for view, _ in spies:
+        spied = {*view.rows.fit.tolist(), *view.rows.tune.tolist()}
+        judged = set(view.rows.scored.tolist())
+        assert not learnt & spied and not learnt & judged and not spied & judged
+        assert learnt | spied | judged <= set(fit_rows.tolist())
+        assert max(judged) < rows
+    four = spies[1][0].rows
+    shares = [len(learnt), len(four.fit) + len(four.tune), len(four.scored)]
+    np.testing.assert_allclose(np.array(shares) / len(fit_rows), [0.6, 0.2, 0.2], atol=0.07)
+    assert sum(shares) == len(fit_rows)
+    assert len(four.tune) == max((len(four.fit) + len(four.tune)) // 10, 1)
+    # A secret that is missing on some rows is read on the others only.
+    two = spies[0][1]
+    assert all((codes >= 0).all() for codes in two.codes)
+    assert len(spies[0][0].rows.scored) < len(four.scored)
+    assert set(probe[0].rows.fit.tolist()) | set(probe[0].rows.tune.tolist()) == learnt
+    assert probe[0].rows.scored.tolist() == four.scored.tolist()
+
+
+# ---- ceilings and choices ------------------------------------------------------------------------
+
+
+def test_the_ceiling_stands_where_epsilon_is_fixed(method: Callable[..., Method]) -> None:
+    method(same)
+    frontier = run("ldp", Settings(epsilon=2.0), fixed=("epsilon",), trials=1)
+    e = math.exp(2.0)
+    assert frontier.ceiling == pytest.approx(e / (1 + e) - 0.5)
+    assert run("ldp", Settings(epsilon=2.0), trials=1).ceiling is None  # it varies
+    assert run("gr", trials=1).ceiling is None
+    assert frontier.artefact()["ceiling"] == frontier.ceiling
+
+
+def test_the_point_that_was_asked_for_is_chosen(method: Callable[..., Method]) -> None:
+    def narrower(vectors: Any, settings: Settings) -> Any:
+        """The wider, the more coordinates: 16 keep the task alone."""
+        keep = 1 if settings.width == 16 else 2 if settings.width == 32 else 8
+        return np.where(np.arange(8) < keep, vectors, 0.0)
+
+    method(narrower)
+    plan, vectors = plan_of()
+    options: dict[str, Any] = {"world": (plan, vectors), "trials": 6, "against": plan.secrets[:1]}
+    strict = run("fx", max_leakage=0.2, **options)
+    assert strict.chosen is not None and strict.chosen.settings == {"width": 16}
+    assert strict.picked() == {"width": 16} and strict.wanted == {"max_leakage": 0.2}
+    useful = run("fx", min_utility=0.9, **options)
+    assert useful.chosen is not None and useful.chosen.leakage <= 0.2
+    assert useful.wanted == {"min_utility": 0.9}
+    free = run("fx", **(options | {"trials": 1}))
+    assert free.chosen is None and free.wanted == {}
+    with pytest.raises(CapeletError, match="not both"):
+        run("fx", min_utility=0.9, max_leakage=0.1, **options)
+    for wish in ({"max_leakage": 1.1}, {"max_leakage": -0.1}, {"min_utility": 1.1}):
+        with pytest.raises(CapeletError, match="is"):
+            run("fx", **wish, **options)
+
+
+POINTS = (
+    Point({"lam": 1.0}, 0.30, 0.9),
+    Point({"lam": 2.0}, 0.20, 0.8),
+    Point({"lam": 3.0}, 0.10, 0.6),
+    Point({"lam": 4.0}, 0.10, 0.5),
+)
+
+
+@pytest.mark.parametrize(
+    ("wish", "lam"),
+    [
+        ({"max_leakage": 0.2}, 2.0),  # the limit itself is allowed
+        ({"max_leakage": 0.19}, 3.0),  # of two that leak alike, the more useful
+        ({"max_leakage": 0.5}, 1.0),
+        ({"max_leakage": 0.05}, None),
+        ({"min_utility": 0.8}, 2.0),
+        ({"min_utility": 0.81}, 1.0),
+        ({"min_utility": 0.1}, 3.0),
+        ({"min_utility": 0.95}, None),
+    ],
+)
+def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch, wish: Any, lam: float | None
+) -> None:
+    """The points come as they are listed, whatever the settings."""
+    method(same)
+    listed = iter(POINTS)
+
+    class Bench:
+        utility_name = "use"
+
+        def __init__(self, *_: Any) -> None: ...
+
+        def point(self, *_: Any) -> Point:
+            return next(listed)
+
+        def unprotected(self) -> Point:
+            return Point({}, 0.75, 1.0)
+
+    monkeypatch.setattr(module, "_Bench", Bench)
+    frontier = run("gr", trials=4, **wish)
+    assert frontier.points == POINTS
+    if lam is not None:
+        assert frontier.picked() == {"lam": lam}
+        marks = [point["chosen"] for point in frontier.artefact()["points"]]
+        assert marks == [point.settings["lam"] == lam for point in POINTS]
+        return
+    with pytest.raises(NoPoint) as told:
+        frontier.picked()
+    if "max_leakage" in wish:
+        assert "at or below 0.05; the nearest gains 0.100 at use 0.600 (lam 3)" in str(told.value)
+    else:
+        assert (
+            "reaches use 0.95; the nearest has 0.900, where the attacker gains 0.300 (lam 1)"
+            in (str(told.value))
+        )
+
+
+def test_a_frontier_for_the_report() -> None:
+    frontier = Frontier(
+        POINTS[:2], Point({}, 0.75, 1.0), POINTS[1], {"max_leakage": 0.2}, "use", 0.3
+    )
+    plain = frontier.artefact()
+    assert plain["points"][0] == {
+        "leakage": 0.30,
+        "utility": 0.9,
+        "settings": {"lam": 1.0},
+        "chosen": False,
+    }
+    assert plain["unprotected"] == {"leakage": 0.75, "utility": 1.0}
+    assert (plain["chance"], plain["ceiling"], plain["utility"]) == (0.0, 0.3, "use")
+    assert plain["wanted"] == {"max_leakage": 0.2} and plain["points"][1]["chosen"] is True
+    empty = Frontier((Point({}, 0.4, 0.2),), POINTS[0], None, {"min_utility": 0.9}, "use", None)
+    assert empty.nearest().endswith("(nothing to choose)")
+
+
+# ---- what a defence may see ----------------------------------------------------------------------
+
+
+def test_a_part_is_the_defender_s_rows_numbered_anew() -> None:
+    plan, vectors = plan_of(missing=90, texts=True)
+    parts = plan.splits[0]
+    part = part_of(plan, parts, vectors, plan.secrets[:1])
+    assert np.array_equal(part.vectors, vectors[parts.defender])
+    for mine, rows in zip((part.fit, part.tune), parts.training("defender"), strict=True):
+        assert parts.defender[mine].tolist() == rows.tolist()
+    assert plan.label is not None and part.task is not None and plan.corpus.texts is not None
+    assert part.task.codes.tolist() == plan.label.codes[parts.defender].tolist()
+    (secret,) = part.secrets
+    assert secret.codes.tolist() == plan.secrets[0].codes[parts.defender].tolist()
+    assert part.texts == plan.corpus.texts[parts.defender].tolist()
+    bare, plain = plan_of(label=False)
+    other = part_of(bare, bare.splits[0], plain, ())
+    assert other.task is None and other.texts is None and other.secrets == ()
