@@ -52,8 +52,9 @@ def is_participle(name: str, participles: set[str], others: set[str]) -> bool:
     >>> is_participle("_found", {"found"}, set()), is_participle("seed", set(), {"seed"})
     (True, False)
     """
-    word = name.strip("_").lower()
-    if word in others:
+    bare = name.strip("_")
+    word = bare.lower()
+    if word in others or any(letter.isupper() for letter in bare[1:] if not bare.isupper()):
         return False
     return word in participles or (word.endswith("ed") and word.isalpha() and len(word) > 3)
 
@@ -106,7 +107,7 @@ def main() -> None:
     print(f"lines of a file          median {quantile(files, 0.5)}, 95 % {quantile(files, 0.95)}")
     print(f"lines of a function      95 % {quantile(lengths, 0.95)}, most {longest[0]}")
     print(f"longest function         {longest[1]}")
-    print(f"most parameters          {most[0]} {most[1]}")
+    print(f"most parameters          {most[0]} {most[1]} (commands left out)")
     print(f"participles              {share:.2f} % of {sum(names.values())} bindings")
     print(f"comments per 100 lines   {100 * remarks / code_lines:.1f}")
     if "--names" in sys.argv:
