@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from capelet.data.datasets import found
+from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
 SIZES: dict[str, tuple[object, ...]] = {
@@ -27,7 +27,7 @@ def test_every_benchmark_has_a_tiny_size() -> None:
 
 @pytest.mark.parametrize("name", scripts_in("benchmarks"))
 def test_it_runs_and_ends_with_its_figures(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if name in NEEDS_NEWS and not found("ag_entities"):
+    if name in NEEDS_NEWS and not is_available("ag_entities"):
         pytest.skip("the set ag_entities is not here; CAPELET_DATA names the folder it lies in")
     run_script("benchmarks", name, *SIZES[name])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])

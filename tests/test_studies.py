@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from capelet.data.datasets import found
+from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
 NEEDS = {"frontiers.py": ("stance",), "dual_encoders.py": ("blog_authors", "blog", "trec")}
 
 
 def need(name: str) -> None:
-    missing = [item for item in NEEDS[name] if not found(item)]
+    missing = [item for item in NEEDS[name] if not is_available(item)]
     if missing:
         pytest.skip(f"{', '.join(missing)}: not here; CAPELET_DATA names the folder they lie in")
 
