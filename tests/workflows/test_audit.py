@@ -160,8 +160,8 @@ def sample() -> Findings:
     from capelet.data.datasets import load
 
     corpus = with_shuffled(load("reviews"), "gender")
-    # To be quick: int8 for the encoding, and two of the five families. All five run on `ready`.
-    return audit(corpus, load_encoder("minilm", "int8"), seeds=3, attackers=["logistic", "kernel"])
+    # int8 to be quick; every family takes part, for none may beat the optimum.
+    return audit(corpus, load_encoder("minilm", "int8"), seeds=2)
 
 
 def test_the_sample_lies_between_half_way_and_the_optimum(sample: Findings) -> None:
