@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.attacks.attribute import COMMITTEE, Candidate, Secret, View
+from capelet.attacks.attribute import COMMITTEE, Candidate, Secret, View, few_labels
 from capelet.data.corpus import Corpus
 from capelet.errors import DataError
 from capelet.evaluation.leakage import (
@@ -129,7 +129,7 @@ def test_a_task_learns_from_the_defender_and_an_attack_from_the_attacker(
 
 
 def test_what_is_gathered_of_one_split(tally: tuple[Plan, Tally, Means]) -> None:
-    plan, result, _ = tally
+    plan, result, family = tally
     counts = {key: len(guesses) for key, guesses in result.guesses.items()}
     wanted = {("utility", "task", name): 1 for name in ("means", "strongest")}
     for secret in ("two", "three"):
@@ -145,6 +145,12 @@ def test_what_is_gathered_of_one_split(tally: tuple[Plan, Tally, Means]) -> None
     enough = [n for n in LABELS_PER_CLASS if ("three", n) in result.curves]
     least = min(np.bincount(plan.secrets[1].codes[plan.splits[0].training("attacker")[0]]).tolist())
     assert enough == [n for n in LABELS_PER_CLASS if n <= least] and enough
+    (few,) = result.curves["three", 10]
+    scored = plan.splits[0].victims
+    assert few.truth.tolist() == plan.secrets[1].codes[scored].tolist()
+    assert few.unit.tolist() == plan.units[scored].tolist()
+    view, secret = family.seen[2 + NULLS]
+    np.testing.assert_allclose(few.scores, few_labels(view, secret, 10))
 
 
 def test_scores_are_taken_on_the_victims_that_are_known(tally: tuple[Plan, Tally, Means]) -> None:
