@@ -108,10 +108,10 @@ class Perceptron:
     name: str = "mlp"
 
     def scores(self, vectors: Any, shots: Shots, codes: Any) -> Any:
-        known = torch.from_numpy(np.asarray(vectors[shots.known], dtype=np.float32)).to(DEVICE)
-        asked = torch.from_numpy(np.asarray(vectors[shots.scored], dtype=np.float32)).to(DEVICE)
+        known = torch.from_numpy(np.asarray(vectors[shots.training], dtype=np.float32)).to(DEVICE)
+        asked = torch.from_numpy(np.asarray(vectors[shots.test], dtype=np.float32)).to(DEVICE)
         middle, spread = known.mean(dim=0), known.std(dim=0).clamp(min=1e-6)
-        truth = torch.from_numpy(codes[shots.known].astype(np.int64)).to(DEVICE)
+        truth = torch.from_numpy(codes[shots.training].astype(np.int64)).to(DEVICE)
         torch.manual_seed(0)
         body = dense([known.shape[1], 512, shots.writers])
         network = nn.Sequential(nn.Dropout(0.3), body).to(DEVICE)

@@ -48,9 +48,27 @@ def plan_of(label: bool = True, missing: int = 0, texts: bool = False) -> tuple[
     return Plan.of(corpus, seeds=1), vectors
 
 
+class Change:
+    """A vector step that does what the test says."""
+
+    consumes = emits = "vectors"
+    guarantee = None
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self.change = change
+
+    def describe(self) -> dict[str, Any]:
+        return {"step": "change"}
+
+    def __call__(self, batch: Any) -> Any:
+        return self.change(np.array(batch))
+
+
 class Fitted:
-    def __init__(self, release: Callable[..., Any]) -> None:
-        self.release = release
+    encoder = None
+
+    def __init__(self, step: Change) -> None:
+        self.steps = (step,)
 
 
 class Method:
@@ -62,7 +80,7 @@ class Method:
 
     def __call__(self, name: str, part: Any, settings: Settings, *_: Any) -> Fitted:
         self.calls.append((name, part, settings))
-        return Fitted(lambda vectors, texts=None: self.change(np.array(vectors), settings))
+        return Fitted(Change(lambda vectors: self.change(vectors, settings)))
 
 
 @pytest.fixture
