@@ -56,9 +56,9 @@ def check_writable(path: Path | str) -> None:
 
 def cache_folder() -> Path:
     """Where Capelet keeps what it can make again; `CAPELET_CACHE` moves it."""
-    chosen = os.environ.get("CAPELET_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
+    override = os.environ.get("CAPELET_CACHE")
+    if override:
+        return Path(override).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "capelet"
 

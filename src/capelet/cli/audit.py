@@ -131,11 +131,11 @@ def _measure(
     from capelet.workflows.audit import plan_of
 
     # Everything that can be wrong with the data is said before a model is read.
-    asked = _check_attacks(corpus, settings)
-    plan = plan_of(corpus, asked, 1, settings["split_kind"], settings["derived"], settings["bins"])
+    kinds = _check_attacks(corpus, settings)
+    plan = plan_of(corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"])
     for warning in plan.advance(encoder.guarantee):
         print(f"capelet: warning: {warning}", file=sys.stderr)
-    for reason in asked.left_out:
+    for reason in kinds.left_out:
         print(f"capelet: left out: {reason}", file=sys.stderr)
     with progress_bars(quiet) as progress:
         return with_command(run(corpus, encoder, progress=progress, **settings))

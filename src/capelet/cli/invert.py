@@ -83,7 +83,7 @@ def _check_numbers(draws: int, minutes: float | None) -> None:
 
 
 def _texts(
-    corpus: Corpus, cut: bool, most: int | None, seed: int
+    corpus: Corpus, by_sentence: bool, most: int | None, seed: int
 ) -> tuple[list[str], list[str] | None]:
     """Texts and their authors, as they are or cut into sentences; at most so many of them."""
     import numpy as np
@@ -94,7 +94,7 @@ def _texts(
         raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
     texts = corpus.texts.tolist()
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
-    if cut:
+    if by_sentence:
         texts, owner = sentences_of(texts)
         # Sentences of one text stay together, as do all of one author.
         authors = [f"text {row}" if authors is None else authors[row] for row in owner.tolist()]

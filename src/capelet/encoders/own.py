@@ -36,7 +36,7 @@ class TunedEncoder(TransformerEncoder):
         self.folder = folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.folder, self._requested)
+        return type(self), (self.folder, self._backend_option)
 
     def place(self) -> Path:
         check_folder(self.folder)

@@ -88,11 +88,11 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tune = max(1, round(HELD_BACK * len(X)))
         part = Part(X, np.sort(rows[tune:]), np.sort(rows[:tune]), task, secrets)
         schedule = Schedule(epochs=self.epochs, seed=int(random.randint(2**31 - 1)))
-        fitted = fit(name, part, self._settings(schedule))
-        self.encoder_ = PrivateEncoder(*fitted.steps)
+        result = fit(name, part, self._settings(schedule))
+        self.encoder_ = PrivateEncoder(*result.steps)
         self.guarantee_ = self.encoder_.guarantee
-        self.joint_ = dict(fitted.trained.joint)
-        self._n_features_out = fitted.trained.map.dimension
+        self.joint_ = dict(result.trained.joint)
+        self._n_features_out = result.trained.map.dimension
         return self
 
     def transform(self, X: Any) -> Vectors:
@@ -124,8 +124,8 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _needs_label(self) -> bool:
         from capelet.defences import METHODS
 
-        known = METHODS.get(self.method)
-        return known is None or "label" in known.needs_for(self.keep)
+        record = METHODS.get(self.method)
+        return record is None or "label" in record.needs_for(self.keep)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -93,7 +93,7 @@ def states_at(
     hidden: Tensor, tokens: Tensor, position: str, generator: torch.Generator | None = None
 ) -> Tensor:
     """One state per text: the last that predicts something, or that after a random prefix."""
-    # A state is has_pairs by the word it predicts: the one after the end sign predicts nothing.
+    # A state counts by the word that it predicts: the one after the end sign predicts nothing.
     counts = (tokens[:, 1:] != PAD).sum(1)
     if position == "last":
         place = counts - 1

@@ -35,8 +35,8 @@ from capelet.mechanisms.sampling import (
 )
 from capelet.privacy.guarantees import (
     Guarantee,
-    checked,
-    checked_count,
+    check_count,
+    check_number,
     gaussian_sigma,
     laplace_scale,
 )
@@ -127,10 +127,10 @@ class Gaussian(OnVectors):
 
     def __post_init__(self) -> None:
         _settle_epsilon(self)
-        delta = checked("delta", self.delta, 1e-30, 0.5)
+        delta = check_number("delta", self.delta, 1e-30, 0.5)
         object.__setattr__(self, "delta", delta)
         if self.clip is not None:
-            object.__setattr__(self, "clip", checked("clip", self.clip, 1e-20, 1e20))
+            object.__setattr__(self, "clip", check_number("clip", self.clip, 1e-20, 1e20))
         _settle_dimension(self, least=1)
 
     @property
@@ -213,7 +213,7 @@ class RandomisedResponse(OnVectors):
 
     def __post_init__(self) -> None:
         _settle_epsilon(self)
-        object.__setattr__(self, "classes", checked_count("classes", self.classes, least=2))
+        object.__setattr__(self, "classes", check_count("classes", self.classes, least=2))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -254,7 +254,7 @@ class Projection(OnVectors):
     dimension: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", checked_count("dimension", self.dimension))
+        object.__setattr__(self, "dimension", check_count("dimension", self.dimension))
 
     @property
     def guarantee(self) -> None:
@@ -296,12 +296,12 @@ def checked_rows(batch: Any, width: int | None) -> Vectors:
 
 
 def _settle_epsilon(step: Any, most: float = MOST) -> None:
-    object.__setattr__(step, "epsilon", checked("epsilon", step.epsilon, LEAST, most))
+    object.__setattr__(step, "epsilon", check_number("epsilon", step.epsilon, LEAST, most))
 
 
 def _settle_dimension(step: Any, least: int) -> None:
     if step.dimension is not None:
-        object.__setattr__(step, "dimension", checked_count("dimension", step.dimension, least))
+        object.__setattr__(step, "dimension", check_count("dimension", step.dimension, least))
 
 
 def _empty(rows: Vectors) -> Vectors:
@@ -428,8 +428,8 @@ def spherical_cap(epsilon: float, width: int) -> Cap:
     odds = np.exp(epsilon + logs - np.log1p(-shares))  # p/(1 − p)
     inside = odds / (1.0 + odds)
     constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * math.log(math.pi)
-    spread = np.log(4.0 * quantiles) + np.log1p(-quantiles)  # ln(1 − γ²)
-    moment = np.exp(constant + shape * spread) / (2 * shape)  # E[T; T ≥ γ]
+    log_square = np.log(4.0 * quantiles) + np.log1p(-quantiles)  # ln(1 − γ²)
+    moment = np.exp(constant + shape * log_square) / (2 * shape)  # E[T; T ≥ γ]
     means = moment * (inside / shares - (1.0 - inside) / (1.0 - shares))
     # A coin of 53 bits must be able to fall outside: p stays clear of 1.
     best = int(np.argmax(np.where(odds <= 2.0**30, means, -1.0)))

@@ -28,14 +28,14 @@ import numpy as np
 
 from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Vectors
-from capelet.privacy.guarantees import Guarantee, checked, checked_count, compose
+from capelet.privacy.guarantees import Guarantee, check_count, check_number, compose
 
 SLACK = 1e-9
 """The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3."""
 
 _MARK = 0x43415045  # the application id of the file
 _WAIT = 60.0  # seconds to wait for another process
-_NAMED = 5  # subjects that an error names
+_NAMES_SHOWN = 5  # subjects that an error names
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS guarantees (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE);
@@ -63,9 +63,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         most = np.finfo(float).max
-        epsilon = checked("the budget", self.epsilon, 0.0, most, open_low=True)
+        epsilon = check_number("the budget", self.epsilon, 0.0, most, open_low=True)
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", checked("the budget's delta", self.delta, 0.0, 1.0))
+        object.__setattr__(self, "delta", check_number("the budget's delta", self.delta, 0.0, 1.0))
 
     def covers(self, total: Guarantee) -> bool:
         """Whether this much may be spent; a δ of 1 promises nothing and is never covered."""
@@ -144,7 +144,7 @@ class Ledger:
         """Everyone who was charged, in order of name."""
         return [who for (who,) in self._rows("SELECT DISTINCT subject FROM charges")]
 
-    def charged(self, run: str) -> set[int]:
+    def paid_blocks(self, run: str) -> set[int]:
         """The blocks of a run that are paid for."""
         return {block for (block,) in self._rows("SELECT block FROM blocks WHERE run = ?", run)}
 
@@ -184,7 +184,7 @@ class Ledger:
             total = compose([*self._promises(subject), _times(guarantee, releases)])
             if limit is not None and not limit.covers(total):
                 count += 1
-                over += [(subject, total)] if len(over) < _NAMED else []
+                over += [(subject, total)] if len(over) < _NAMES_SHOWN else []
         if limit is not None and over:
             raise BudgetError(limit, over, count)
 
@@ -226,7 +226,7 @@ class Ledger:
         guarantee: Guarantee,
         *,
         budget: Budget | None = None,
-        kept: Iterable[tuple[bytes, Vectors]] = (),
+        releases: Iterable[tuple[bytes, Vectors]] = (),
     ) -> bool:
         """Charge each subject so many releases, and keep the vectors; all of it or nothing.
 
@@ -235,7 +235,7 @@ class Ledger:
         is kept already under the name is replaced.
         """
         for count in needs.values():
-            checked_count("releases", count)
+            check_count("releases", count)
         with self._writing() as db:
             insertion = db.execute("INSERT OR IGNORE INTO blocks VALUES (?, ?)", (run, block))
             if insertion.rowcount == 0:
@@ -244,7 +244,7 @@ class Ledger:
             which = self._number(db, guarantee)
             rows = [(who, which, run, block, count) for who, count in needs.items()]
             db.executemany("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", rows)
-            vectors = ((name, vector.astype("<f4").tobytes()) for name, vector in kept)
+            vectors = ((name, vector.astype("<f4").tobytes()) for name, vector in releases)
             db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", vectors)
         return True
 

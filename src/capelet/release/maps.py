@@ -172,7 +172,7 @@ class Map(_Step):
         write_whole(path, self.content)
         return path
 
-    def named(self, file: str) -> Map:
+    def with_file(self, file: str) -> Map:
         """The same map under another file name."""
         return replace(self, file=file)
 

@@ -49,13 +49,13 @@ class Parts:
         for statement in _STATE.split(";"):
             self._db.execute(statement)
         self._db.execute("COMMIT")
-        self._written = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
+        self._stored_blocks = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
         self.over = False
 
     def close(self) -> None:
         """Let go of the lock; a folder without parts, or whose target is there, goes too."""
         self._db.close()
-        if self.over or not self._written:
+        if self.over or not self._stored_blocks:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     # ---- which run this is ----
@@ -67,7 +67,7 @@ class Parts:
 
     def begin(self, facts: str, ledger: str, overwrite: bool) -> bool:
         """Whether this run was begun before; an unfinished run of another kind is refused."""
-        if self._written:
+        if self._stored_blocks:
             if (self._fact("job"), self._fact("ledger")) == (facts, ledger):
                 return True
             self._another(overwrite)
@@ -86,9 +86,9 @@ class Parts:
 
     def renew(self) -> None:
         """Drop all parts: from here on it is another run."""
-        for number in sorted(self._written):
+        for number in sorted(self._stored_blocks):
             self._path(number).unlink(missing_ok=True)
-        self._written.clear()
+        self._stored_blocks.clear()
         self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary')")
         self.remember("run", secrets.token_hex(16))
 
@@ -140,9 +140,9 @@ class Parts:
     # ---- the parts ----
 
     @property
-    def written(self) -> Set[int]:
+    def stored_blocks(self) -> Set[int]:
         """The blocks that are drawn and on the disk."""
-        return self._written
+        return self._stored_blocks
 
     def write(self, number: int, part: pa.Table) -> None:
         """Put a part on the disk for good, folder entry and all."""
@@ -151,7 +151,7 @@ class Parts:
         with _onto_disk(self.target):
             write_whole(self._path(number), sink.getvalue().to_pybytes(), mode=0o600)
             _sync(self.folder)
-        self._written.add(number)
+        self._stored_blocks.add(number)
 
     def read(self, number: int) -> pa.Table:
         return pa.parquet.read_table(self._path(number))
@@ -190,7 +190,7 @@ class Parts:
 
 
 @contextmanager
-def opened(target: Path) -> Iterator[Parts]:
+def open_parts(target: Path) -> Iterator[Parts]:
     parts = Parts(target)
     try:
         yield parts

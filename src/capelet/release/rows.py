@@ -87,7 +87,7 @@ class Source:
             start += len(values)
 
 
-def joined(digests: Iterable[bytes]) -> str:
+def join_digests(digests: Iterable[bytes]) -> str:
     """One digest of all blocks."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
 

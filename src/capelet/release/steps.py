@@ -95,7 +95,7 @@ def with_own_files(steps: Sequence[Step]) -> tuple[Step, ...]:
             first, count = Path(step.file), 1
             while digests.setdefault(step.file, step.digest) != step.digest:
                 count += 1
-                step = step.named(f"{first.stem}-{count}{first.suffix}")
+                step = step.with_file(f"{first.stem}-{count}{first.suffix}")
         with_names.append(step)
     return tuple(with_names)
 

@@ -15,7 +15,7 @@ from typing import Any
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows
-from capelet.encoders import cached
+from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
@@ -155,7 +155,7 @@ def private_encoder(
         private = (
             PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
         )
-    return private.with_encoder(cached) if cache else private
+    return private.with_encoder(with_cache) if cache else private
 
 
 def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
