@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, open_encoder, read_corpus, split_names
-from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.cli.terminal import progress_bars, report_findings, with_command
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def invert(
     from capelet.attacks.inversion.run import Inversion
     from capelet.evaluation.provenance import Clock, inversion_provenance
     from capelet.files import check_writable
-    from capelet.reports import write_report
 
     clock = Clock()
     folder = out or Path("runs") / f"{Path(data).stem}-inverted"
@@ -68,11 +67,7 @@ def invert(
         corpus, private, findings, clock, seed=seed, texts=len(texts), auxiliary=other
     )
     findings = with_command(findings, origin)
-    page = write_report(findings, folder)
-    if json:
-        print_json(_summary(findings, page))
-    else:
-        _print(findings, page)
+    report_findings(findings, folder, json, summarise=_summary, show=_print)
 
 
 def _check_numbers(draws: int, minutes: float | None) -> None:

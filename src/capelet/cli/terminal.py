@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -75,6 +76,24 @@ def with_command(findings: Findings, provenance: dict[str, Any] | None = None) -
     origin = findings.provenance if provenance is None else provenance
     command = shlex.join(["capelet", *sys.argv[1:]])
     return replace(findings, provenance={**origin, "command": command})
+
+
+def report_findings(
+    findings: Findings,
+    folder: Path,
+    as_json: bool,
+    *,
+    summarise: Callable[[Findings, Path], Any],
+    show: Callable[[Findings, Path], None],
+) -> None:
+    """Write the report of findings, then say what is in it: as JSON, or in lines for people."""
+    from capelet.reports import write_report
+
+    page = write_report(findings, folder)
+    if as_json:
+        print_json(summarise(findings, page))
+    else:
+        show(findings, page)
 
 
 def print_json(summary: Any) -> None:

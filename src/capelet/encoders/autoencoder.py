@@ -26,10 +26,10 @@ from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
 
 WORDS, TABLE = "autoencoder.json", "autoencoder.safetensors"
+# How many words it knows, as in Beigi et al. (2019).
 VOCABULARY = 10_000
-"""How many words it knows, as in Beigi et al. (2019)."""
+# A word that fewer texts use is not learnt, and does not stand in the folder.
 RARE = 5
-"""A word that fewer texts use is not learnt, and does not stand in the folder."""
 _CHUNK = 4096  # texts between two words of progress
 
 

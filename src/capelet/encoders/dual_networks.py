@@ -94,11 +94,13 @@ def _table(words: int, width: int) -> nn.Embedding:
 def _places(count: int, width: int, like: Tensor) -> Tensor:
     """Sines and cosines of the position, so that any length can be read."""
     steps = torch.arange(count, device=like.device, dtype=torch.float32)[:, None]
-    rates = torch.exp(
+    frequencies = torch.exp(
         torch.arange(0, width, 2, device=like.device, dtype=torch.float32)
         * (-math.log(10_000.0) / width)
     )
-    return torch.stack([torch.sin(steps * rates), torch.cos(steps * rates)], dim=2).flatten(1)
+    return torch.stack(
+        [torch.sin(steps * frequencies), torch.cos(steps * frequencies)], dim=2
+    ).flatten(1)
 
 
 def _pool(states: Tensor, tokens: Tensor, out: nn.Linear) -> Tensor:

@@ -38,10 +38,10 @@ from capelet.errors import FolderError
 from capelet.files import private_folder, sha256_of_file, writable_folder, write_whole
 
 MANIFEST = "manifest.json"
+# The newest format that this version reads.
 FORMAT = 1
-"""The newest format that this version reads."""
+# The mode of every file; that of the folders is 0700 (`files.private_folder`).
 OWNER_ONLY = 0o600
-"""The mode of every file; that of the folders is 0700 (`files.private_folder`)."""
 
 PRIVATE_ENCODER, AUTO_ENCODER = "private-encoder", "auto-encoder"
 DUAL_ENCODER, TUNED_ENCODER = "dual-encoder", "tuned-encoder"

@@ -17,8 +17,8 @@ from typing import Any
 from capelet.errors import FolderError
 from capelet.files import sha256_of_file
 
+# The only format there was.
 FORMAT = 1
-"""The only format there was."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ def _weights_and_canaries(path: Path, about: Mapping[str, Any]) -> dict[str, str
     return {"model.safetensors": str(about["weights"]), **extra}
 
 
+# By kind. An old tuned encoder was a plain transformer folder, which nothing marks: `own`.
 LAYOUTS = {
     "private-encoder": OldLayout("private.json", "format", _recipe_and_maps),
     "auto-encoder": OldLayout("autoencoder.json", "format", _table),
     "dual-encoder": OldLayout("dual.json", "schema", _dual_weights),
     "language-model": OldLayout("model.json", "schema", _weights_and_canaries),
 }
-"""By kind. An old tuned encoder was a plain transformer folder, which nothing marks: `own`."""

@@ -23,8 +23,8 @@ from capelet.encoders.model_folder import (
 from capelet.encoders.transformer import TransformerEncoder
 from capelet.interfaces import Encoder
 
+# The name of an encoder that lies beside its recipe.
 OWN = "./encoder"
-"""The name of an encoder that lies beside its recipe."""
 _PLACE = "encoder"
 
 

@@ -30,8 +30,8 @@ from capelet.training.networks import Front
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+# The most layers that may be trained.
 LAYERS = 6
-"""The most layers that may be trained."""
 _ROWS = 32  # texts that go through the layers together
 _EXACT = 0.999  # least cosine of the layers' vectors with the encoder's own
 

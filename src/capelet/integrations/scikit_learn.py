@@ -28,8 +28,8 @@ from capelet.data.labels import Attribute
 from capelet.errors import DataError
 from capelet.interfaces import Vectors
 
+# The share of the rows that early stopping watches.
 HELD_BACK = 0.1
-"""The share of the rows that early stopping watches."""
 FLOATS = (np.float32, np.float64)
 
 

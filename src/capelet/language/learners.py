@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -132,19 +133,19 @@ class PrivateNextWord(NextWord):
     # The loss of a Poisson sample is not part of what DP-SGD covers.
     names = ()
 
-    def __init__(
-        self,
-        plan: Training,
-        network: Network,
-        samples: Samples,
-        validation: Tokens | None = None,
-    ) -> None:
-        super().__init__(plan, network, samples, validation)
-        assert isinstance(plan.method, Dpsgd)
-        self.method = plan.method
+    @cached_property
+    def method(self) -> Dpsgd:
+        assert isinstance(self.plan.method, Dpsgd)
+        return self.plan.method
+
+    @cached_property
+    def noise(self) -> Noise:
         seed = self.method.seed_noise
-        self.noise: Noise = SystemNoise(Stream()) if seed is None else SeededNoise(seed)
-        self.clipping = Clipping(self.method.clip, PAD, tracer_of(network))
+        return SystemNoise(Stream()) if seed is None else SeededNoise(seed)
+
+    @cached_property
+    def clipping(self) -> Clipping:
+        return Clipping(self.method.clip, PAD, tracer_of(self.network))
 
     @property
     def steps_per_epoch(self) -> int:

@@ -30,8 +30,8 @@ from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee, check_count, check_number, compose
 
+# The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3.
 SLACK = 1e-9
-"""The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3."""
 
 _MARK = 0x43415045  # the application id of the file
 _WAIT = 60.0  # seconds to wait for another process

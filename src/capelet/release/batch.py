@@ -39,11 +39,11 @@ from capelet.release.parts import Parts, open_parts
 from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
 from capelet.release.rows import Block, Source, join_digests
 
+# Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
 BLOCK = 2048
-"""Rows that are drawn, stored and charged together: what a kill can cost in time, and memory."""
 
+# The columns of the target, beside the subject's.
 ROW, VECTOR = "row", "vector"
-"""The columns of the target, beside the subject's."""
 
 _IS_NEW = "drawn"  # a column of parts only: whether the vector is new, and so to be charged
 

@@ -25,8 +25,8 @@ from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Kind, Vectors
 
+# The newest layout of a map's file that this version reads.
 FORMAT = 1
-"""The newest layout of a map's file that this version reads."""
 ROWS = 4096  # rows of one product
 
 Matrix = npt.NDArray[np.float32]

@@ -50,10 +50,10 @@ from capelet.release.steps import (
     with_own_files,
 )
 
+# The files of a private encoder's folder, beside its maps and its manifest.
 ABOUT, RECIPE = "private.json", "recipe.toml"
-"""The files of a private encoder's folder, beside its maps and its manifest."""
+# The key under which a Parquet file of released vectors carries its guarantee and recipe.
 METADATA = b"capelet"
-"""The key under which a Parquet file of released vectors carries its guarantee and recipe."""
 
 
 @dataclass(frozen=True, eq=False)

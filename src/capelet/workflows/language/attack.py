@@ -37,14 +37,14 @@ from capelet.language.model import Scorer
 from capelet.language.vocabulary import PAD, START, Codes, Samples, Tokens, Vocabulary, divide
 from capelet.workflows.language.training import Rows, rows_of
 
+# How many of the largest and of the smallest authors are looked at (as in the paper).
 EACH = 5
-"""How many of the largest and of the smallest authors are looked at (as in the paper)."""
 
+# A shorter text is guessed by luck, and is not taken as the least usual one of its author.
 LEAST_WORDS = 5
-"""A shorter text is guessed by luck, and is not taken as the least usual one of its author."""
 
+# A subgroup with fewer test texts is not looked at apart.
 LEAST = 20
-"""A subgroup with fewer test texts is not looked at apart."""
 
 
 @dataclass(frozen=True, eq=False)
