@@ -39,7 +39,7 @@ class Progress(Protocol):
 
 
 def silent(what: str, count: int, total: int) -> None:
-    """The progress of a caller who does not look."""
+    """The progress of a caller who wants none."""
 
 
 @runtime_checkable

@@ -37,6 +37,7 @@ class Table:
 
     @property
     def members(self) -> Mapping[str, Any]:
+        # Imported when asked for, so that `capelet --help` loads no room.
         return getattr(import_module(self.module), self.name)
 
     def lines(self) -> dict[str, str]:

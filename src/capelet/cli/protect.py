@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
     from capelet.workflows.protect import Protection
 
+# A width other than this was chosen by the user, and is not searched.
 WIDTH = 64
 
 
@@ -86,6 +87,7 @@ def protect(
     try:
         with progress_bars(json) as progress:
             result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
+    # Not bad input but a finding: 1, not 2.
     except NoPoint as error:
         print(f"capelet: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -49,6 +49,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    # Standard output belongs to results, which may be piped.
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description:>10}"),
@@ -62,6 +63,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
 
     def progress(what: str, count: int, total: int) -> None:
         if what not in tasks:
+            # Work that is over at its first report, or has just begun, needs no bar.
             if count >= total or (time.monotonic() - start < PATIENCE_SECONDS and count == 0):
                 return
             tasks[what] = bars.add_task(what, total=total)

@@ -68,6 +68,7 @@ def save_dual(
     from safetensors.torch import save
 
     state = {
+        # A copy of its own: safetensors refuses tensors that share memory, as an LSTM's may.
         name: tensor.detach().cpu().contiguous().clone()
         for name, tensor in network.state_dict().items()
     }
@@ -112,6 +113,7 @@ class DualEncoder:
 
     @property
     def fingerprint(self) -> str:
+        # Only what decides the vectors; the account of the training is left out.
         decides = {key: self._about[key] for key in ("network", "sizes", "length")}
         decides["weights"] = self._folder.files[WEIGHTS]
         words = "\n".join(self._about["words"])
@@ -134,6 +136,7 @@ class DualEncoder:
 
     def load_network(self) -> SentenceNetwork:
         """The network with its weights, read at the first use."""
+        # Two threads that come first at once must not both read the weights.
         with self._lock:
             if self._network is None:
                 self._network = self._read()
@@ -160,6 +163,7 @@ def encode_tokens(network: SentenceNetwork, tokens: Tokens, progress: Progress =
     import torch
 
     device = next(network.parameters()).device
+    # A text without a word is in no batch and keeps its zero.
     vectors = np.zeros((len(tokens), network.sizes["dimension"]), dtype=np.float32)
     lengths = (tokens != PAD).sum(axis=1)
     count = 0

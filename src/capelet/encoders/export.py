@@ -37,6 +37,7 @@ _EXACT, _CLOSE = 0.9999, 0.98  # least cosine with torch: of any probe in fp32, 
 _BIG = 1_500_000_000  # bytes; an ONNX file of one piece ends at 2 GB
 
 _SENTENCE = "The quick brown fox jumps over the lazy dog while 12 people watch, and nobody minds. "
+# Empty, one word, other scripts, longer than any limit: what a graph might treat otherwise.
 PROBES = (
     "",
     "Yes.",
@@ -107,6 +108,7 @@ def _card(ready: Path) -> dict[str, Any]:
 def _write_folder_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """Let `write` fill a temporary folder and give it its name; the first of two processes wins."""
     with tempfile.TemporaryDirectory(dir=ready.parent, prefix=".export-") as temporary:
+        # One level down: the temporary folder itself is removed at the end, renamed or not.
         place = Path(temporary) / "whole"
         place.mkdir(mode=0o700)
         try:
@@ -140,11 +142,13 @@ def _export(folder: Path, place: Path) -> dict[str, Any]:
         "rows": None,
     }
     _write_graph(model, inputs, place / "model.onnx")
+    # Where no special tokens are added, the empty text has no token and nothing to compare.
     probes = [text for text in PROBES if text or model.tokenizer.num_special_tokens_to_add(False)]
     reference = model.encode(probes, batch_size=4, show_progress_bar=False)
     card["probes"] = probes
     np.save(place / "probes.npy", np.asarray(reference, dtype=np.float32), allow_pickle=False)
     worst = float(_agreement(place, card).min())
+    # `not >=` and no `<`: a NaN must be refused too.
     if not worst >= _EXACT:
         raise NotExportable(f"the exported graph differs from torch (cosine {worst:.5f})")
     return card
@@ -157,6 +161,7 @@ def _inputs(model: SentenceTransformer) -> list[str]:
     if not set(tensors) <= set(INPUTS) or "attention_mask" not in tensors:
         raise NotExportable("its inputs are " + ", ".join(sorted(tensors)))
     prompt = model.prompts.get(model.default_prompt_name or "")
+    # The graph pools over every token, so a prompt would be averaged into the vector.
     if prompt and any(getattr(module, "include_prompt", True) is False for module in model):
         raise NotExportable("its pooling leaves the prompt out")
     return [name for name in INPUTS if name in tensors]

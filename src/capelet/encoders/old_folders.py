@@ -1,4 +1,4 @@
-"""Folders from before there was a manifest: what said what they were, and which hashes it held.
+"""Folders from before there was a manifest: the file that described each kind, and its hashes.
 
 Each kind had a JSON file of its own with a version number in it, always 1. That number is gone from
 the files that are written now, so a folder cannot be passed off as an old one by taking its
@@ -63,6 +63,7 @@ def _recipe_and_maps(path: Path, about: Mapping[str, Any]) -> dict[str, str]:
     recipe = tomllib.loads((path / "recipe.toml").read_text(encoding="utf-8"))
     maps = [entry for entry in recipe["steps"] if entry["step"] == "map"]
     for entry in maps:
+        # Anybody may have written the recipe; it must not make us read files elsewhere.
         if Path(entry["file"]).name != entry["file"]:
             raise ValueError("a map outside the folder")
     return {

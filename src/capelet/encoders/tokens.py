@@ -28,6 +28,7 @@ def token_batches(lengths: Ints, budget: int) -> list[Rows]:
     >>> [batch.tolist() for batch in token_batches(np.array([2, 9, 2, 0, 3]), budget=6)]
     [[1], [4, 0], [2]]
     """
+    # Stable, so that equal inputs make equal batches on every machine.
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
     batches = []

@@ -85,6 +85,7 @@ class TransformerEncoder:
         if not len(texts):
             return np.zeros((0, engine.dimension), dtype=np.float32)
         vectors = engine.encode([_sound(text) for text in texts], progress)
+        # Refused here, with a sentence, before noise or an attacker meets a NaN.
         if not np.isfinite(vectors).all():
             raise EncoderError(
                 f"the encoder {self.name!r} gave values that are not finite; its weights are broken"
@@ -139,6 +140,7 @@ class TorchEngine:
 
     @property
     def settings(self) -> str:
+        # Without the build (+cpu, +cu126): machines with and without a GPU share fingerprints.
         release = version("torch").split("+")[0]
         return f"torch {release}, sentence-transformers {version('sentence-transformers')}"
 
@@ -170,6 +172,7 @@ class TorchEngine:
         if self._tokens is not None:
             return self._tokens.truncated(texts)
         limit = model.max_seq_length or sys.maxsize
+        # A token takes a byte or more: shorter texts cannot be cut and are not tokenised.
         long = [len(text.encode()) > limit - 3 for text in texts]
         counts = [
             len(model.tokenizer(text, truncation=False)["input_ids"]) if could else 0
@@ -194,6 +197,7 @@ def sentence_transformer(
     folder: Path, device: str | None = None, attention: str | None = None
 ) -> SentenceTransformer:
     """The folder as a sentence-transformers model: no code of its own, no pickle, no network."""
+    # float32 whatever the folder prefers: it is what an export is compared with.
     settings: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
     if attention is not None:
         settings["attn_implementation"] = attention
@@ -224,6 +228,7 @@ def fast_tokens(model: SentenceTransformer) -> FastTokens | None:
         return None
     from tokenizers import Tokenizer
 
+    # A copy, so that our limit does not change the model's own tokenizer.
     copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     limit = model.max_seq_length
     length = limit if limit is not None and limit < 1_000_000 else None  # 1e30 means "no limit"
@@ -238,6 +243,7 @@ def chosen_backend(name: str) -> str:
         raise MissingExtra(f"the back-end {name!r}", "onnx")
     if name != "auto":
         return name
+    # ONNX Runtime runs on the processor only (`onnx._session`).
     if gpu_available():
         return "torch"
     return "onnx" if has_onnx else "torch"

@@ -115,6 +115,8 @@ def epsilon_of(gap: float, delta: float) -> float:
 def _normal_gap(low: Any, high: Any) -> Any:
     from scipy.special import ndtri
 
+    # μ of one event: between N(0, 1) and N(μ, 1), Φ⁻¹(p) − Φ⁻¹(q) is at most μ (Dong, Roth and Su
+    # 2022, Gaussian trade-off).
     return ndtri(low) - ndtri(high)
 
 
@@ -147,6 +149,7 @@ def best_thresholds(
 ) -> list[Threshold]:
     """For each row, a statistic: the threshold, side and order of the inputs that score best."""
     of = Sizes(first.shape[1], final)
+    # Sorted once, each threshold's count is a rank: thousands of them cost one search.
     ascending = np.sort(first, axis=1), np.sort(second, axis=1)
     marks = np.hstack([values[:, _places(of.search)] for values in ascending])
     over = [of.search - _ranks(values, marks) for values in ascending]

@@ -19,6 +19,7 @@ from capelet.privacy.guarantees import Guarantee, check_count, check_number
 from capelet.release import PrivateEncoder
 
 LEAST_SAMPLES = 1000
+# Wide enough for an error of √d to show (fourfold), narrow enough for a million draws.
 DIMENSION = 16
 
 
@@ -188,6 +189,7 @@ def _small(step: Any, dimension: int, texts: tuple[Any, Any] | None) -> dict[str
     own = {item.name for item in fields(step)} if is_dataclass(step) else set()
     if getattr(step, "consumes", "vectors") == "vectors":
         if "dimension" in own:
+            # The claim is for any width, and fewer coordinates mean more draws in the same time.
             step = replace(step, dimension=min(step.dimension or dimension, dimension))
         return {"mechanism": step}
     if texts is None and _metric(step) and {"epsilon", "table"} <= own:

@@ -22,7 +22,7 @@ from capelet.judge.statistics import Outputs, Reals, Statistic, statistics, valu
 
 Layout = Literal["alone", "bystander", "beside", "again"]
 
-# What is looked at, told after "where". Of equals, the later wins: what comes out of one draw per
+# What is observed, as a phrase after "where". Of equals, the later wins: what comes out of one draw per
 # call, or of the same draws in each, shows in the last two for sure, in the others by luck.
 LAYOUTS: dict[Layout, str] = {
     "alone": "the output of the text itself is seen",
@@ -84,6 +84,7 @@ class Source:
         pair = setting.pair
         text, reference = (pair.first, pair.second)[which], pair.second
         size = len(text) + 1 if isinstance(text, str) else text.size
+        # Few rows a call, for memory; many calls, since noise may be shared within one.
         most = max(1, min(-(-count // CALLS), CELLS // size))
         for start in range(0, count, most):
             rows = min(most, count - start)
@@ -140,6 +141,7 @@ def _compare(own: Outputs, other: Outputs) -> Outputs:
     """Vectors by their difference, texts by putting both into one."""
     if isinstance(own, list) and isinstance(other, list):
         return [f"{one} | {two}" for one, two in zip(own, other, strict=True)]
+    # Two finite outputs may lie farther apart than the largest float.
     with np.errstate(over="ignore"):
         gap = np.asarray(own) - np.asarray(other)
     return np.clip(gap, -np.finfo(float).max, np.finfo(float).max)
@@ -177,6 +179,7 @@ def search(
         for place, (setting, names) in enumerate(candidates.items()):
             events += _round(source, setting, names, claim, count, draws)
             progress(f"search {turn + 1} of {rounds}", place + 1, len(candidates))
+        # The first round tries every event; later ones only try some of them again.
         total = total or len(events)
         if turn < len(SURVIVORS):
             candidates = _survivors(events, *SURVIVORS[turn])

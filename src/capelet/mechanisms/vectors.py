@@ -238,6 +238,7 @@ class RandomisedResponse(OnVectors):
     def __call__(self, batch: Any) -> Vectors:
         rows = checked_rows(batch, self.classes)
         out = np.zeros_like(_empty(rows))
+        # Only the label goes through the noise; the scores themselves never leave.
         out[np.arange(len(rows)), self.labels(rows.argmax(axis=1))] = 1.0
         return out
 
@@ -393,6 +394,7 @@ def signs(width: int, dimension: int) -> Reals:
     """The (width, dimension) matrix of ±1/√dimension that `Projection` applies."""
     count = width * dimension
     name = f"capelet projection {width} x {dimension}".encode()
+    # A hash, not a generator: numpy may change what a seed gives, and old recipes would break.
     raw = np.frombuffer(hashlib.shake_256(name).digest(-(-count // 8)), dtype=np.uint8)
     bits = np.unpackbits(raw)[:count].reshape(width, dimension)
     matrix: Reals = (2.0 * bits.astype(np.float64) - 1.0) / math.sqrt(dimension)
@@ -442,6 +444,7 @@ def _in_cap(units: Reals, cap: Cap, stream: Stream) -> Reals:
 
     inside = stream.uniform(len(units)) < cap.inside
     level = stream.uniform(len(units))
+    # ⟨V, u⟩ by its quantile function, restricted to the tail that is cap or complement.
     tail = np.where(inside, level * cap.share, level * (1.0 - cap.share))
     quantile = betaincinv(cap.shape, cap.shape, tail)
     along = np.where(inside, 1.0 - 2.0 * quantile, 2.0 * quantile - 1.0)[:, None]

@@ -203,6 +203,7 @@ def diameter(points: Reals) -> float:
     """
     points = points - points.mean(axis=0)
     radii = np.sqrt((points * points).sum(axis=1))
+    # A lower bound D of the diameter: walk to the farthest point, and again from there.
     far, longest = int(radii.argmax()), 0.0
     for _ in range(8):
         away = np.sqrt(((points - points[far]) ** 2).sum(axis=1))
@@ -251,6 +252,7 @@ def _in_range(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
             f"the vectors of the table lie {radius:g} around their mean; "
             f"scale them to between {LEAST:g} and {MOST:g}"
         )
+    # Public and shared: whoever changed it would change what ε means.
     vectors.flags.writeable = False
     return vectors
 

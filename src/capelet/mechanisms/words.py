@@ -42,6 +42,7 @@ Metric = Literal["euclidean", "mahalanobis"]
 METRICS = ("euclidean", "mahalanobis")
 PUBLIC = "word count, punctuation, white space"
 CAVEAT = f"in real arithmetic, though only words of a table leave; public: {PUBLIC}"
+# Bounds the memory: 32 MB of float64.
 _CELLS = 1 << 22  # weights of the exponential mechanism held at once
 
 
@@ -288,6 +289,7 @@ class TruncatedExponential(OnWords):
         for start in range(0, len(table), ROWS):
             part = table.vectors[start : start + ROWS] - table.centre
             square = (part * part).sum(axis=1) - 2.0 * (near @ part.T) + halves
+            # |a|² + |b|² − 2ab may round to below 0 where a and b are the same.
             out[:, start : start + ROWS] = np.sqrt(np.maximum(square, 0.0))
         np.minimum(out, self.gamma, out=out)
         # ½, because the sum of the weights may move by as much as each of them (McSherry, Talwar).
@@ -387,6 +389,7 @@ class WordDropout(OnTexts):
     def __call__(self, batch: Any) -> list[str]:
         parts = [private_words(text) for text in checked_texts(batch)]
         total = sum(len(text) // 2 for text in parts)
+        # Drawn for every word, masked ones too: the coins must not depend on the text.
         drops = iter((Stream().uniform(total) < self.mu).tolist() if total else [])
         return [self._without(text, [next(drops) for _ in text[1::2]]) for text in parts]
 

@@ -11,8 +11,10 @@ import math
 from capelet.errors import CapeletError, MissingExtra
 from capelet.privacy.guarantees import Guarantee, check_count, check_number
 
+# The ends, in clipping norms, between which `noise_for` searches.
 MOST_NOISE = 100.0
 LEAST_NOISE = 0.2
+# The grid of privacy losses. PLD rounds losses up, so a coarser one overstates ε.
 INTERVAL = 1e-3
 
 
@@ -56,9 +58,11 @@ def noise_for(epsilon: float, delta: float, sample_rate: float, steps: int) -> f
     if epsilon_of(low, sample_rate, steps, delta) <= target:
         return low
     while high / low > 1.001:
+        # Halved on a logarithmic scale: the ends are a factor of 500 apart.
         middle = math.sqrt(low * high)
         has_too_little = epsilon_of(middle, sample_rate, steps, delta) > target
         low, high = (middle, high) if has_too_little else (low, middle)
+    # The upper end: its ε has been computed, and is at or below the target.
     return high
 
 
@@ -80,6 +84,7 @@ def central(epsilon: float, delta: float, is_seeded: bool, public_vocabulary: bo
     left_out.append("it covers the weights; counts, perplexities and digest beside them are exact")
     if not public_vocabulary:
         left_out.append("the vocabulary was read off the texts")
+    # Whoever knows the seed can subtract the noise.
     if is_seeded:
         left_out.insert(0, "the noise was seeded, so nothing is promised")
     return Guarantee(

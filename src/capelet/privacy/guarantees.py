@@ -169,8 +169,8 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     """What holds of noise upon noise when only the last result is let out: the strongest of them.
 
     Each noise step keeps its promise whatever goes in, and what comes after it is post-processing;
-    so all of them hold at once. Of unlike ones, a local guarantee for whole texts is told first: it
-    alone bounds what can be learnt. Statuses are not mixed: a proven one is told before a claimed.
+    so all of them hold at once. Of unlike ones, a local guarantee for whole texts comes first: it
+    alone bounds what can be learnt. Statuses are not mixed: a proven one precedes a claimed one.
 
     >>> chain([Guarantee(1.0), Guarantee(2.0)]).epsilon
     1.0
@@ -181,6 +181,7 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     notions, units = ["local", "central", "metric"], ["text", "record", "word"]
 
     def order(part: Guarantee) -> tuple[int, int, int, float, float]:
+        # The status first: a small ε that is only claimed is worth less than a proven one.
         rank = -_RANKS.index(part.status)
         kind = notions.index(part.notion), units.index(part.unit)
         return (rank, *kind, part.epsilon, part.delta)
@@ -240,6 +241,7 @@ def whole_text(
     if guarantee.notion == "local" and guarantee.unit == "word" and words is not None:
         return guarantee.for_words(words)
     if guarantee.notion == "metric" and diameter is not None and guarantee.delta == 0:
+        # The loss is ε·d(x, x'), and no two inputs lie farther apart than the diameter.
         span = check_number("diameter", diameter, 0.0, np.finfo(float).max, open_low=True)
         return Guarantee(guarantee.epsilon * span, caveat=guarantee.caveat)
     return None
@@ -281,6 +283,7 @@ def ceiling_top(n: int, classes: int, guarantee: Guarantee) -> float | None:
     least = min(check_count("n", n), check_count("classes", classes))
     if local is None:
         return None
+    # n·e^ε/(n·e^ε + k − n), divided by e^ε so that a large ε cannot overflow.
     return _with_delta(least / (least + (classes - least) * math.exp(-local.epsilon)), local)
 
 
@@ -309,6 +312,7 @@ def ceiling_advantage(guarantee: Guarantee) -> float | None:
 
 
 def _with_delta(score: float, guarantee: Guarantee) -> float:
+    # With probability δ everything may be lost; else the bound of ε alone holds.
     return guarantee.delta + (1.0 - guarantee.delta) * score
 
 
@@ -355,6 +359,7 @@ def least_epsilon(prior: Sequence[float]) -> float:
     shares = _descending(prior)
     if shares.size < 2 or shares[1] == 0:
         return math.inf
+    # e^ε/(e^ε + 1)·(π₁ + π₂) exceeds π₁ exactly where e^ε > π₁/π₂.
     return float(np.log(shares[0] / shares[1]))
 
 

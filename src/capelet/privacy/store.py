@@ -36,6 +36,7 @@ SLACK = 1e-9
 _MARK = 0x43415045  # the application id of the file
 _WAIT = 60.0  # seconds to wait for another process
 _NAMES_SHOWN = 5  # subjects that an error names
+# `said` is a guarantee as JSON, `kept` the vectors by name: ledgers of these names exist.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS guarantees (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE);
@@ -100,6 +101,7 @@ class Ledger:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        # For a file that is not yet there: it takes this key over when it is made.
         self._key = secrets.token_bytes(32)
         self._guarantees: dict[int, Guarantee] = {}
         self._db: sqlite3.Connection | None = None
@@ -158,6 +160,7 @@ class Ledger:
     def find(self, names: Iterable[bytes]) -> dict[bytes, Vectors]:
         """The kept vectors among these names."""
         keys, vectors = list(names), {}
+        # SQLite before 3.32 takes no more than 999 variables in a query.
         for start in range(0, len(keys), 500):
             some = keys[start : start + 500]
             marks = ", ".join("?" * len(some))
@@ -196,6 +199,7 @@ class Ledger:
             return
         try:
             if not self.path.exists():
+                # Made before SQLite opens it, which would leave the mode to the umask.
                 self.path.touch(mode=0o600)
             self._db = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
             self._settle(self._db)
@@ -240,10 +244,12 @@ class Ledger:
             insertion = db.execute("INSERT OR IGNORE INTO blocks VALUES (?, ?)", (run, block))
             if insertion.rowcount == 0:
                 return False
+            # Again, now under the write lock: another process may have charged since.
             self.check(needs.items(), guarantee, budget)
             which = self._number(db, guarantee)
             rows = [(who, which, run, block, count) for who, count in needs.items()]
             db.executemany("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", rows)
+            # Little-endian on every machine: a ledger may be moved to another.
             vectors = ((name, vector.astype("<f4").tobytes()) for name, vector in releases)
             db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", vectors)
         return True
@@ -256,11 +262,13 @@ class Ledger:
         db.execute("BEGIN IMMEDIATE")
         mark = db.execute("PRAGMA application_id").fetchone()[0]
         tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        # An empty file is ours to fill; one with tables and no mark is somebody else's.
         if mark != _MARK and (mark or tables):
             raise sqlite3.DatabaseError("another program's file")
         for statement in _TABLES.split(";"):
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {_MARK}")
+        # Of two processes the first decides the key, and the second takes it over.
         db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", (self._key,))
         self._key = db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0]
         db.execute("COMMIT")

@@ -107,6 +107,7 @@ def encode(
     with ExitStack() as stack:
         book = stack.enter_context(Ledger(ledger)) if ledger is not None else None
         parts = stack.enter_context(open_parts(job.target))
+        # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
         if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
             return summary
         _check_target(job.target, overwrite)
@@ -137,6 +138,7 @@ class _Job:
                 f"the recipe begins with {kind}; name their column, and only that, with "
                 f"{'text' if kind == 'texts' else 'vectors'}="
             )
+        # Two columns of one name could not be told apart in the target.
         if subject in (ROW, VECTOR, _IS_NEW):
             raise CapeletError(
                 f"the subject's column may not be called {subject!r}, which the output uses itself"
@@ -212,6 +214,7 @@ def _first_pass(
 ) -> _Plan:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
     is_resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
+    # Without a ledger a block is finished when it is stored; with one, when it is charged.
     paid_blocks = book.paid_blocks(parts.run) if book else parts.stored_blocks
     # A part that was paid for is gone: begin, and pay, anew.
     if not paid_blocks <= parts.stored_blocks:
@@ -222,10 +225,12 @@ def _first_pass(
         same = parts.same_rows(join_digests(digests), overwrite)
         if same and book is not None:
             book.check(parts.needs(), job.guarantee, budget)
+    # Other rows, and --overwrite: the old parts are dropped, and everything is counted again.
     if not same:
         parts.renew()
         return _first_pass(job, parts, book, budget, overwrite, progress)
     if book is not None:
+        # Only now is the ledger's file made: a run that was refused leaves none behind.
         book.open()
         if budget is not None:
             book.limit(budget)
@@ -253,7 +258,9 @@ def _needs(job: _Job, block: Block, parts: Parts, book: Ledger) -> Counter[str]:
     if job.fresh:
         return Counter(block.subjects)
     names = block.names(book, job.recipe_name)
+    # Also for a stored block: later blocks must find its texts among those seen.
     new = parts.unseen(names)
+    # Drawn before the kill and not yet charged: its part says what will be charged.
     if block.number in parts.stored_blocks:
         return _new_by_subject(parts.read(block.number), job)
     old_vectors = book.find(names)
@@ -278,6 +285,8 @@ def _second_pass(
         place, rows = place + 1, rows + len(block)
         if block.number not in plan.paid_blocks:
             if block.number not in parts.stored_blocks:
+                # Stored before it is charged: killed in between, the next run charges what is
+                # stored. The other order would charge for vectors that are lost.
                 parts.write(block.number, _draw(job, block, book))
             if book is not None:
                 _charge(job, block, parts, book, budget)
@@ -323,6 +332,7 @@ def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget 
     part = parts.read(block.number)
     names, vectors = block.names(book, job.recipe_name), _matrix_of(part[VECTOR])
     new_rows = np.flatnonzero(part[_IS_NEW].to_numpy(zero_copy_only=False))
+    # From the stored part, not from memory: the ledger keeps exactly what leaves.
     releases = ((names[row], vectors[row]) for row in new_rows)
     try:
         needs = _new_by_subject(part, job)
@@ -356,6 +366,7 @@ def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
         for number in range(len(plan.digests)):
             part = parts.read(number)
             new_vectors += int(np.count_nonzero(part[_IS_NEW]))
+            # Which vectors are new would tell which texts were released before; it does not leave.
             writer.write_table(part.drop_columns([_IS_NEW]))
     old_vectors = plan.rows - new_vectors
     counts = {"rows": plan.rows, "dimension": width, "drawn": new_vectors, "kept": old_vectors}

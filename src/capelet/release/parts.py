@@ -37,7 +37,9 @@ class Parts:
         self.folder = target.parent / f".{target.name}.parts"
         with _onto_disk(target):
             private_folder(self.folder)
+            # The folder's own entry, too: without it a crash may lose all parts at once.
             _sync(target.parent)
+        # No waiting: whoever does not get the lock at once is a second run on the same target.
         self._db = sqlite3.connect(self.folder / "run.db", timeout=0, isolation_level=None)
         try:
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -90,6 +92,7 @@ class Parts:
             self._path(number).unlink(missing_ok=True)
         self._stored_blocks.clear()
         self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary')")
+        # A new name towards the ledger: charges under the old one stay, and pay for nothing new.
         self.remember("run", secrets.token_hex(16))
 
     def remember(self, name: str, value: str) -> None:
@@ -151,6 +154,7 @@ class Parts:
         with _onto_disk(self.target):
             write_whole(self._path(number), sink.getvalue().to_pybytes(), mode=0o600)
             _sync(self.folder)
+        # Only now: a block counts as stored when it would survive a crash.
         self._stored_blocks.add(number)
 
     def read(self, number: int) -> pa.Table:
@@ -173,6 +177,7 @@ class Parts:
 
     def let_out(self, summary: str) -> None:
         """Give the whole file the target's name: the moment of release."""
+        # Before the rename: a run killed after it must still know what it has let out.
         self.remember("summary", summary)
         with _onto_disk(self.target):
             (self.folder / _WHOLE).replace(self.target)
@@ -181,6 +186,7 @@ class Parts:
 
     def summary(self, facts: str) -> str:
         """The summary of a run that was killed just after its target appeared, or nothing."""
+        # The rename has happened: the joined file is gone from here and the target is there.
         there = not (self.folder / _WHOLE).exists() and self.target.is_file()
         return self._fact("summary") if there and self._fact("job") == facts else ""
 

@@ -106,6 +106,7 @@ def protect(
     _check_layers(plain, choice, has_search)
     with clock("encoding"):
         original = plain.release(inputs, progress)
+        # Text steps act before the encoder, so the defence learns on what they leave of a text.
         base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
     frontier = None
     if has_search:
@@ -126,6 +127,7 @@ def protect(
     for item in results[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
+    # The same splits and attackers before and after: only the encoder differs.
     before = _findings(
         plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
     )
@@ -155,7 +157,7 @@ def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
 
 
 def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
-    """An ε that cannot serve the task is said before anything is trained."""
+    """Refuse an ε that cannot serve the task, before anything is trained."""
     # The ε of mdp is per unit of distance between words, and bounds no single prediction.
     if settings.epsilon is None or method(name).noise != "vectors" or anyway:
         return
@@ -167,7 +169,7 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
 
 
 def _check_layers(plain: PrivateEncoder, settings: Settings, has_search: bool) -> None:
-    """Whether there are layers to train, said before anything is encoded."""
+    """Refuse to tune where there are no layers to train, before anything is encoded."""
     if not settings.layers:
         return
     from capelet.encoders.tuning import tunable
@@ -198,6 +200,7 @@ def _fit_split(
         assert plain.encoder is not None and part.texts is not None
         top = top_layers(plain.encoder, part.texts, settings.layers, progress)
         part = replace(part, top=top)
+    # Each split trains from its own seed, so that the mean covers the luck of training too.
     settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
     checkpoints = cache_folder() / "training"
     place = plan.splits.index(parts)
@@ -232,6 +235,8 @@ def _joint(
         if scores:
             rows.append(
                 Finding(
+                    # A reference and no measure of leakage: the map was trained against this very
+                    # adversary.
                     "attribute-inference-reference",
                     item.name,
                     "balanced_accuracy",

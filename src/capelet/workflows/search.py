@@ -155,6 +155,7 @@ def search(
 
     _optimise(_space(name, settings, fixed_settings), evaluate, check_count("trials", trials))
     epsilon = settings.epsilon if "epsilon" in fixed_settings else None
+    # Of a secret with two classes; minus chance, it is a gain as on the axis of the picture.
     top = ceiling_balanced(2, Guarantee(epsilon)) if epsilon else None
     return Frontier(
         tuple(points),
@@ -211,9 +212,11 @@ def _optimise(space: Mapping[str, Any], evaluate: Any, trials: int) -> None:
         return pair
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # Seeded, so that the same corpus gives the same search.
     study = optuna.create_study(
         directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=0)
     )
+    # With nothing to vary, every trial would be the same.
     study.optimize(objective, n_trials=trials if space else 1)
 
 
@@ -262,6 +265,7 @@ class _Bench:
 
     def _point(self, vectors: Vectors, settings: Mapping[str, float | int]) -> Point:
         with one_thread():
+            # The worst attribute counts: a mean would let one secret pay for another.
             leaks = [self._gain(vectors, item) for item in self.part.secrets]
             return Point(settings, max(leaks, default=0.0), self._utility(vectors))
 
@@ -290,6 +294,7 @@ class _Bench:
         *,
         is_balanced: bool,
     ) -> float:
+        # A tenth of the attackers' rows chooses among their settings.
         tune_rows = max(len(rows) // 10, 1)
         view = View(vectors, rows[tune_rows:], rows[:tune_rows], test_rows, self.seed)
         secret = Secret(view, item.codes, len(item.classes), balanced=is_balanced)
