@@ -48,7 +48,7 @@ def test_a_plain_model_is_mean_pooled_over_real_tokens(tiny_folder: Path, backen
 
 def test_minilm_is_the_normalised_mean() -> None:
     encoder = load("minilm", "onnx")
-    reference = mean_pooled(transformer.model_folder("minilm"), TEXTS, 256)
+    reference = mean_pooled(transformer.transformer_folder("minilm"), TEXTS, 256)
     reference /= np.linalg.norm(reference, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.encode(TEXTS), reference, atol=1e-5)
     assert encoder.dimension == 384

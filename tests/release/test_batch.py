@@ -343,7 +343,7 @@ def run(moment, when):
         folder / "in.parquet", folder / "out.parquet", PrivateEncoder(Laplace(epsilon=2)),
         vectors="v", subject="who", ledger=folder / "ledger.db", budget=1000, fresh=fresh, block=20,
     )
-    os._exit(3 if summary.resumed else 4)
+    os._exit(3 if summary.is_resumed else 4)
 
 for line in sys.stdin:
     moment, when = line.strip().split(",")

@@ -22,8 +22,8 @@ from capelet.judge.statistics import Outputs, Reals, Statistic, statistics, valu
 
 Layout = Literal["alone", "bystander", "beside", "again"]
 
-# What is observed, as a phrase after "where". Of equals, the later wins: what comes out of one draw per
-# call, or of the same draws in each, shows in the last two for sure, in the others by luck.
+# What is observed, as a phrase after "where". Of equals, the later wins: what comes out of one draw
+# per call, or of the same draws in each, shows in the last two for sure, in the others by luck.
 LAYOUTS: dict[Layout, str] = {
     "alone": "the output of the text itself is seen",
     "bystander": "the output of another, fixed text beside it in one call is seen",

@@ -194,8 +194,8 @@ class Geometric:
         unsure = table < 0
         if place == len(self._cells) - 1:
             unsure |= table == cells.count - 1  # an escape is settled with the undecided
-        undecided = 1 << (29 if kind is np.int32 else 59)
-        return np.where(unsure, -undecided, table << (8 * place)).astype(kind)
+        sentinel = 1 << (29 if kind is np.int32 else 59)
+        return np.where(unsure, -sentinel, table << (8 * place)).astype(kind)
 
     def draw(self, count: int, stream: Stream) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Magnitudes, and independent sign bits (0 or 1)."""
