@@ -20,8 +20,8 @@ import numpy as np
 from capelet.attacks.attribute import Secret, View, attack, families, one_thread
 from capelet.data.corpus import Split
 from capelet.data.datasets import load
-from capelet.encoders import cached
 from capelet.encoders import load as load_encoder
+from capelet.encoders import with_cache
 from capelet.encoders.folders import transformer_folder
 from capelet.evaluation.leakage import in_threads
 from capelet.evaluation.plan import Plan
@@ -50,7 +50,7 @@ def main() -> None:
         private={name: corpus.private[name][rows] for name in ATTRIBUTES},
     )
     texts = corpus.texts.tolist()
-    vectors = cached(load_encoder("minilm")).encode(texts)
+    vectors = with_cache(load_encoder("minilm")).encode(texts)
     plan = Plan.of(corpus, arguments.seeds)
 
     suite, scores = suite_of(plan, vectors)  # scores on the seeds that the plain ones get too

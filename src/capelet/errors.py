@@ -38,14 +38,14 @@ class MissingExtra(CapeletError):
         self.extra = extra
 
 
-def did_you_mean(found: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`did you mean 'minilm'?` or, where nothing is near, the list of what there is.
 
     >>> did_you_mean("minlm", ["minilm", "glove"])
     "did you mean 'minilm'?"
     """
-    names = sorted(known)
-    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
+    choices = sorted(names)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
-    return "there is " + ", ".join(names) if names else "there is none"
+    return "there is " + ", ".join(choices) if choices else "there is none"

@@ -13,14 +13,18 @@ from capelet.errors import OutputError
 def write_whole(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write `content` to `path` so that no reader, and no crash, ever sees a part of it."""
     data = content.encode() if isinstance(content, str) else content
+    # In the same folder: a rename is atomic only within one file system.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
+            # Content before name: after a crash the name must not point at an empty file.
             os.fsync(stream.fileno())
+        # `mkstemp` made it 0600; only the whole file may be more open than that.
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
+    # Also when interrupted from the keyboard.
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -31,6 +35,7 @@ def writable_folder(path: Path | str) -> Path:
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Tried, not asked: rights alone do not tell of a read-only disk.
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -56,9 +61,9 @@ def check_writable(path: Path | str) -> None:
 
 def cache_folder() -> Path:
     """Where Capelet keeps what it can make again; `CAPELET_CACHE` moves it."""
-    chosen = os.environ.get("CAPELET_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
+    override = os.environ.get("CAPELET_CACHE")
+    if override:
+        return Path(override).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "capelet"
 
@@ -66,6 +71,7 @@ def cache_folder() -> Path:
 def private_folder(path: Path) -> Path:
     """The folder, made if need be and readable by its owner only."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # The mode of `mkdir` does not touch a folder that was there before.
     path.chmod(0o700)
     return path
 

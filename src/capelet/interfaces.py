@@ -32,13 +32,14 @@ Kind = Literal["texts", "vectors"]
 
 
 class Progress(Protocol):
-    """Told how far long work has come: `progress("encoding", 640, 10_000)`."""
+    """Called as long work goes on: `progress("encoding", 640, 10_000)`."""
 
-    def __call__(self, what: str, done: int, total: int) -> None: ...
+    # By position only, so that every caller may name the three as it likes.
+    def __call__(self, what: str, count: int, total: int, /) -> None: ...
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """The progress of a caller who does not look."""
+def silent(what: str, count: int, total: int) -> None:
+    """The progress of a caller who wants none."""
 
 
 @runtime_checkable

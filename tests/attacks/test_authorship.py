@@ -114,13 +114,13 @@ def test_victims_do_not_move_the_probe() -> None:
 def test_blog_writers(dataset: object) -> None:
     """Must show: top-5 from vectors ≥ 1.3 × TextCNN's at 10 texts of each of 100 writers."""
     from capelet.data.text import words_of
-    from capelet.encoders import cached, load
+    from capelet.encoders import load, with_cache
 
     corpus = dataset("blog_authors")  # type: ignore[operator]
     shots = Shots.of(corpus.author, shots=10, writers=100, tests=40)
     rows = np.concatenate([shots.training, shots.test])
     written = corpus.texts[rows].tolist()
-    made = cached(load("minilm")).encode(written)
+    made = with_cache(load("minilm")).encode(written)
     attack = Authorship(seeds=1, tests=39, baseline=TextCnn())
     found = Findings(
         tuple(attack.measure(made, corpus.author[rows], [words_of(text) for text in written]))

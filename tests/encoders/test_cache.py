@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from capelet.encoders import cache as cache_module
-from capelet.encoders import cached, clear_cache, load
+from capelet.encoders import clear_cache, load, with_cache
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 
 
@@ -43,11 +43,11 @@ class Counting:
 
 def test_nothing_is_encoded_twice_and_the_order_is_kept(tmp_path: Path) -> None:
     inner = Counting()
-    encoder = cached(inner, tmp_path)
+    encoder = with_cache(inner, tmp_path)
     assert isinstance(encoder, Encoder)
     first = encoder.encode(["a", "bb", "a", "ccc"])
     assert inner.asked == ["a", "bb", "ccc"]
-    again = cached(inner, tmp_path).encode(["ccc", "dd", "a"])
+    again = with_cache(inner, tmp_path).encode(["ccc", "dd", "a"])
     assert inner.asked == ["a", "bb", "ccc", "dd"]
     np.testing.assert_array_equal(again[[0, 2]], first[[3, 0]])
     assert again.dtype == np.float32
@@ -58,14 +58,14 @@ def test_nothing_is_encoded_twice_and_the_order_is_kept(tmp_path: Path) -> None:
 def test_another_fingerprint_is_another_cache(tmp_path: Path) -> None:
     one, two = Counting(), Counting()
     two.fingerprint = "d1" * 32
-    cached(one, tmp_path).encode(["a"])
-    cached(two, tmp_path).encode(["a"])
+    with_cache(one, tmp_path).encode(["a"])
+    with_cache(two, tmp_path).encode(["a"])
     assert two.asked == ["a"]
 
 
 def test_cached_texts_count_as_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "BLOCK", 2)
-    encoder = cached(Counting(), tmp_path)
+    encoder = with_cache(Counting(), tmp_path)
     encoder.encode(["a", "b", "c"])
     seen: list[tuple[int, int]] = []
     encoder.encode([*"abcdefg"], lambda what, done, total: seen.append((done, total)))
@@ -78,7 +78,9 @@ def test_it_equals_the_encoder_itself(tmp_path: Path) -> None:
     texts = ["one text", "and another, with café", "half a pair \ud83d", ""]
     plain = load("wordllama")
     for _ in range(2):
-        np.testing.assert_array_equal(cached(plain, tmp_path).encode(texts), plain.encode(texts))
+        np.testing.assert_array_equal(
+            with_cache(plain, tmp_path).encode(texts), plain.encode(texts)
+        )
 
 
 def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with sqlite3.connect(":memory:"):
-            encoder = cached(Counting(), folder)
+            encoder = with_cache(Counting(), folder)
             with encoder._store() as store:  # open, so that -wal and -shm exist
                 store.write([b"k"], np.ones((1, 4), dtype=np.float32))
                 modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()}
@@ -98,13 +100,13 @@ def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_no_text_is_in_the_files(tmp_path: Path) -> None:
-    cached(Counting(), tmp_path).encode(["a secret sentence about Anna"])
+    with_cache(Counting(), tmp_path).encode(["a secret sentence about Anna"])
     assert not any(b"secret" in path.read_bytes() for path in tmp_path.iterdir())
 
 
 def test_a_broken_file_is_set_aside_with_a_warning(tmp_path: Path) -> None:
     inner = Counting()
-    encoder = cached(inner, tmp_path)
+    encoder = with_cache(inner, tmp_path)
     encoder.encode(["a"])
     (tmp_path / f"{inner.fingerprint}.sqlite").write_bytes(b"this is no database" * 400)
     with pytest.warns(UserWarning, match="broken and has been set aside"):
@@ -117,7 +119,7 @@ def test_a_broken_file_is_set_aside_with_a_warning(tmp_path: Path) -> None:
 
 def test_a_page_damaged_inside_is_found_too(tmp_path: Path) -> None:
     inner = Counting()
-    encoder = cached(inner, tmp_path)
+    encoder = with_cache(inner, tmp_path)
     texts = [f"text {i}" for i in range(3000)]
     encoder.encode(texts)
     path = tmp_path / f"{inner.fingerprint}.sqlite"
@@ -133,12 +135,12 @@ def test_a_cache_that_cannot_be_written_is_only_a_warning(tmp_path: Path) -> Non
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.warns(UserWarning, match="going on without it"):
-        vectors = cached(Counting(), blocked / "vectors").encode(["a"])
+        vectors = with_cache(Counting(), blocked / "vectors").encode(["a"])
     assert vectors.shape == (1, 4)
 
 
 def test_clear_removes_every_vector_and_nothing_else(tmp_path: Path) -> None:
-    cached(Counting(), tmp_path).encode(["a"])
+    with_cache(Counting(), tmp_path).encode(["a"])
     (tmp_path / "notes.txt").write_text("mine")
     assert clear_cache(tmp_path) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
@@ -154,7 +156,7 @@ def test_ten_thousand_vectors_are_read_in_half_a_second(tmp_path: Path) -> None:
             return np.ones((len(texts), 384), dtype=np.float32)
 
     texts = [f"text {i}" for i in range(10_000)]
-    encoder = cached(Wide(), tmp_path)
+    encoder = with_cache(Wide(), tmp_path)
     encoder.encode(texts)
     cpu = time.process_time()  # not wall time: other tests may share the cores
     assert encoder.encode(texts).shape == (10_000, 384)
@@ -176,7 +178,7 @@ class Slow:
         print("block", flush=True)
         return inner.encode(texts, progress)
 texts = [f"text number {i}" for i in range(int(sys.argv[3]))]
-cache.cached(Slow(), Path(sys.argv[1])).encode(texts)
+cache.with_cache(Slow(), Path(sys.argv[1])).encode(texts)
 """
 
 
@@ -204,7 +206,7 @@ def test_a_killed_run_loses_at_most_one_block(tmp_path: Path) -> None:
     whole = stored(tmp_path) / 16
     assert whole in {3 + further, 4 + further}  # all but, at most, the one that was under way
     texts = [f"text number {i}" for i in range(100)]
-    again = cached(load("wordllama"), tmp_path).encode(texts)
+    again = with_cache(load("wordllama"), tmp_path).encode(texts)
     np.testing.assert_array_equal(again, load("wordllama").encode(texts))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from capelet.data.text import treebank_words
 from capelet.encoders import StaticEncoder, WordVectorEncoder
-from capelet.encoders.static import means, token_vectors
+from capelet.encoders.static import token_vectors
+from capelet.encoders.tables import means
 
 TEXTS = ["The quick brown fox.", "", "It isn't the dog's fault!", "zzzxqy qqqzzj"]
 

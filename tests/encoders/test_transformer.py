@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from capelet.encoders import load, transformer
-from capelet.encoders.export import cosines, exported
+from capelet.encoders.export import cosines, export_folder
 from capelet.encoders.onnx import OnnxEngine
 from capelet.errors import EncoderError, MissingExtra
 from capelet.interfaces import Vectors, silent
@@ -121,7 +121,7 @@ def test_a_model_without_a_faithful_graph_falls_back_with_a_warning(
 
 
 def test_a_broken_graph_is_made_again(tiny_folder: Path, tmp_path: Path) -> None:
-    good = exported(tiny_folder, "onnx")
+    good = export_folder(tiny_folder, "onnx")
     made = []
 
     def prepare() -> Path:

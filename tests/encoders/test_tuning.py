@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from capelet.encoders import cached, load
+from capelet.encoders import load, with_cache
 from capelet.encoders.own import TunedEncoder
 from capelet.encoders.tuning import TopLayers, top_layers, tunable
 from capelet.errors import EncoderError
@@ -77,4 +77,4 @@ def test_encoders_without_layers_are_refused(minilm: object) -> None:
     for count in (-1, 7):
         with pytest.raises(EncoderError, match="between 1 and 6"):
             tunable(minilm, count)  # type: ignore[arg-type]
-    assert tunable(cached(minilm), 2) is minilm  # type: ignore[arg-type]
+    assert tunable(with_cache(minilm), 2) is minilm  # type: ignore[arg-type]

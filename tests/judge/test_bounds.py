@@ -13,9 +13,9 @@ from capelet.judge import bounds
 from capelet.judge.bounds import (
     TAIL,
     Claim,
-    Cut,
     Sizes,
-    best_cuts,
+    Threshold,
+    best_thresholds,
     epsilon_of,
     interval_ends,
 )
@@ -140,8 +140,8 @@ def plain(hits: Reals, misses: Reals, of: Sizes) -> Reals:
 
 def test_an_event_counts_what_falls_into_it() -> None:
     values = np.array([1.0, 2.0, 2.0, 3.0])
-    assert Cut(0.0, 2.0, above=True, from_second=False).hits(values) == 3
-    assert Cut(0.0, 2.0, above=False, from_second=False).hits(values) == 1
+    assert Threshold(0.0, 2.0, above=True, from_second=False).hits(values) == 3
+    assert Threshold(0.0, 2.0, above=False, from_second=False).hits(values) == 1
 
 
 @pytest.mark.parametrize("above", [True, False])
@@ -152,12 +152,12 @@ def test_the_best_cut_is_found_on_its_side_and_in_its_order(above: bool, from_se
     near, far = random.normal(size=400), random.normal(size=400)
     far[:300] += 50.0 if above else -50.0
     values = (near, far) if from_second else (far, near)
-    (cut,) = best_cuts(values[0][None], values[1][None], plain, 400)
+    (best,) = best_thresholds(values[0][None], values[1][None], plain, 400)
     # 300 more on the outer side; the inner side, with the order swapped, is as good.
-    assert cut.hits(values[cut.from_second]) - cut.hits(values[not cut.from_second]) >= 295
-    assert cut.score >= 280
-    inner = cut.above != above
-    assert cut.from_second is (from_second != inner)
+    assert best.hits(values[best.from_second]) - best.hits(values[not best.from_second]) >= 295
+    assert best.score >= 280
+    inner = best.above != above
+    assert best.from_second is (from_second != inner)
 
 
 def test_the_score_is_told_both_sizes() -> None:
@@ -167,7 +167,7 @@ def test_the_score_is_told_both_sizes() -> None:
         sizes.append(of)
         return hits - misses
 
-    best_cuts(np.zeros((1, 60)), np.ones((1, 60)), score, 777)
+    best_thresholds(np.zeros((1, 60)), np.ones((1, 60)), score, 777)
     assert set(sizes) == {Sizes(search=60, final=777)} and len(sizes) == 4
 
 
@@ -176,7 +176,7 @@ def test_each_statistic_has_its_own_cut() -> None:
     first, second = random.normal(size=(2, 3, 200))
     first[0] += 9.0
     second[2] += 9.0
-    one, middle, other = best_cuts(first, second, plain, 200)
+    one, middle, other = best_thresholds(first, second, plain, 200)
     assert one.score > 180 and other.score > 180 and middle.score < 60
     assert one.hits(first[0] if not one.from_second else second[0]) > 180
     assert other.hits(first[2] if not other.from_second else second[2]) > 180

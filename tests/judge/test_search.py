@@ -10,7 +10,7 @@ import pytest
 
 from capelet.errors import CapeletError, DataError
 from capelet.judge import search as module
-from capelet.judge.bounds import Claim, Cut
+from capelet.judge.bounds import Claim, Threshold
 from capelet.judge.pairs import Pair
 from capelet.judge.search import CALLS, CELLS, LAYOUTS, Event, Setting, Source, count_hits, search
 
@@ -144,7 +144,7 @@ def test_small_blocks_are_merged_and_nothing_is_lost() -> None:
 
 
 def event(setting: Setting, name: str, score: float) -> Event:
-    return Event(setting, name, lambda rows: rows[:, 0], Cut(score, 0.5, True, False))
+    return Event(setting, name, lambda rows: rows[:, 0], Threshold(score, 0.5, True, False))
 
 
 def test_the_best_settings_survive_with_their_best_statistics() -> None:
@@ -192,7 +192,7 @@ def test_the_search_finds_the_pair_and_the_event_that_leak() -> None:
     assert first[-1][1:] == (22, 22) and reports[-1] == ("search 4 of 4", 2, 2)
     assert [total for text, place, total in reports if place == 1] == [22, 10, 4, 2]
     assert worst.events > 22 * 10
-    assert worst.event.cut.score == pytest.approx(np.log(0.9 / 0.1), abs=0.5)
+    assert worst.event.threshold.score == pytest.approx(np.log(0.9 / 0.1), abs=0.5)
 
 
 def test_a_round_learns_on_a_quarter_and_scores_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_a_round_learns_on_a_quarter_and_scores_the_rest(monkeypatch: pytest.Mon
     per_unit = Setting(Pair("far", ONE, TWO, distance=4.0), "alone")
     monkeypatch.setattr(module, "statistics", lambda *_: {"x": lambda rows: rows[:, 0] % 10})
     scores = [
-        module._round(Source(Recorder()), item, None, CLAIM, 400, 500)[0].cut.score
+        module._round(Source(Recorder()), item, None, CLAIM, 400, 500)[0].threshold.score
         for item in (setting, per_unit)
     ]
     assert scores[1] == pytest.approx(scores[0] / 4) and scores[0] > 1
@@ -235,8 +235,8 @@ def test_a_setting_is_never_drawn_less_than_the_fewest() -> None:
 @pytest.mark.parametrize("from_second", [False, True])
 def test_hits_are_counted_of_both_and_told_in_order(from_second: bool) -> None:
     reports: list[tuple[str, int, int]] = []
-    cut = Cut(1.0, 0.5, above=True, from_second=from_second)
-    chosen = Event(Setting(PAIR, "alone"), "x", lambda rows: rows[:, 0], cut)
+    threshold = Threshold(1.0, 0.5, above=True, from_second=from_second)
+    chosen = Event(Setting(PAIR, "alone"), "x", lambda rows: rows[:, 0], threshold)
     source = Source(lambda rows: rows)
     hits = count_hits(source, chosen, 30, lambda *report: reports.append(report))
     assert hits == ((0, 30) if from_second else (30, 0))
@@ -247,6 +247,8 @@ def test_hits_are_counted_of_both_and_told_in_order(from_second: bool) -> None:
 def test_events_are_told_in_words() -> None:
     above = event(Setting(PAIR, "beside"), "the sum", 1.0)
     assert above.sentence() == f"the sum ≥ 0.5, where {LAYOUTS['beside']}"
-    below = Event(Setting(PAIR, "alone"), "the sum", above.statistic, Cut(1.0, 0.5, False, False))
+    below = Event(
+        Setting(PAIR, "alone"), "the sum", above.statistic, Threshold(1.0, 0.5, False, False)
+    )
     assert below.sentence().startswith("the sum < 0.5, where the output of the text itself")
     assert Setting(TEXTS, "alone").lean is None

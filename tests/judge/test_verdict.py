@@ -12,7 +12,7 @@ import pytest
 from capelet.errors import CapeletError
 from capelet.interfaces import silent
 from capelet.judge import judge as module
-from capelet.judge.bounds import Claim, Cut
+from capelet.judge.bounds import Claim, Threshold
 from capelet.judge.judge import DIMENSION, LEAST_SAMPLES, Verdict, verify, verify_recipe
 from capelet.judge.pairs import WORDS, Pair
 from capelet.judge.search import Event, Setting, Worst
@@ -38,8 +38,8 @@ class Calls:
     def search(self, source: Any, pairs: list[Pair], claim: Claim, draws: int, _: Any) -> Worst:
         self.pairs, self.claim, self.draws = pairs, claim, draws
         self.mechanism = source.mechanism
-        cut = Cut(1.0, 0.5, True, False)
-        return Worst(Event(Setting(pairs[-1], "alone"), "the sum", np.sum, cut), 4, 77)
+        threshold = Threshold(1.0, 0.5, True, False)
+        return Worst(Event(Setting(pairs[-1], "alone"), "the sum", np.sum, threshold), 4, 77)
 
     def count(self, source: Any, event: Event, count: int, _: Any) -> tuple[int, int]:
         self.counted = count

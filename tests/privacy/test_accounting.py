@@ -66,8 +66,8 @@ def test_delta_must_be_below_one_sample() -> None:
 
 
 def test_seeded_noise_promises_nothing_and_authors_are_never_implied() -> None:
-    assert central(2.0, 1e-5, seeded=True, public_vocabulary=True).status == "none"
-    real = central(2.0, 1e-5, seeded=False, public_vocabulary=False)
+    assert central(2.0, 1e-5, is_seeded=True, public_vocabulary=True).status == "none"
+    real = central(2.0, 1e-5, is_seeded=False, public_vocabulary=False)
     assert real.status == "proven" and real.unit == "record"
     assert "not covered as a whole" in real.caveat and "vocabulary" in real.caveat
     assert "digest beside them are exact" in real.caveat

@@ -22,15 +22,15 @@ from capelet.privacy.guarantees import (
     ceiling_balanced,
     ceiling_top,
     chain,
-    checked,
-    checked_count,
+    check_count,
+    check_number,
     compose,
     epsilon_for,
     gaussian_delta,
     gaussian_sigma,
     laplace_scale,
     least_epsilon,
-    linked,
+    link_releases,
     parallel,
     whole_text,
 )
@@ -52,24 +52,24 @@ def test_a_bad_delta_is_refused_with_what_was_found(value: object) -> None:
 
 
 def test_the_ends_of_a_range_belong_to_it_unless_it_is_open_below() -> None:
-    assert checked("x", 1, 1.0, 2.0) == 1.0 and checked("x", 2.0, 1.0, 2.0) == 2.0
-    assert checked("x", 1.0 + 1e-9, 1.0, 2.0, open_low=True) == 1.0 + 1e-9
-    assert isinstance(checked("x", np.int64(2), 1.0, 2.0), float)
+    assert check_number("x", 1, 1.0, 2.0) == 1.0 and check_number("x", 2.0, 1.0, 2.0) == 2.0
+    assert check_number("x", 1.0 + 1e-9, 1.0, 2.0, open_low=True) == 1.0 + 1e-9
+    assert isinstance(check_number("x", np.int64(2), 1.0, 2.0), float)
     with pytest.raises(CapeletError, match=r"x is 1\.0; .* more than 1 and at most 2"):
-        checked("x", 1.0, 1.0, 2.0, open_low=True)
+        check_number("x", 1.0, 1.0, 2.0, open_low=True)
     with pytest.raises(CapeletError, match=r"x is 0\.9; .* at least 1 and at most 2"):
-        checked("x", 0.9, 1.0, 2.0)
+        check_number("x", 0.9, 1.0, 2.0)
     with pytest.raises(CapeletError, match=r"x is 2\.1"):
-        checked("x", 2.1, 1.0, 2.0)
+        check_number("x", 2.1, 1.0, 2.0)
     with pytest.raises(CapeletError, match="at least 0 and finite"):
-        checked("x", math.inf, 0.0, 1e300)
+        check_number("x", math.inf, 0.0, 1e300)
 
 
 def test_a_count_is_a_whole_number_from_its_least_on() -> None:
-    assert checked_count("n", 1) == 1 and checked_count("n", np.int32(5), least=5) == 5
+    assert check_count("n", 1) == 1 and check_count("n", np.int32(5), least=5) == 5
     for value, least in ((0, 1), (4, 5), (1.0, 1), (True, 1), ("1", 1), (None, 1)):
         with pytest.raises(CapeletError, match=f"n is .*at least {least}"):
-            checked_count("n", value, least)
+            check_count("n", value, least)
 
 
 def test_the_ends_of_epsilon_and_delta_are_allowed() -> None:
@@ -104,7 +104,7 @@ def test_releases_about_one_person_add_and_about_several_take_the_largest() -> N
     assert together.status == "claimed"
     assert parallel(parts).epsilon == 2.0
     assert parallel(parts).delta == 1e-6
-    assert linked(Guarantee(0.5), 4).epsilon == 2.0
+    assert link_releases(Guarantee(0.5), 4).epsilon == 2.0
 
 
 def test_one_release_without_a_guarantee_leaves_none() -> None:
@@ -204,11 +204,11 @@ def test_one_part_alone_needs_no_metric_and_no_neighbours() -> None:
     for alone in (Guarantee(1.0, notion="metric"), Guarantee(1.0, notion="central")):
         assert compose([alone]) == alone == parallel([alone])
         with pytest.raises(CapeletError, match="add up only when they name one"):
-            linked(alone, 2)
+            link_releases(alone, 2)
     named = Guarantee(1.0, notion="metric", metric="L2")
-    assert linked(named, 3).epsilon == 3.0
+    assert link_releases(named, 3).epsilon == 3.0
     with pytest.raises(CapeletError, match="releases is 0"):
-        linked(named, 0)
+        link_releases(named, 0)
 
 
 def test_what_counts_first_in_a_chain() -> None:

@@ -31,8 +31,8 @@ def test_charges_add_up(path: Path) -> None:
     with Ledger(path) as ledger:
         spent = ledger.spent("ann")
         assert spent is not None and (spent.epsilon, spent.delta) == (7.0, 1e-6)
-        assert ledger.subjects() == ["ann", "bob"] and ledger.charged("run") == {0, 1}
-        assert ledger.charged("another") == set()
+        assert ledger.subjects() == ["ann", "bob"] and ledger.paid_blocks("run") == {0, 1}
+        assert ledger.paid_blocks("another") == set()
 
 
 def test_the_file_is_the_owners_and_keeps_what_it_is_told(path: Path) -> None:
@@ -63,9 +63,11 @@ def test_a_budget_is_never_passed_and_a_refused_charge_leaves_nothing(path: Path
         ledger.charge("run", 0, {"ann": 2}, TWO, budget=Budget(6.0))
         vector = (b"name", np.ones(2, dtype=np.float32))
         with pytest.raises(BudgetError, match=r"1 subject: 'ann' \(ε would be 8\)") as no:
-            ledger.charge("run", 1, {"bob": 1, "ann": 2}, TWO, budget=Budget(6.0), kept=[vector])
+            ledger.charge(
+                "run", 1, {"bob": 1, "ann": 2}, TWO, budget=Budget(6.0), releases=[vector]
+            )
         assert no.value.subjects == ("ann",)
-        assert ledger.charged("run") == {0} and ledger.spent("bob") is None
+        assert ledger.paid_blocks("run") == {0} and ledger.spent("bob") is None
         assert ledger.find([b"name"]) == {}
         assert ledger.charge("run", 1, {"bob": 1, "ann": 1}, TWO, budget=Budget(6.0))
 
@@ -114,7 +116,7 @@ def test_unlike_guarantees_are_refused(path: Path) -> None:
                 ledger.charge("run", 1, {"ann": 1}, nothing)
         with pytest.raises(CapeletError, match="releases"):
             ledger.charge("run", 1, {"ann": -1}, TWO)
-        assert ledger.charged("run") == {0}
+        assert ledger.paid_blocks("run") == {0}
 
 
 def test_kept_vectors_come_back_by_person_recipe_and_text(path: Path) -> None:
@@ -122,7 +124,7 @@ def test_kept_vectors_come_back_by_person_recipe_and_text(path: Path) -> None:
     with Ledger(path) as ledger:
         ledger.open()
         name = ledger.name("recipe", "ann", b"a text")
-        ledger.charge("run", 0, {"ann": 1}, TWO, kept=[(name, vector)])
+        ledger.charge("run", 0, {"ann": 1}, TWO, releases=[(name, vector)])
         others = [
             ledger.name("recipe", "bob", b"a text"),
             ledger.name("other", "ann", b"a text"),
@@ -188,7 +190,7 @@ def test_two_processes_lose_no_charge_and_stop_at_the_budget(path: Path) -> None
     assert [child.returncode for child in children] == [0, 0]
     with Ledger(path) as ledger:
         spent = {who: ledger.spent(who) for who in ("ann", "one", "two")}
-        charged = len(ledger.charged("one")) + len(ledger.charged("two"))
+        charged = len(ledger.paid_blocks("one")) + len(ledger.paid_blocks("two"))
     totals = {who: item.epsilon for who, item in spent.items() if item is not None}
     assert totals["ann"] == 150.0 == totals["one"] + totals["two"] == charged
     assert sum(refused) == 50

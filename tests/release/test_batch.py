@@ -343,7 +343,7 @@ def run(moment, when):
         folder / "in.parquet", folder / "out.parquet", PrivateEncoder(Laplace(epsilon=2)),
         vectors="v", subject="who", ledger=folder / "ledger.db", budget=1000, fresh=fresh, block=20,
     )
-    os._exit(3 if summary.resumed else 4)
+    os._exit(3 if summary.is_resumed else 4)
 
 for line in sys.stdin:
     moment, when = line.strip().split(",")
@@ -481,7 +481,7 @@ def test_a_run_is_taken_up_only_with_the_same_rows_and_recipe(tmp_path: Path) ->
         encode(source, target, PrivateEncoder(step), **asked)
     assert step.rows == 0
     summary = encode(source, target, PrivateEncoder(step), overwrite=True, **asked)
-    assert step.rows == 99 == summary.rows and not summary.resumed
+    assert step.rows == 99 == summary.rows and not summary.is_resumed
     np.testing.assert_array_equal(Release.load(target).vectors, numbers(100)[1:])
 
 
@@ -505,7 +505,7 @@ def test_a_ledger_changed_meanwhile_stops_the_run_which_then_goes_on(tmp_path: P
         encode(source, tmp_path / "out.parquet", noise(), budget=40, **asked)
     assert spent(book, "p0") == before
     summary = encode(source, tmp_path / "out.parquet", noise(), budget=50, **asked)
-    assert summary.resumed and summary.drawn == 140
+    assert summary.is_resumed and summary.drawn == 140
     assert spent(book, "p0") == 50.0 and spent(book, "p1") == 40.0
 
 
@@ -537,7 +537,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
         encode(source, tmp_path / "out.parquet", noise(), **asked)
     with Ledger(book) as ledger:
         assert sum(ledger.spent(who).epsilon for who in ledger.subjects()) == 2.0 * 40
-    assert encode(source, tmp_path / "out.parquet", noise(), **asked).resumed
+    assert encode(source, tmp_path / "out.parquet", noise(), **asked).is_resumed
     assert spent(book, "p0") == 2.0 * 15
 
 

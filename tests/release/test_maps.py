@@ -68,7 +68,7 @@ def test_activations_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_map_comes_back_from_its_file_bit_by_bit(tmp_path: Path, skip: bool) -> None:
-    made = some_map(skip=skip).named("other.safetensors")
+    made = some_map(skip=skip).with_file("other.safetensors")
     path = made.save(tmp_path)
     assert path.name == "other.safetensors" and made.describe()["file"] == path.name
     back = Map.load(path, made.describe()["sha256"])

@@ -353,7 +353,7 @@ def test_what_was_learnt_is_refused_without_its_manifest(
 
 def test_a_map_that_the_manifest_does_not_list_is_refused(folder: Path) -> None:
     """Also where the recipe's hash was put right: only listed files are read."""
-    some_map().named("other.safetensors").save(folder)
+    some_map().with_file("other.safetensors").save(folder)
     path, manifest = folder / "recipe.toml", json.loads((folder / MANIFEST).read_text())
     path.write_text(path.read_text().replace("map.safetensors", "other.safetensors"))
     manifest["files"]["recipe.toml"] = hashlib.sha256(path.read_bytes()).hexdigest()

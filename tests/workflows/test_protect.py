@@ -23,7 +23,7 @@ from capelet.interfaces import Progress, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows import protect as protection
-from capelet.workflows.protect import JOINT, Protected, part_of, protect
+from capelet.workflows.protect import JOINT, Protection, part_of, protect
 
 QUICK = Schedule(epochs=15, device="cpu")
 FAST = ("logistic", "kernel")
@@ -51,7 +51,7 @@ def leaky() -> Corpus:
     )
 
 
-def run(corpus: Corpus, method: str, held_out: tuple[str, ...] = (), **settings: Any) -> Protected:
+def run(corpus: Corpus, method: str, held_out: tuple[str, ...] = (), **settings: Any) -> Protection:
     chosen = Settings(schedule=QUICK, **settings)
     return protect(
         corpus, None, method, chosen, held_out=held_out, seeds=1, attackers=FAST, cache=False
@@ -72,12 +72,12 @@ def score(findings: Findings, target: str, kind: str = "attribute-inference") ->
 
 
 @pytest.fixture(scope="module")
-def reversed_(leaky: Corpus) -> Protected:
+def reversed_(leaky: Corpus) -> Protection:
     return run(leaky, "gr", ("other",), lam=1.0)
 
 
 @pytest.fixture(scope="module")
-def squeezed(leaky: Corpus) -> Protected:
+def squeezed(leaky: Corpus) -> Protection:
     return run(leaky, "bottleneck", ("other",), epsilon=4.0)
 
 
@@ -91,21 +91,21 @@ def test_a_planted_leak_is_found_before_and_gone_after(leaky: Corpus) -> None:
     assert score(done.after, "task", "utility") > 0.9
 
 
-def test_noise_protects_what_was_held_out(squeezed: Protected) -> None:
+def test_noise_protects_what_was_held_out(squeezed: Protection) -> None:
     assert score(squeezed.before, "other") > 0.9
     assert score(squeezed.after, "other") < 0.65
     assert score(squeezed.after, "task", "utility") > 0.9
     assert squeezed.encoder.guarantee.epsilon == 4.0
 
 
-def test_reversal_does_not_protect_what_was_held_out(reversed_: Protected) -> None:
+def test_reversal_does_not_protect_what_was_held_out(reversed_: Protection) -> None:
     assert score(reversed_.after, "other") > 0.8
     assert reversed_.after.provenance["protect"]["held_out"] == ["other"]
     assert reversed_.after.provenance["protect"]["against"] == ["named", "absent"]
 
 
 def test_the_joint_adversary_stands_beside_the_fresh_attacker(
-    reversed_: Protected, squeezed: Protected
+    reversed_: Protection, squeezed: Protection
 ) -> None:
     joint = {row.target: row for row in reversed_.after.rows if row.attacker == JOINT}
     assert set(joint) == {"named", "absent"}  # none for what was held out
@@ -119,7 +119,7 @@ def test_the_joint_adversary_stands_beside_the_fresh_attacker(
 
 
 def test_a_run_is_saved_as_an_encoder_with_its_findings(
-    reversed_: Protected, leaky: Corpus, tmp_path: Path
+    reversed_: Protection, leaky: Corpus, tmp_path: Path
 ) -> None:
     folder = reversed_.save(tmp_path / "out")
     back = PrivateEncoder(str(folder))

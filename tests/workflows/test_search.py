@@ -122,7 +122,7 @@ def test_as_many_settings_are_tried_as_were_asked_for(method: Callable[..., Meth
         assert float(f"{settings.lam:.2g}") == settings.lam
         assert len(part.fit) < len(part.vectors)
     assert len({point.settings["lam"] for point in frontier.points}) == 5
-    assert len(run("gr", fixed=("lam", "width"), trials=5).points) == 1  # nothing to vary
+    assert len(run("gr", fixed_settings=("lam", "width"), trials=5).points) == 1  # nothing to vary
     for bad in (0, -1, 1.5):
         with pytest.raises(CapeletError, match="trials is"):
             run("gr", trials=bad)
@@ -153,7 +153,9 @@ def test_what_a_method_lets_vary(
     method(same)
     plan, vectors = plan_of()
     few = plan.secrets[:1]
-    frontier = run(name, settings, fixed=fixed, trials=2, against=few, world=(plan, vectors))
+    frontier = run(
+        name, settings, fixed_settings=fixed, trials=2, against=few, world=(plan, vectors)
+    )
     assert {key for point in frontier.points for key in point.settings} == varied
     if "epsilon" in varied:
         assert all(0.5 <= point.settings["epsilon"] <= 16 for point in frontier.points)
@@ -177,8 +179,8 @@ def test_the_gain_is_over_chance_and_of_the_worst_attribute(method: Callable[...
     frontier = run("leace")
     (point,) = frontier.points
     assert point.leakage == pytest.approx(0.75, abs=1e-9)
-    assert frontier.unprotected.leakage == pytest.approx(0.75, abs=1e-9)
-    assert point.utility == frontier.unprotected.utility == pytest.approx(1.0)
+    assert frontier.baseline.leakage == pytest.approx(0.75, abs=1e-9)
+    assert point.utility == frontier.baseline.utility == pytest.approx(1.0)
     plan, vectors = plan_of()
     alone = run("leace", against=plan.secrets[:1], world=(plan, vectors))
     assert alone.points[0].leakage == pytest.approx(0.5, abs=1e-9)
@@ -195,8 +197,8 @@ def test_what_is_gone_gains_nothing_and_the_unprotected_is_measured_too(
     frontier = run("leace")
     (point,) = frontier.points
     assert abs(point.leakage) < 0.12 and point.utility == pytest.approx(1.0)
-    assert frontier.unprotected.leakage == pytest.approx(0.75)
-    assert frontier.unprotected.settings == {}
+    assert frontier.baseline.leakage == pytest.approx(0.75)
+    assert frontier.baseline.settings == {}
     assert frontier.utility_name == "accuracy of task"
 
 
@@ -216,8 +218,8 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
     method(same)
     frontier = run("leace", world=plan_of(label=False))
     assert frontier.utility_name == "recall of ten neighbours"
-    assert frontier.points[0].utility == frontier.unprotected.utility == 1.0
-    kept = run("gr", Settings(keep="neighbours"), fixed=("lam",))
+    assert frontier.points[0].utility == frontier.baseline.utility == 1.0
+    kept = run("gr", Settings(keep="neighbours"), fixed_settings=("lam",))
     assert kept.utility_name == "recall of ten neighbours"
 
     def shuffled(vectors: Any, settings: Settings) -> Any:
@@ -225,7 +227,7 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
 
     method(shuffled)
     lost = run("leace", world=plan_of(label=False))
-    assert lost.points[0].utility < 0.5 and lost.unprotected.utility == 1.0
+    assert lost.points[0].utility < 0.5 and lost.baseline.utility == 1.0
 
 
 def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
@@ -272,7 +274,7 @@ def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
 
 def test_the_ceiling_stands_where_epsilon_is_fixed(method: Callable[..., Method]) -> None:
     method(same)
-    frontier = run("ldp", Settings(epsilon=2.0), fixed=("epsilon",), trials=1)
+    frontier = run("ldp", Settings(epsilon=2.0), fixed_settings=("epsilon",), trials=1)
     e = math.exp(2.0)
     assert frontier.ceiling == pytest.approx(e / (1 + e) - 0.5)
     assert run("ldp", Settings(epsilon=2.0), trials=1).ceiling is None  # it varies
@@ -290,13 +292,13 @@ def test_the_point_that_was_asked_for_is_chosen(method: Callable[..., Method]) -
     plan, vectors = plan_of()
     options: dict[str, Any] = {"world": (plan, vectors), "trials": 6, "against": plan.secrets[:1]}
     strict = run("fx", max_leakage=0.2, **options)
-    assert strict.chosen is not None and strict.chosen.settings == {"width": 16}
-    assert strict.picked() == {"width": 16} and strict.wanted == {"max_leakage": 0.2}
+    assert strict.choice is not None and strict.choice.settings == {"width": 16}
+    assert strict.best_settings() == {"width": 16} and strict.wish == {"max_leakage": 0.2}
     useful = run("fx", min_utility=0.9, **options)
-    assert useful.chosen is not None and useful.chosen.leakage <= 0.2
-    assert useful.wanted == {"min_utility": 0.9}
+    assert useful.choice is not None and useful.choice.leakage <= 0.2
+    assert useful.wish == {"min_utility": 0.9}
     free = run("fx", **(options | {"trials": 1}))
-    assert free.chosen is None and free.wanted == {}
+    assert free.choice is None and free.wish == {}
     with pytest.raises(CapeletError, match="not both"):
         run("fx", min_utility=0.9, max_leakage=0.1, **options)
     for wish in ({"max_leakage": 1.1}, {"max_leakage": -0.1}, {"min_utility": 1.1}):
@@ -340,19 +342,19 @@ def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
         def point(self, *_: Any) -> Point:
             return next(listed)
 
-        def unprotected(self) -> Point:
+        def baseline(self) -> Point:
             return Point({}, 0.75, 1.0)
 
     monkeypatch.setattr(module, "_Bench", Bench)
     frontier = run("gr", trials=4, **wish)
     assert frontier.points == POINTS
     if lam is not None:
-        assert frontier.picked() == {"lam": lam}
+        assert frontier.best_settings() == {"lam": lam}
         marks = [point["chosen"] for point in frontier.artefact()["points"]]
         assert marks == [point.settings["lam"] == lam for point in POINTS]
         return
     with pytest.raises(NoPoint) as told:
-        frontier.picked()
+        frontier.best_settings()
     if "max_leakage" in wish:
         assert "at or below 0.05; the nearest gains 0.100 at use 0.600 (lam 3)" in str(told.value)
     else:

@@ -81,6 +81,7 @@ def audit(
     over = _over(findings, fail_over)
     _print(findings, page, over, fail_over, json)
     if over:
+        # 1 is a finding, 2 bad input: a build can tell them apart.
         raise typer.Exit(1)
 
 
@@ -91,6 +92,7 @@ def _read_with_members(
     if member is None:
         return read_corpus(data, columns, where), None
     names = split_names(columns.private)
+    # Read like a private column, then taken out: membership is no attribute to guess.
     names += [] if member in names else [member]
     corpus = read_corpus(data, replace(columns, private=",".join(names)), where)
     others = {name: column for name, column in corpus.private.items() if name != member}
@@ -106,6 +108,7 @@ def _check_gate(
 
     if limit is None:
         return
+    # A gain over chance cannot reach 1, so such a gate would never close.
     if not 0 <= limit < 1:
         raise DataError(f"--fail-over is a gain in balanced accuracy from 0 to 1, and is {limit:g}")
     of_set = DATASETS[data].private if data in DATASETS else ()
@@ -130,12 +133,12 @@ def _measure(
     from capelet.workflows.audit import audit as run
     from capelet.workflows.audit import plan_of
 
-    # Everything that can be wrong with the data is said before a model is read.
-    asked = _check_attacks(corpus, settings)
-    plan = plan_of(corpus, asked, 1, settings["split_kind"], settings["derived"], settings["bins"])
+    # Everything that can be wrong with the data is reported before a model is read.
+    kinds = _check_attacks(corpus, settings)
+    plan = plan_of(corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"])
     for warning in plan.advance(encoder.guarantee):
         print(f"capelet: warning: {warning}", file=sys.stderr)
-    for reason in asked.left_out:
+    for reason in kinds.left_out:
         print(f"capelet: left out: {reason}", file=sys.stderr)
     with progress_bars(quiet) as progress:
         return with_command(run(corpus, encoder, progress=progress, **settings))
@@ -151,6 +154,7 @@ def _over(findings: Findings, limit: float | None) -> list[str]:
     return [
         row.target
         for row in rows
+        # By the lower end of the interval: a gate must not close by chance.
         if row.low is not None and row.chance is not None and row.low - row.chance > limit
     ]
 

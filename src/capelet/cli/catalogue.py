@@ -22,8 +22,8 @@ def first_line(member: Any) -> str:
         return member
     if hasattr(member, "summary"):
         return str(member.summary)
-    documented = member if inspect.isroutine(member) or isinstance(member, type) else type(member)
-    return (documented.__doc__ or "").strip().splitlines()[0]
+    owner = member if inspect.isroutine(member) or isinstance(member, type) else type(member)
+    return (owner.__doc__ or "").strip().splitlines()[0]
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,12 @@ class Table:
 
     module: str
     name: str
-    listed: bool = True
+    in_list: bool = True
     describe: Callable[[str, Any], str] = lambda name, member: first_line(member)
 
     @property
     def members(self) -> Mapping[str, Any]:
+        # Imported when asked for, so that `capelet --help` loads no room.
         return getattr(import_module(self.module), self.name)
 
     def lines(self) -> dict[str, str]:
@@ -71,8 +72,8 @@ TABLES: dict[str, Table] = {
     "metrics": Table("capelet.findings.metrics", "METRICS", describe=_measure_title),
     "other measures": Table("capelet.findings.kinds", "MEASURES", describe=_title),
     # What only one command asks for is named in its help.
-    "language methods": Table("capelet.language.training", "METHODS", listed=False),
-    "sentence tasks": Table("capelet.evaluation.sentences", "TASKS", listed=False),
+    "language methods": Table("capelet.language.training", "METHODS", in_list=False),
+    "sentence tasks": Table("capelet.evaluation.sentences", "TASKS", in_list=False),
     "commands": Table("capelet.cli.commands", "COMMANDS"),
 }
 
@@ -98,7 +99,7 @@ def show(json: options.Json = False) -> None:
 
     Example: `capelet list --json`
     """
-    rooms = {kind: table.lines() for kind, table in TABLES.items() if table.listed}
+    rooms = {kind: table.lines() for kind, table in TABLES.items() if table.in_list}
     if json:
         print_json(rooms)
         return

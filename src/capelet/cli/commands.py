@@ -57,6 +57,8 @@ class FilledCommand(TyperCommand):
     """A command whose help names the members of tables; they are looked up when help is shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        # Filled only here: the tables may import a model framework, which no other run of the
+        # command line should wait for.
         self.help = catalogue.fill_names(self.help or "")
         for parameter in self.params:
             text = getattr(parameter, "help", None)
@@ -92,6 +94,7 @@ app = typer.Typer(
     help="Find out what your text embeddings give away about the people who wrote the texts.",
     no_args_is_help=True,
     add_completion=False,
+    # Typer's tracebacks can print local variables, which may be people's texts.
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

@@ -52,6 +52,7 @@ def train(
     if start not in ("none", "glove"):
         raise CapeletError(f"--start is {start!r}; give none or glove")
     corpus = read_corpus(data, Columns(text=text, author=author), where)
+    # After the data were read: what is wrong with them is said before torch is loaded.
     from capelet.defences.contrastive import Contrastive, Sentences
 
     vectors = _word_vectors() if start == "glove" else None

@@ -43,6 +43,7 @@ def read_corpus(data: str, columns: Columns, where: str | None = None) -> Corpus
                 f"the set {data!r} knows its own columns; give its file to choose others"
             )
         return load(data, where=where)
+    # Without a suffix it was meant as the name of a set.
     if not Path(data).suffix and not Path(data).exists():
         raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
     return read(
@@ -88,6 +89,7 @@ def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
 def member_flags(values: list[object], column: str) -> list[bool]:
     """The member column as yes and no; anything else is refused."""
     words = [str(value).strip().lower() for value in values]
+    # A guess here would turn members into others, and every score with them.
     unclear = next((row for row, word in enumerate(words) if word not in YES | NO), None)
     if unclear is not None:
         raise DataError(

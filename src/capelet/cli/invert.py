@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, open_encoder, read_corpus, split_names
-from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.cli.terminal import progress_bars, report_findings, with_command
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def invert(
     from capelet.attacks.inversion.run import Inversion
     from capelet.evaluation.provenance import Clock, inversion_provenance
     from capelet.files import check_writable
-    from capelet.reports import write_report
 
     clock = Clock()
     folder = out or Path("runs") / f"{Path(data).stem}-inverted"
@@ -68,11 +67,7 @@ def invert(
         corpus, private, findings, clock, seed=seed, texts=len(texts), auxiliary=other
     )
     findings = with_command(findings, origin)
-    page = write_report(findings, folder)
-    if json:
-        print_json(_summary(findings, page))
-    else:
-        _print(findings, page)
+    report_findings(findings, folder, json, summarise=_summary, show=_print)
 
 
 def _check_numbers(draws: int, minutes: float | None) -> None:
@@ -83,7 +78,7 @@ def _check_numbers(draws: int, minutes: float | None) -> None:
 
 
 def _texts(
-    corpus: Corpus, cut: bool, most: int | None, seed: int
+    corpus: Corpus, by_sentence: bool, most: int | None, seed: int
 ) -> tuple[list[str], list[str] | None]:
     """Texts and their authors, as they are or cut into sentences; at most so many of them."""
     import numpy as np
@@ -94,7 +89,7 @@ def _texts(
         raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
     texts = corpus.texts.tolist()
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
-    if cut:
+    if by_sentence:
         texts, owner = sentences_of(texts)
         # Sentences of one text stay together, as do all of one author.
         authors = [f"text {row}" if authors is None else authors[row] for row in owner.tolist()]

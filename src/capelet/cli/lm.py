@@ -172,6 +172,7 @@ def _resumable(out: Path) -> Iterator[None]:
             "to go on",
             file=sys.stderr,
         )
+        # What a shell gives for a program that was stopped by Ctrl-C (128 + SIGINT).
         raise typer.Exit(130) from None
 
 

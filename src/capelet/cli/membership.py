@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, member_flags, open_encoder, read_corpus
-from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.cli.terminal import progress_bars, report_findings, with_command
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def membership(
     from capelet.attacks.membership.run import Membership
     from capelet.evaluation.provenance import Clock, membership_provenance
     from capelet.files import check_writable
-    from capelet.reports import write_report
 
     folder = out or Path("runs") / f"{Path(data).stem}-members"
     check_writable(folder)
@@ -58,11 +57,7 @@ def membership(
             findings = attack.of_encoder(texts, flags, model, authors, progress)
     origin = membership_provenance(corpus, model, findings, clock, seed=seed, members=sum(flags))
     findings = with_command(findings, origin)
-    page = write_report(findings, folder)
-    if json:
-        print_json(_summary(findings, page))
-    else:
-        _print(findings, page)
+    report_findings(findings, folder, json, summarise=_summary, show=_print)
 
 
 def _summary(findings: Findings, page: Path) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from capelet.cli.terminal import print_json, progress_bars, with_command
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
-    from capelet.workflows.protect import Protected
+    from capelet.workflows.protect import Protection
 
+# A width other than this was chosen by the user, and is not searched.
 WIDTH = 64
 
 
@@ -70,7 +71,7 @@ def protect(
         "min_utility": min_utility,
         "trials": trials,
         "anyway": anyway,
-        "fixed": _fixed(epsilon, lam, width),
+        "fixed": _fixed_settings(epsilon, lam, width),
     }
     measuring: dict[str, Any] = {
         "held_out": split_names(hold_out),
@@ -86,6 +87,7 @@ def protect(
     try:
         with progress_bars(json) as progress:
             result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
+    # Not bad input but a finding: 1, not 2.
     except NoPoint as error:
         print(f"capelet: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
@@ -103,13 +105,13 @@ def _what_to_keep(corpus: Corpus, derive: list[str], method: str) -> str:
     return "task" if task or not can_keep_neighbours else "neighbours"
 
 
-def _fixed(epsilon: float | None, lam: float | None, width: int) -> list[str]:
+def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> list[str]:
     """The settings that the user chose; a search leaves them alone."""
-    chosen = {"epsilon": epsilon is not None, "lam": lam is not None, "width": width != WIDTH}
-    return [name for name, by_user in chosen.items() if by_user]
+    is_given = {"epsilon": epsilon is not None, "lam": lam is not None, "width": width != WIDTH}
+    return [name for name, by_user in is_given.items() if by_user]
 
 
-def _write(result: Protected, out: Path, as_json: bool) -> None:
+def _write(result: Protection, out: Path, as_json: bool) -> None:
     from capelet.reports import verdicts, write_protection
     from capelet.reports.protection import NO_NOISE
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -48,6 +49,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    # Standard output belongs to results, which may be piped.
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description:>10}"),
@@ -59,12 +61,13 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     tasks: dict[str, Any] = {}
     start = time.monotonic()
 
-    def progress(what: str, done: int, total: int) -> None:
+    def progress(what: str, count: int, total: int) -> None:
         if what not in tasks:
-            if done >= total or (time.monotonic() - start < PATIENCE_SECONDS and done == 0):
+            # Work that is over at its first report, or has just begun, needs no bar.
+            if count >= total or (time.monotonic() - start < PATIENCE_SECONDS and count == 0):
                 return
             tasks[what] = bars.add_task(what, total=total)
-        bars.update(tasks[what], completed=done, total=total)
+        bars.update(tasks[what], completed=count, total=total)
 
     with bars:
         yield progress
@@ -75,6 +78,24 @@ def with_command(findings: Findings, provenance: dict[str, Any] | None = None) -
     origin = findings.provenance if provenance is None else provenance
     command = shlex.join(["capelet", *sys.argv[1:]])
     return replace(findings, provenance={**origin, "command": command})
+
+
+def report_findings(
+    findings: Findings,
+    folder: Path,
+    as_json: bool,
+    *,
+    summarise: Callable[[Findings, Path], Any],
+    show: Callable[[Findings, Path], None],
+) -> None:
+    """Write the report of findings, then say what is in it: as JSON, or in lines for people."""
+    from capelet.reports import write_report
+
+    page = write_report(findings, folder)
+    if as_json:
+        print_json(summarise(findings, page))
+    else:
+        show(findings, page)
 
 
 def print_json(summary: Any) -> None:

@@ -31,4 +31,5 @@ def verify(
         for verdict in verdicts:
             print(f"[{'stands' if verdict.passed else 'refuted'}] {verdict.sentence}")
     if not all(verdict.passed for verdict in verdicts):
+        # 1 for a false claim, as for a gate that closes; 2 is bad input.
         raise typer.Exit(1)

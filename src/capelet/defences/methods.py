@@ -21,7 +21,7 @@ from capelet.defences.training import Part
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms.words import WordDropout, WordReplacement
-from capelet.privacy.guarantees import checked, checked_count
+from capelet.privacy.guarantees import check_count, check_number
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
             f"{_names(METHODS, lambda item: item.layers)}; leave --tune-layers out"
         )
     if settings.lam is not None:
-        checked("lambda", settings.lam, 0.0, 1e6)
-    checked_count("width", settings.width)
+        check_number("lambda", settings.lam, 0.0, 1e6)
+    check_count("width", settings.width)
 
 
 def _names(methods: Mapping[str, Method], can: Callable[[Method], bool]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from capelet.defences.training import Part, Schedule, TrainedMap
 from capelet.errors import CapeletError
 from capelet.interfaces import Encoder, Progress
-from capelet.privacy.guarantees import checked
+from capelet.privacy.guarantees import check_number
 
 KEEPS = ("task", "neighbours", "both")
 """What a map can be trained to keep: a task's label, each text's neighbours, or both."""
@@ -59,4 +59,4 @@ def epsilon_of(settings: Settings) -> float:
     """The ε of the settings; an error where there is none, or no positive number."""
     if settings.epsilon is None:
         raise CapeletError("this method adds noise and needs an epsilon: give --epsilon 8")
-    return checked("epsilon", settings.epsilon, 1e-9, 1e6)
+    return check_number("epsilon", settings.epsilon, 1e-9, 1e6)

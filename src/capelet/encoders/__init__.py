@@ -1,7 +1,8 @@
 """Encoders turn texts into vectors; this room is the only place where a model framework shows.
 
 `load` takes a name of the table below, a folder, or a Hugging Face id, and gives an object of the
-`Encoder` protocol that reads its model at the first use. `cached` puts a disk cache in front of it.
+`Encoder` protocol that reads its model at the first use. `with_cache` puts a disk cache in front of
+it.
 
 >>> encoder = load("minilm")
 >>> encoder.name
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capelet.encoders.autoencoder import AutoEncoder
-from capelet.encoders.cache import CachedEncoder, cached, clear_cache
+from capelet.encoders.cache import CachedEncoder, clear_cache, with_cache
 from capelet.encoders.dual import DualEncoder
 from capelet.encoders.folders import check_folder
 from capelet.encoders.model_folder import AUTO_ENCODER, DUAL_ENCODER, kind_of
@@ -65,9 +66,9 @@ __all__ = [
     "StaticEncoder",
     "TransformerEncoder",
     "WordVectorEncoder",
-    "cached",
     "clear_cache",
     "load",
+    "with_cache",
 ]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -1,6 +1,6 @@
 """A text auto-encoder as an encoder: a table of word vectors that was learnt on one corpus.
 
-A text's vector is relu(mean of its words' rows + bias), from which its words could be told again:
+A text's vector is relu(mean of its words' rows + bias), from which its words can be predicted:
 that is all that it was trained for (`defences.autoencoder`). It replaces a language model where the
 papers do so (Beigi et al. 2019), knows no order of words, and runs on numpy alone. On disk it is a
 model folder. Its table lists words of the texts it was trained on.
@@ -21,15 +21,15 @@ import numpy.typing as npt
 
 from capelet.data.text import frequent_words, treebank_words
 from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder, write_folder
-from capelet.encoders.static import means
+from capelet.encoders.tables import means
 from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
 
 WORDS, TABLE = "autoencoder.json", "autoencoder.safetensors"
+# How many words it knows, as in Beigi et al. (2019).
 VOCABULARY = 10_000
-"""How many words it knows, as in Beigi et al. (2019)."""
+# A word that fewer texts use is not learnt, and does not stand in the folder.
 RARE = 5
-"""A word that fewer texts use is not learnt, and does not stand in the folder."""
 _CHUNK = 4096  # texts between two words of progress
 
 
@@ -84,6 +84,7 @@ class AutoEncoder:
         for start in range(0, len(texts), _CHUNK):
             flat, offsets = word_rows(texts[start : start + _CHUNK], self._places)
             mean = means(self.table[flat], offsets)
+            # The first half of the trained network; the half that gives the words back is not kept.
             vectors[start : start + len(mean)] = np.maximum(mean + self.bias, 0)
             progress("encoding", start + len(mean), len(texts))
         return vectors
@@ -121,6 +122,7 @@ class AutoEncoder:
     def _tensors(self) -> bytes:
         from safetensors.numpy import save
 
+        # Contiguous float32, whatever came in: the fingerprint is a hash of these bytes.
         return save(
             {
                 "table": np.ascontiguousarray(self.table, dtype=np.float32),

@@ -49,6 +49,7 @@ class CachedEncoder:
     @property
     def dimension(self) -> int:
         with self._store() as store:
+            # The file knows the width: where every text is cached, the model is never loaded.
             return store.dimension() or self.inner.dimension
 
     @property
@@ -59,7 +60,9 @@ class CachedEncoder:
         return self.inner.truncated(texts)
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
+        # surrogatepass: half of a surrogate pair has no UTF-8, and must still make a key.
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        # A text that comes twice is encoded once.
         first: dict[bytes, int] = {}
         for row, key in enumerate(keys):
             first.setdefault(key, row)
@@ -72,6 +75,7 @@ class CachedEncoder:
                 vectors = self.inner.encode(
                     [texts[first[key]] for key in block], _offset(progress, before, len(texts))
                 ).astype(np.float32, copy=False)
+                # Committed before the next block begins: a kill loses one block at most.
                 store.write(block, vectors)
                 vector_of.update(zip(block, vectors, strict=True))
         if len(texts) and not missing:
@@ -102,7 +106,7 @@ class RememberingEncoder(CachedEncoder):
         yield self._memory
 
 
-def cached(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
+def with_cache(encoder: Encoder, folder: Path | None = None) -> CachedEncoder:
     """`encoder` with a disk cache in front, by default under Capelet's cache folder.
 
     Only for encoders that give the same text the same vector: never for one that adds noise.
@@ -130,10 +134,10 @@ def clear_cache(folder: Path | None = None) -> int:
 def _offset(progress: Progress, before: int, whole: int) -> Progress:
     """The progress of one block as part of the whole."""
 
-    def report(what: str, done: int, total: int) -> None:
+    def report(what: str, count: int, total: int) -> None:
         if what == "encoding":
-            done, total = before + done, whole
-        progress(what, done, total)
+            count, total = before + count, whole
+        progress(what, count, total)
 
     return report
 
@@ -160,7 +164,7 @@ class _Store:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._connection = self._opened()
+        self._connection = self._open()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -178,7 +182,7 @@ class _Store:
         """The vectors that the file holds of these keys."""
         if self._connection is None:
             return {}
-        found: dict[bytes, Vectors] = {}
+        vector_of: dict[bytes, Vectors] = {}
         try:
             width = self.dimension() * 4
             for start in range(0, len(keys), _KEYS):
@@ -186,14 +190,16 @@ class _Store:
                 marks = ",".join("?" * len(some))
                 query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
                 for key, blob in self._connection.execute(query, some):
+                    # A row of another width is not whole; its text counts as missing and is encoded
+                    # again.
                     if len(blob) == width:
-                        found[key] = np.frombuffer(blob, dtype="<f4")
+                        vector_of[key] = np.frombuffer(blob, dtype="<f4")
         except sqlite3.OperationalError as error:
             self._give_up(error)
         except sqlite3.DatabaseError:
             self._set_aside()
             return {}
-        return found
+        return vector_of
 
     def write(self, keys: list[bytes], vectors: Vectors) -> None:
         """Commit one block; whoever was first with a text keeps its row."""
@@ -204,7 +210,10 @@ class _Store:
         ]
         try:
             with self._connection:
+                # The write lock from the start: a transaction that asks for it halfway can fail
+                # without waiting for the other process.
                 self._connection.execute("BEGIN IMMEDIATE")
+                # The width stands in the file's header, where it is read without any row.
                 self._connection.execute(f"PRAGMA user_version = {int(vectors.shape[1])}")
                 self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
         except sqlite3.OperationalError as error:
@@ -212,10 +221,11 @@ class _Store:
         except sqlite3.DatabaseError:
             self._set_aside()
 
-    def _opened(self) -> sqlite3.Connection | None:
+    def _open(self) -> sqlite3.Connection | None:
         for attempt in (1, 2):
             try:
                 return self._connect()
+            # Locked, full or read-only: the file itself may be sound, so it stays where it is.
             except (sqlite3.OperationalError, OSError) as error:
                 self._give_up(error)
                 return None
@@ -232,6 +242,8 @@ class _Store:
         connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
+            # With the log, a power cut may lose the last blocks but breaks nothing; they are made
+            # again.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL)"
@@ -253,12 +265,13 @@ class _Store:
         """The file is broken: keep it out of the way and go on with a new one."""
         self.close()
         self._set_aside_file()
-        self._connection = self._opened()
+        self._connection = self._open()
 
     def _set_aside_file(self) -> None:
         aside = self._path.with_name(f"{self._path.name}.broken-{time.time_ns()}")
         with contextlib.suppress(FileNotFoundError):
             self._path.replace(aside)
+        # They belong to the broken file: SQLite would apply them to a new one of the same name.
         for extra in ("-wal", "-shm"):
             self._path.with_name(self._path.name + extra).unlink(missing_ok=True)
         warnings.warn(

@@ -37,10 +37,10 @@ _BUDGET = 1 << 15  # tokens of one batch
 Tokens = npt.NDArray[np.int64]
 
 
-def numbered(texts: Sequence[str], number: Mapping[str, int], length: int) -> Tokens:
+def number_words(texts: Sequence[str], number: Mapping[str, int], length: int) -> Tokens:
     """Rows of word numbers, cut at `length`, padded to the longest of them (1 at the least).
 
-    >>> numbered(["a b", "c"], {"a": 2, "b": 3}, 5).tolist()
+    >>> number_words(["a b", "c"], {"a": 2, "b": 3}, 5).tolist()
     [[2, 3], [1, 0]]
     """
     codes = [
@@ -68,6 +68,7 @@ def save_dual(
     from safetensors.torch import save
 
     state = {
+        # A copy of its own: safetensors refuses tensors that share memory, as an LSTM's may.
         name: tensor.detach().cpu().contiguous().clone()
         for name, tensor in network.state_dict().items()
     }
@@ -112,6 +113,7 @@ class DualEncoder:
 
     @property
     def fingerprint(self) -> str:
+        # Only what decides the vectors; the account of the training is left out.
         decides = {key: self._about[key] for key in ("network", "sizes", "length")}
         decides["weights"] = self._folder.files[WEIGHTS]
         words = "\n".join(self._about["words"])
@@ -119,9 +121,9 @@ class DualEncoder:
         return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
-        network = self.opened()
-        tokens = numbered(texts, self._number, int(self._about["length"]))
-        return encoded(network, tokens, progress)
+        network = self.load_network()
+        tokens = number_words(texts, self._number, int(self._about["length"]))
+        return encode_tokens(network, tokens, progress)
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         limit = int(self._about["length"])
@@ -129,11 +131,12 @@ class DualEncoder:
 
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every word that the encoder knows, and its vector in the first layer."""
-        table = self.opened().table.weight.detach().float().cpu().numpy()
+        table = self.load_network().table.weight.detach().float().cpu().numpy()
         return list(self._about["words"])[len(SPECIAL) :], table[len(SPECIAL) :]
 
-    def opened(self) -> SentenceNetwork:
+    def load_network(self) -> SentenceNetwork:
         """The network with its weights, read at the first use."""
+        # Two threads that come first at once must not both read the weights.
         with self._lock:
             if self._network is None:
                 self._network = self._read()
@@ -155,11 +158,12 @@ class DualEncoder:
         return network.to(choose(self._device)).eval()
 
 
-def encoded(network: SentenceNetwork, tokens: Tokens, progress: Progress = silent) -> Vectors:
+def encode_tokens(network: SentenceNetwork, tokens: Tokens, progress: Progress = silent) -> Vectors:
     """The vectors of rows of word numbers; texts of like length travel together."""
     import torch
 
     device = next(network.parameters()).device
+    # A text without a word is in no batch and keeps its zero.
     vectors = np.zeros((len(tokens), network.sizes["dimension"]), dtype=np.float32)
     lengths = (tokens != PAD).sum(axis=1)
     count = 0

@@ -43,6 +43,7 @@ class TransformerSentence(nn.Module):
 
     def __init__(self, words: int, width: int, layers: int, dimension: int) -> None:
         super().__init__()
+        # 64 coordinates for each head, as in Vaswani et al. (2017).
         heads = max(1, width // 64)
         if width % (2 * heads):
             raise CapeletError(
@@ -57,6 +58,8 @@ class TransformerSentence(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         width = self.sizes["width"]
+        # √width lifts the entries of a row to the size of the sines (Vaswani et al. 2017, section
+        # 3.4).
         states = self.table(tokens) * math.sqrt(width) + _places(tokens.shape[1], width, tokens)
         # A row without a word would have nothing to look at; it sees its padding and is zeroed.
         mask = (tokens != PAD) | (tokens == PAD).all(dim=1, keepdim=True)
@@ -85,6 +88,7 @@ def build(kind: str, words: int, width: int, layers: int, dimension: int) -> Sen
 
 def _table(words: int, width: int) -> nn.Embedding:
     table = nn.Embedding(words, width, padding_idx=PAD)
+    # Rows of length about 1, whatever the width.
     nn.init.normal_(table.weight, std=1 / math.sqrt(width))
     with torch.no_grad():
         table.weight[PAD].zero_()
@@ -94,15 +98,19 @@ def _table(words: int, width: int) -> nn.Embedding:
 def _places(count: int, width: int, like: Tensor) -> Tensor:
     """Sines and cosines of the position, so that any length can be read."""
     steps = torch.arange(count, device=like.device, dtype=torch.float32)[:, None]
-    rates = torch.exp(
+    # sin and cos of p/10000^(2i/width), side by side (Vaswani et al. 2017, section 3.5).
+    frequencies = torch.exp(
         torch.arange(0, width, 2, device=like.device, dtype=torch.float32)
         * (-math.log(10_000.0) / width)
     )
-    return torch.stack([torch.sin(steps * rates), torch.cos(steps * rates)], dim=2).flatten(1)
+    return torch.stack(
+        [torch.sin(steps * frequencies), torch.cos(steps * frequencies)], dim=2
+    ).flatten(1)
 
 
 def _pool(states: Tensor, tokens: Tensor, out: nn.Linear) -> Tensor:
     """The mean over real words, mapped and of length one; 0 where there is no word."""
+    # In float32: on a GPU the states come in half precision, whose sums lose digits.
     real = (tokens != PAD).float()[:, :, None]
     count = real.sum(dim=1)
     mean = (states.float() * real).sum(dim=1) / count.clamp(min=1)

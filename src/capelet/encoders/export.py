@@ -37,6 +37,7 @@ _EXACT, _CLOSE = 0.9999, 0.98  # least cosine with torch: of any probe in fp32, 
 _BIG = 1_500_000_000  # bytes; an ONNX file of one piece ends at 2 GB
 
 _SENTENCE = "The quick brown fox jumps over the lazy dog while 12 people watch, and nobody minds. "
+# Empty, one word, other scripts, longer than any limit: what a graph might treat otherwise.
 PROBES = (
     "",
     "Yes.",
@@ -54,17 +55,17 @@ class NotExportable(Exception):
     """The model cannot run on ONNX Runtime with the vectors that torch gives; says why."""
 
 
-def exported(folder: Path, backend: str, progress: Progress = silent) -> Path:
+def export_folder(folder: Path, backend: str, progress: Progress = silent) -> Path:
     """The folder with the graph, the tokenizer and the settings of this model for that back-end."""
     key = hashlib.sha256(json.dumps([content_hash(folder), _versions()]).encode()).hexdigest()
     ready = _models() / f"{key[:32]}-{backend}"
     if not _card(ready):
         progress("preparing the encoder", 0, 1)
         if backend == "int8":
-            exact = exported(folder, "onnx", progress)
-            _written_whole(ready, lambda place: _quantised(exact, place))
+            exact = export_folder(folder, "onnx", progress)
+            _write_folder_whole(ready, lambda place: _quantise(exact, place))
         else:
-            _written_whole(ready, lambda place: _export(folder, place))
+            _write_folder_whole(ready, lambda place: _export(folder, place))
         progress("preparing the encoder", 1, 1)
     card = _card(ready)
     if "refused" in card:
@@ -104,9 +105,10 @@ def _card(ready: Path) -> dict[str, Any]:
         return {}
 
 
-def _written_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
+def _write_folder_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """Let `write` fill a temporary folder and give it its name; the first of two processes wins."""
     with tempfile.TemporaryDirectory(dir=ready.parent, prefix=".export-") as temporary:
+        # One level down: the temporary folder itself is removed at the end, renamed or not.
         place = Path(temporary) / "whole"
         place.mkdir(mode=0o700)
         try:
@@ -140,11 +142,13 @@ def _export(folder: Path, place: Path) -> dict[str, Any]:
         "rows": None,
     }
     _write_graph(model, inputs, place / "model.onnx")
+    # Where no special tokens are added, the empty text has no token and nothing to compare.
     probes = [text for text in PROBES if text or model.tokenizer.num_special_tokens_to_add(False)]
     reference = model.encode(probes, batch_size=4, show_progress_bar=False)
     card["probes"] = probes
     np.save(place / "probes.npy", np.asarray(reference, dtype=np.float32), allow_pickle=False)
     worst = float(_agreement(place, card).min())
+    # `not >=` and no `<`: a NaN must be refused too.
     if not worst >= _EXACT:
         raise NotExportable(f"the exported graph differs from torch (cosine {worst:.5f})")
     return card
@@ -157,6 +161,7 @@ def _inputs(model: SentenceTransformer) -> list[str]:
     if not set(tensors) <= set(INPUTS) or "attention_mask" not in tensors:
         raise NotExportable("its inputs are " + ", ".join(sorted(tensors)))
     prompt = model.prompts.get(model.default_prompt_name or "")
+    # The graph pools over every token, so a prompt would be averaged into the vector.
     if prompt and any(getattr(module, "include_prompt", True) is False for module in model):
         raise NotExportable("its pooling leaves the prompt out")
     return [name for name in INPUTS if name in tensors]
@@ -205,7 +210,7 @@ def _pipeline(model: SentenceTransformer, inputs: list[str]) -> torch.nn.Module:
     return Pipeline().eval()
 
 
-def _quantised(exact: Path, place: Path) -> dict[str, Any]:
+def _quantise(exact: Path, place: Path) -> dict[str, Any]:
     """The fp32 export with int8 weights, one scale per output channel, checked on the probes.
 
     Activations are scaled at run time over a whole batch, so a text's vector would depend on its

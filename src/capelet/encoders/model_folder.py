@@ -38,10 +38,10 @@ from capelet.errors import FolderError
 from capelet.files import private_folder, sha256_of_file, writable_folder, write_whole
 
 MANIFEST = "manifest.json"
+# The newest format that this version reads.
 FORMAT = 1
-"""The newest format that this version reads."""
+# The mode of every file; that of the folders is 0700 (`files.private_folder`).
 OWNER_ONLY = 0o600
-"""The mode of every file; that of the folders is 0700 (`files.private_folder`)."""
 
 PRIVATE_ENCODER, AUTO_ENCODER = "private-encoder", "auto-encoder"
 DUAL_ENCODER, TUNED_ENCODER = "dual-encoder", "tuned-encoder"
@@ -104,10 +104,12 @@ class ModelFolder:
             raise self._missing_error(name)
         if self.old:
             return open_folder(self.path / name, *kinds)
+        # Read for its hash alone: it ties the inner manifest, and so every inner file, to ours.
         self.read(f"{name}/{MANIFEST}")
         return open_folder(self.path / name, *kinds)
 
     def _inside(self, name: str) -> Path:
+        # What is not in the manifest has no hash that could be checked.
         if name not in self.files:
             raise FolderError(
                 f"{name!r} is not in the manifest of {str(self.path)!r}, and only what is there is "
@@ -194,6 +196,7 @@ def write_folder(
     """
     target = claim_folder(path)
     before = set(_manifest(target).get("files", ())) if (target / MANIFEST).is_file() else set()
+    # Before anything else: a mixture of old and new files must never look like a model.
     (target / MANIFEST).unlink(missing_ok=True)
     hashes = {}
     for name, content in files.items():
@@ -223,6 +226,7 @@ def _write(target: Path, name: str, content: bytes | str | Path) -> str:
     if isinstance(content, Path):
         if not (path.exists() and path.samefile(content)):  # a folder may be saved onto itself
             shutil.copyfile(content, path)
+        # `copyfile` sets no mode, and a file that lay here before may have had a wider one.
         path.chmod(OWNER_ONLY)
         return sha256_of_file(path)
     data = content.encode() if isinstance(content, str) else content

@@ -1,4 +1,4 @@
-"""Folders from before there was a manifest: what said what they were, and which hashes it held.
+"""Folders from before there was a manifest: the file that described each kind, and its hashes.
 
 Each kind had a JSON file of its own with a version number in it, always 1. That number is gone from
 the files that are written now, so a folder cannot be passed off as an old one by taking its
@@ -17,8 +17,8 @@ from typing import Any
 from capelet.errors import FolderError
 from capelet.files import sha256_of_file
 
+# The only format there was.
 FORMAT = 1
-"""The only format there was."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def _recipe_and_maps(path: Path, about: Mapping[str, Any]) -> dict[str, str]:
     recipe = tomllib.loads((path / "recipe.toml").read_text(encoding="utf-8"))
     maps = [entry for entry in recipe["steps"] if entry["step"] == "map"]
     for entry in maps:
+        # Anybody may have written the recipe; it must not make us read files elsewhere.
         if Path(entry["file"]).name != entry["file"]:
             raise ValueError("a map outside the folder")
     return {
@@ -86,10 +87,10 @@ def _weights_and_canaries(path: Path, about: Mapping[str, Any]) -> dict[str, str
     return {"model.safetensors": str(about["weights"]), **extra}
 
 
+# By kind. An old tuned encoder was a plain transformer folder, which nothing marks: `own`.
 LAYOUTS = {
     "private-encoder": OldLayout("private.json", "format", _recipe_and_maps),
     "auto-encoder": OldLayout("autoencoder.json", "format", _table),
     "dual-encoder": OldLayout("dual.json", "schema", _dual_weights),
     "language-model": OldLayout("model.json", "schema", _weights_and_canaries),
 }
-"""By kind. An old tuned encoder was a plain transformer folder, which nothing marks: `own`."""

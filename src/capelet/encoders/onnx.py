@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.tokens import FastTokens, Ints, Rows, padded, token_batches
+from capelet.encoders.tokens import FastTokens, Ints, Rows, pad_batch, token_batches
 from capelet.interfaces import Progress, Vectors
 
 if TYPE_CHECKING:
@@ -94,13 +94,16 @@ class OnnxEngine:
     ) -> None:
         encodings = self.tokens(texts)
         lengths: Ints = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        # int8 activations are scaled over a batch: there each text travels alone.
         budget = 1 if self._card["rows"] == 1 else _BUDGET
 
         def run(rows: Rows) -> None:
             batch = [encodings[row] for row in rows]
-            arrays = padded(batch, self._card["inputs"], self._card["pad"])
+            arrays = pad_batch(batch, self._card["inputs"], self._card["pad"])
+            # Each batch has rows of its own, so the threads need no lock.
             into[rows] = session.run(None, arrays)[0]
 
+        # Iterated to its end, so that an error in a thread is raised here.
         for _ in pool.map(run, token_batches(lengths, budget)):
             pass
 

@@ -23,8 +23,8 @@ from capelet.encoders.model_folder import (
 from capelet.encoders.transformer import TransformerEncoder
 from capelet.interfaces import Encoder
 
+# The name of an encoder that lies beside its recipe.
 OWN = "./encoder"
-"""The name of an encoder that lies beside its recipe."""
 _PLACE = "encoder"
 
 
@@ -36,7 +36,7 @@ class TunedEncoder(TransformerEncoder):
         self.folder = folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.folder, self._requested)
+        return type(self), (self.folder, self._backend_option)
 
     def place(self) -> Path:
         check_folder(self.folder)
@@ -51,6 +51,7 @@ class TunedEncoder(TransformerEncoder):
     def forget(self) -> None:
         """Delete the weights and what was exported of them: nobody will use them."""
         with self._lock:
+            # An export to ONNX holds the tuned weights a second time.
             export = getattr(self._engine, "_folder", self.folder)
             for folder in {export, self.folder}:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -81,6 +82,7 @@ def load_own(folder: ModelFolder, backend: str = "auto") -> Encoder:
     inner = folder.folder(_PLACE, TUNED_ENCODER, AUTO_ENCODER)
     if inner.kind == AUTO_ENCODER:
         return AutoEncoder.load(inner, OWN)
+    # All of its files: transformers opens them by their paths, not through the manifest.
     inner.check()
     check_folder(place)
     return TunedEncoder(place, backend)

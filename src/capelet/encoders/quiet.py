@@ -1,4 +1,4 @@
-"""The libraries below talk a great deal; here they are told not to."""
+"""The libraries below print a great deal; here they are silenced."""
 
 from __future__ import annotations
 

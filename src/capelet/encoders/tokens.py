@@ -28,6 +28,7 @@ def token_batches(lengths: Ints, budget: int) -> list[Rows]:
     >>> [batch.tolist() for batch in token_batches(np.array([2, 9, 2, 0, 3]), budget=6)]
     [[1], [4, 0], [2]]
     """
+    # Stable, so that equal inputs make equal batches on every machine.
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
     batches = []
@@ -77,12 +78,12 @@ class FastTokens:
         rows = [i for i, text in enumerate(texts) if len(text.encode()) > room]
         for start in range(0, len(rows), 1024):  # overflowing pieces are kept only for one block
             block = rows[start : start + 1024]
-            encoded = self._tokenizer.encode_batch([self.prompt + texts[i] for i in block])
-            answer[block] = [bool(encoding.overflowing) for encoding in encoded]
+            encodings = self._tokenizer.encode_batch([self.prompt + texts[i] for i in block])
+            answer[block] = [bool(encoding.overflowing) for encoding in encodings]
         return answer
 
 
-def padded(
+def pad_batch(
     encodings: Sequence[Encoding], names: Sequence[str], pad: dict[str, Any]
 ) -> dict[str, Ints]:
     """The arrays of one batch by input name, padded on the side and with the id of `pad`."""

@@ -61,30 +61,31 @@ class TransformerEncoder:
     def __init__(self, name: str, backend: str = "auto") -> None:
         self.name = name
         self.backend = chosen_backend(backend)
-        self._requested = backend
+        self._backend_option = backend
         self._engine: Engine | None = None
         self._fingerprint: str | None = None
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[Callable[..., TransformerEncoder], tuple[str, str]]:
-        return type(self), (self.name, self._requested)  # another process loads its own model
+        return type(self), (self.name, self._backend_option)  # another process loads its own model
 
     @property
     def dimension(self) -> int:
-        return self._loaded().dimension
+        return self._ready_engine().dimension
 
     @property
     def fingerprint(self) -> str:
         if self._fingerprint is None:
-            parts = [content_hash(self.place()), self._loaded().settings]
+            parts = [content_hash(self.place()), self._ready_engine().settings]
             self._fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         return self._fingerprint
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
-        engine = self._loaded(progress)
+        engine = self._ready_engine(progress)
         if not len(texts):
             return np.zeros((0, engine.dimension), dtype=np.float32)
         vectors = engine.encode([_sound(text) for text in texts], progress)
+        # Refused here, with a sentence, before noise or an attacker meets a NaN.
         if not np.isfinite(vectors).all():
             raise EncoderError(
                 f"the encoder {self.name!r} gave values that are not finite; its weights are broken"
@@ -92,7 +93,7 @@ class TransformerEncoder:
         return vectors
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return self._loaded().truncated([_sound(text) for text in texts])
+        return self._ready_engine().truncated([_sound(text) for text in texts])
 
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every token, as the tokenizer spells it, and its input embedding; no model is run."""
@@ -102,7 +103,7 @@ class TransformerEncoder:
         """The checked model folder."""
         return transformer_folder(self.name)
 
-    def _loaded(self, progress: Progress = silent) -> Engine:
+    def _ready_engine(self, progress: Progress = silent) -> Engine:
         with self._lock:
             if self._engine is None:
                 self._engine = self._load(self.place(), progress)
@@ -111,13 +112,13 @@ class TransformerEncoder:
     def _load(self, folder: Path, progress: Progress) -> Engine:
         if self.backend == "torch":
             return TorchEngine(folder)
-        from capelet.encoders.export import NotExportable, exported
+        from capelet.encoders.export import NotExportable, export_folder
         from capelet.encoders.onnx import OnnxEngine
 
         try:
-            return OnnxEngine(lambda: exported(folder, self.backend, progress))
+            return OnnxEngine(lambda: export_folder(folder, self.backend, progress))
         except NotExportable as error:
-            if self._requested != "auto":
+            if self._backend_option != "auto":
                 raise EncoderError(
                     f"the encoder {self.name!r} cannot run on the back-end {self.backend!r} "
                     f"({error}); use the back-end 'torch'"
@@ -139,6 +140,7 @@ class TorchEngine:
 
     @property
     def settings(self) -> str:
+        # Without the build (+cpu, +cu126): machines with and without a GPU share fingerprints.
         release = version("torch").split("+")[0]
         return f"torch {release}, sentence-transformers {version('sentence-transformers')}"
 
@@ -170,6 +172,7 @@ class TorchEngine:
         if self._tokens is not None:
             return self._tokens.truncated(texts)
         limit = model.max_seq_length or sys.maxsize
+        # A token takes a byte or more: shorter texts cannot be cut and are not tokenised.
         long = [len(text.encode()) > limit - 3 for text in texts]
         counts = [
             len(model.tokenizer(text, truncation=False)["input_ids"]) if could else 0
@@ -194,6 +197,7 @@ def sentence_transformer(
     folder: Path, device: str | None = None, attention: str | None = None
 ) -> SentenceTransformer:
     """The folder as a sentence-transformers model: no code of its own, no pickle, no network."""
+    # float32 whatever the folder prefers: it is what an export is compared with.
     settings: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
     if attention is not None:
         settings["attn_implementation"] = attention
@@ -224,6 +228,7 @@ def fast_tokens(model: SentenceTransformer) -> FastTokens | None:
         return None
     from tokenizers import Tokenizer
 
+    # A copy, so that our limit does not change the model's own tokenizer.
     copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     limit = model.max_seq_length
     length = limit if limit is not None and limit < 1_000_000 else None  # 1e30 means "no limit"
@@ -232,12 +237,13 @@ def fast_tokens(model: SentenceTransformer) -> FastTokens | None:
 
 
 def chosen_backend(name: str) -> str:
-    """The back-end that `asked` means on this machine; torch is not imported to find out."""
+    """The back-end that this name means on this machine; torch is not imported to find out."""
     has_onnx = all(importlib.util.find_spec(name) for name in _ONNX_PACKAGES)
     if name in ("onnx", "int8") and not has_onnx:
         raise MissingExtra(f"the back-end {name!r}", "onnx")
     if name != "auto":
         return name
+    # ONNX Runtime runs on the processor only (`onnx._session`).
     if gpu_available():
         return "torch"
     return "onnx" if has_onnx else "torch"

@@ -30,8 +30,8 @@ from capelet.training.networks import Front
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+# The most layers that may be trained.
 LAYERS = 6
-"""The most layers that may be trained."""
 _ROWS = 32  # texts that go through the layers together
 _EXACT = 0.999  # least cosine of the layers' vectors with the encoder's own
 
@@ -63,6 +63,7 @@ class TopLayers(Front):
     def forward(self, rows: Tensor) -> Tensor:
         numbers = rows.cpu()
         lengths = torch.tensor([len(self.states[int(row)]) for row in numbers])
+        # Texts of like length share a block, with little padding; `back` restores the order.
         order = lengths.argsort()
         vectors = [self._through(numbers[some]) for some in torch.split(order, _ROWS)]
         back = torch.empty_like(order)
@@ -75,8 +76,10 @@ class TopLayers(Front):
         hidden = nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device, torch.float32)
         lengths = torch.tensor([len(item) for item in rows], device=device)
         mask = torch.arange(hidden.shape[1], device=device)[None] < lengths[:, None]
+        # Added to the scores of padding: e^(−1e9) is 0, and no row can become −∞ − (−∞) = NaN.
         away = torch.zeros(mask.shape, device=device).masked_fill(~mask, -1e9)[:, None, None]
         for layer in self.layers.values():
+            # A tuple or a tensor, as the version of transformers has it.
             out = layer(hidden, away)
             hidden = out[0] if isinstance(out, tuple) else out
         features: dict[str, Any] = {"token_embeddings": hidden, "attention_mask": mask.long()}
@@ -173,6 +176,7 @@ def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> Path:
     for name, tensor in sorted(weights.items()):
         digest.update(name.encode() + tensor.numpy().tobytes())
     private_folder(cache_folder())
+    # Named by what was learnt: the same training again writes the same folder.
     folder = private_folder(cache_folder() / "tuned") / digest.hexdigest()[:32]
     missing = set(weights)
     for path in model_files(source):
@@ -183,6 +187,7 @@ def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> Path:
             continue
         tensors = load_file(path)
         for name, tensor in weights.items():
+            # Folders differ in what precedes a name ("bert."); what follows is the same.
             for key in [key for key in tensors if key == name or key.endswith(f".{name}")]:
                 tensors[key] = tensor.to(tensors[key].dtype)
                 missing.discard(name)

@@ -28,8 +28,8 @@ from capelet.data.labels import Attribute
 from capelet.errors import DataError
 from capelet.interfaces import Vectors
 
+# The share of the rows that early stopping watches.
 HELD_BACK = 0.1
-"""The share of the rows that early stopping watches."""
 FLOATS = (np.float32, np.float64)
 
 
@@ -67,6 +67,8 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         These are an (n,) or (n, k) array, a data frame or a mapping of names to columns; None and
         NaN in them are missing values. None alone means that there are no secrets.
         """
+        # Here and not above: the defences load torch, which an estimator that is only made or
+        # cloned does not need.
         from capelet.defences import fit, method
         from capelet.defences.training import Part, Schedule
         from capelet.release import PrivateEncoder
@@ -87,12 +89,13 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = random.permutation(len(X))
         tune = max(1, round(HELD_BACK * len(X)))
         part = Part(X, np.sort(rows[tune:]), np.sort(rows[:tune]), task, secrets)
+        # Of the same state as the rows, so that `random_state` alone decides the training.
         schedule = Schedule(epochs=self.epochs, seed=int(random.randint(2**31 - 1)))
-        fitted = fit(name, part, self._settings(schedule))
-        self.encoder_ = PrivateEncoder(*fitted.steps)
+        result = fit(name, part, self._settings(schedule))
+        self.encoder_ = PrivateEncoder(*result.steps)
         self.guarantee_ = self.encoder_.guarantee
-        self.joint_ = dict(fitted.trained.joint)
-        self._n_features_out = fitted.trained.map.dimension
+        self.joint_ = dict(result.trained.joint)
+        self._n_features_out = result.trained.map.dimension
         return self
 
     def transform(self, X: Any) -> Vectors:
@@ -124,13 +127,15 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _needs_label(self) -> bool:
         from capelet.defences import METHODS
 
-        known = METHODS.get(self.method)
-        return known is None or "label" in known.needs_for(self.keep)
+        record = METHODS.get(self.method)
+        return record is None or "label" in record.needs_for(self.keep)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self._needs_label()
+        # The checks of scikit-learn compare two calls, which differ by design where there is noise.
         tags.non_deterministic = self._noisy()
+        # A map gives float32, whatever comes in.
         tags.transformer_tags.preserves_dtype = []
         return tags
 
@@ -186,7 +191,9 @@ def _column(values: Any) -> npt.NDArray[Any]:
 def _attribute(name: str, values: npt.NDArray[Any]) -> Attribute:
     """A column as classes, −1 where it is None or NaN."""
     column = np.asarray(values, dtype=object)
+    # NaN is the only value that differs from itself.
     is_known = np.array([value is not None and value == value for value in column], dtype=bool)
+    # By type first: a number and a text in one column cannot be compared.
     classes = sorted(set(column[is_known].tolist()), key=lambda value: (str(type(value)), value))
     if len(classes) < 2:
         content = "one class" if classes else "no value at all"

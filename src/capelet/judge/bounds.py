@@ -115,6 +115,8 @@ def epsilon_of(gap: float, delta: float) -> float:
 def _normal_gap(low: Any, high: Any) -> Any:
     from scipy.special import ndtri
 
+    # μ of one event: between N(0, 1) and N(μ, 1), Φ⁻¹(p) − Φ⁻¹(q) is at most μ (Dong, Roth and Su
+    # 2022, Gaussian trade-off).
     return ndtri(low) - ndtri(high)
 
 
@@ -122,31 +124,32 @@ def _wilson(hits: Any, count: int, z: float = 4.0) -> tuple[Reals, Reals]:
     # Wilson's score interval: no quantile to invert, so it serves for whole arrays of thresholds.
     share = np.asarray(hits, dtype=np.float64) / count
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    spread = np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    spread *= z / (1 + z * z / count)
-    return np.maximum(centre - spread, 0.0), np.minimum(centre + spread, 1.0)
+    half_width = np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    half_width *= z / (1 + z * z / count)
+    return np.maximum(centre - half_width, 0.0), np.minimum(centre + half_width, 1.0)
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A threshold on a statistic that makes it an event, and from which input it comes more."""
+class Threshold:
+    """The value that makes a statistic an event, and from which input the event comes more."""
 
     score: float
-    threshold: float
+    value: float
     above: bool
     from_second: bool
 
     def hits(self, values: Reals) -> int:
         """How many of the values fall into the event."""
-        inside = values >= self.threshold if self.above else values < self.threshold
+        inside = values >= self.value if self.above else values < self.value
         return int(np.count_nonzero(inside))
 
 
-def best_cuts(
+def best_thresholds(
     first: Reals, second: Reals, score: Callable[[Reals, Reals, Sizes], Reals], final: int
-) -> list[Cut]:
+) -> list[Threshold]:
     """For each row, a statistic: the threshold, side and order of the inputs that score best."""
     of = Sizes(first.shape[1], final)
+    # Sorted once, each threshold's count is a rank: thousands of them cost one search.
     ascending = np.sort(first, axis=1), np.sort(second, axis=1)
     marks = np.hstack([values[:, _places(of.search)] for values in ascending])
     over = [of.search - _ranks(values, marks) for values in ascending]
@@ -162,8 +165,8 @@ def best_cuts(
             scores = score(counts[one], beyond[other], of)
             best = scores.argmax(axis=1)
             peaks = zip(scores[rows, best].tolist(), marks[rows, best].tolist(), strict=True)
-            cases.append([Cut(value, mark, above, one == 1) for value, mark in peaks])
-    return [max(cuts, key=lambda cut: cut.score) for cuts in zip(*cases, strict=True)]
+            cases.append([Threshold(value, mark, above, one == 1) for value, mark in peaks])
+    return [max(row, key=lambda case: case.score) for row in zip(*cases, strict=True)]
 
 
 def _ranks(ascending: Reals, marks: Reals) -> Reals:

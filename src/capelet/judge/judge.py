@@ -15,10 +15,11 @@ from capelet.judge.bounds import Claim, Tradeoff
 from capelet.judge.pairs import WORDS, Distance, Pair, Plane, corners, own_pairs
 from capelet.judge.search import Source, count_hits, search
 from capelet.mechanisms import Gaussian
-from capelet.privacy.guarantees import Guarantee, checked, checked_count
+from capelet.privacy.guarantees import Guarantee, check_count, check_number
 from capelet.release import PrivateEncoder
 
 LEAST_SAMPLES = 1000
+# Wide enough for an error of √d to show (fourfold), narrow enough for a million draws.
 DIMENSION = 16
 
 
@@ -122,7 +123,7 @@ def verify(
             "for a private encoder"
         )
     claim = _claim(mechanism, claimed, delta, confidence, tradeoff)
-    total = checked_count("samples", samples, LEAST_SAMPLES)
+    total = check_count("samples", samples, LEAST_SAMPLES)
     candidates = _pairs(mechanism, dimension, pairs, distance)
     if claim.tradeoff == "gaussian" and any(pair.distance != 1.0 for pair in candidates):
         raise CapeletError("the gaussian trade-off knows no distance; leave tradeoff or distance")
@@ -170,7 +171,7 @@ def verify_recipe(
     noise = [step for step in private.steps if getattr(step, "guarantee", None) is not None]
     if not noise:
         raise CapeletError("the recipe has no noise step: there is no guarantee to verify")
-    least = checked_count("dimension", dimension, 2)
+    least = check_count("dimension", dimension, 2)
     given_pairs = None if pairs is None else (pairs, distance)
     return tuple(
         verify(
@@ -188,6 +189,7 @@ def _small(step: Any, dimension: int, texts: tuple[Any, Any] | None) -> dict[str
     own = {item.name for item in fields(step)} if is_dataclass(step) else set()
     if getattr(step, "consumes", "vectors") == "vectors":
         if "dimension" in own:
+            # The claim is for any width, and fewer coordinates mean more draws in the same time.
             step = replace(step, dimension=min(step.dimension or dimension, dimension))
         return {"mechanism": step}
     if texts is None and _metric(step) and {"epsilon", "table"} <= own:
@@ -200,16 +202,16 @@ def _small(step: Any, dimension: int, texts: tuple[Any, Any] | None) -> dict[str
 
 def _claim(
     mechanism: Any,
-    claimed: float | None,
+    epsilon: float | None,
     delta: float | None,
     confidence: float,
     tradeoff: Tradeoff | None,
 ) -> Claim:
     guarantee = getattr(mechanism, "guarantee", None)
-    if claimed is None:
+    if epsilon is None:
         if not isinstance(guarantee, Guarantee) or not math.isfinite(guarantee.epsilon):
             raise CapeletError("the mechanism states no guarantee; give claimed=… (the ε to test)")
-        claimed = guarantee.epsilon
+        epsilon = guarantee.epsilon
     if delta is None:
         delta = guarantee.delta if isinstance(guarantee, Guarantee) else 0.0
     if tradeoff is None:
@@ -219,9 +221,9 @@ def _claim(
     # Between two normals every ε is exceeded at δ = 0: the trade-off says nothing there.
     least = 1e-300 if tradeoff == "gaussian" else 0.0
     return Claim(
-        checked("claimed", claimed, 0.0, 1e300),
-        checked("delta", delta, least, 1.0),
-        checked("confidence", confidence, 0.5, 1 - 1e-12),
+        check_number("claimed", epsilon, 0.0, 1e300),
+        check_number("delta", delta, least, 1.0),
+        check_number("confidence", confidence, 0.5, 1 - 1e-12),
         tradeoff,
     )
 
@@ -247,7 +249,7 @@ def _pairs(
     own = getattr(mechanism, "dimension", None) or getattr(mechanism, "classes", None)
     if dimension is None:
         dimension = own if isinstance(own, int) else DIMENSION
-    return corners(checked_count("dimension", dimension))
+    return corners(check_count("dimension", dimension))
 
 
 def _metric(mechanism: Any) -> bool:

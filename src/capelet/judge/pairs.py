@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import CapeletError, DataError
-from capelet.privacy.guarantees import checked
+from capelet.privacy.guarantees import check_number
 
 Distance = float | Callable[[Any, Any], float]
 
@@ -104,7 +104,7 @@ def own_pairs(pairs: Sequence[tuple[Any, Any]], distance: Distance | None) -> li
         if isinstance(first, str) != isinstance(second, str):
             raise CapeletError(f"pair {place} mixes a text and a vector")
         apart = distance(first, second) if callable(distance) else distance
-        span = 1.0 if apart is None else checked("distance", apart, 0, 1e300, open_low=True)
+        span = 1.0 if apart is None else check_number("distance", apart, 0, 1e300, open_low=True)
         checked_pairs.append(_pair(place, first, second, span))
     if not checked_pairs:
         raise CapeletError("pairs is empty; give at least one pair of inputs")

@@ -16,14 +16,14 @@ import numpy as np
 
 from capelet.errors import CapeletError, DataError
 from capelet.interfaces import Progress, silent
-from capelet.judge.bounds import Claim, Cut, Sizes, best_cuts
+from capelet.judge.bounds import Claim, Sizes, Threshold, best_thresholds
 from capelet.judge.pairs import Pair
 from capelet.judge.statistics import Outputs, Reals, Statistic, statistics, values_of
 
 Layout = Literal["alone", "bystander", "beside", "again"]
 
-# What is looked at, told after "where". Of equals, the later wins: what comes out of one draw per
-# call, or of the same draws in each, shows in the last two for sure, in the others by luck.
+# What is observed, as a phrase after "where". Of equals, the later wins: what comes out of one draw
+# per call, or of the same draws in each, shows in the last two for sure, in the others by luck.
 LAYOUTS: dict[Layout, str] = {
     "alone": "the output of the text itself is seen",
     "bystander": "the output of another, fixed text beside it in one call is seen",
@@ -52,25 +52,25 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """A statistic and a cut: all that is needed to count on fresh outputs."""
+    """A statistic and a threshold: all that is needed to count on fresh outputs."""
 
     setting: Setting
     name: str
     statistic: Statistic
-    cut: Cut
+    threshold: Threshold
 
     @property
     def rank(self) -> tuple[float, int]:
-        return self.cut.score, list(LAYOUTS).index(self.setting.layout)
+        return self.threshold.score, list(LAYOUTS).index(self.setting.layout)
 
     def sentence(self) -> str:
         """The event in words.
 
         A comparison of two vectors is of their difference, one of two texts of both together.
         """
-        sign = "≥" if self.cut.above else "<"
+        sign = "≥" if self.threshold.above else "<"
         where = LAYOUTS[self.setting.layout]
-        return f"{self.name} {sign} {self.cut.threshold:.6g}, where {where}"
+        return f"{self.name} {sign} {self.threshold.value:.6g}, where {where}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Source:
         pair = setting.pair
         text, reference = (pair.first, pair.second)[which], pair.second
         size = len(text) + 1 if isinstance(text, str) else text.size
+        # Few rows a call, for memory; many calls, since noise may be shared within one.
         most = max(1, min(-(-count // CALLS), CELLS // size))
         for start in range(0, count, most):
             rows = min(most, count - start)
@@ -140,6 +141,7 @@ def _compare(own: Outputs, other: Outputs) -> Outputs:
     """Vectors by their difference, texts by putting both into one."""
     if isinstance(own, list) and isinstance(other, list):
         return [f"{one} | {two}" for one, two in zip(own, other, strict=True)]
+    # Two finite outputs may lie farther apart than the largest float.
     with np.errstate(over="ignore"):
         gap = np.asarray(own) - np.asarray(other)
     return np.clip(gap, -np.finfo(float).max, np.finfo(float).max)
@@ -177,6 +179,7 @@ def search(
         for place, (setting, names) in enumerate(candidates.items()):
             events += _round(source, setting, names, claim, count, draws)
             progress(f"search {turn + 1} of {rounds}", place + 1, len(candidates))
+        # The first round tries every event; later ones only try some of them again.
         total = total or len(events)
         if turn < len(SURVIVORS):
             candidates = _survivors(events, *SURVIVORS[turn])
@@ -191,7 +194,7 @@ def _round(
     count: int,
     final: int,
 ) -> list[Event]:
-    """The best cut of each statistic in one setting."""
+    """The best threshold of each statistic in one setting."""
     learn = count // 4
     # What is learnt (likelihood ratios, modes) is learnt on other outputs than are scored, or a
     # statistic would score the noise it has memorised.
@@ -205,10 +208,10 @@ def _round(
     def score(hits: Reals, misses: Reals, of: Sizes) -> Reals:
         return claim.score(hits, misses, of, distance)
 
-    cuts = best_cuts(values[0], values[1], score, final)
+    thresholds = best_thresholds(values[0], values[1], score, final)
     return [
-        Event(setting, name, statistic, cut)
-        for (name, statistic), cut in zip(table.items(), cuts, strict=True)
+        Event(setting, name, statistic, threshold)
+        for (name, statistic), threshold in zip(table.items(), thresholds, strict=True)
     ]
 
 
@@ -264,7 +267,7 @@ def count_hits(
     for which in (0, 1):
         total = 0
         for outputs in source.sample(event.setting, which, count):
-            hits[which] += event.cut.hits(values_of(event.statistic, outputs))
+            hits[which] += event.threshold.hits(values_of(event.statistic, outputs))
             total += len(outputs)
             progress("count", which * count + total, 2 * count)
-    return (hits[1], hits[0]) if event.cut.from_second else (hits[0], hits[1])
+    return (hits[1], hits[0]) if event.threshold.from_second else (hits[0], hits[1])

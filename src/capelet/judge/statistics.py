@@ -91,6 +91,7 @@ def lowest_bit(values: Reals) -> Reals:
     [0.0, -2.0, -60.0, 1100.0]
     """
     fraction, exponent = np.frexp(values)
+    # The mantissa as an integer of 53 bits; x & −x keeps the lowest bit that is set.
     whole = (fraction * 2.0**53).astype(np.int64)
     lowest = (whole & -whole).astype(np.float64)
     return np.where(lowest == 0, ZERO, exponent - 54.0 + np.frexp(lowest)[1])
@@ -126,6 +127,7 @@ class Likelihood:
 
 def _leading(toward: Reals, shift: Reals) -> list[int]:
     """The coordinates in which the inputs, and then the mean outputs, differ most."""
+    # `lexsort` takes the last key first: the inputs' difference, then that of the outputs.
     order = np.lexsort((-np.abs(shift), -np.abs(toward)))
     return sorted(order[:MOST_COORDINATES].tolist())
 
@@ -175,6 +177,7 @@ def _ratios(first: Iterable[Hashable], second: Iterable[Hashable]) -> dict[Hasha
     """Symbol → smoothed log-likelihood ratio."""
     counts = Counter(first), Counter(second)
     symbols = counts[0].keys() | counts[1].keys()
+    # Half an output more on each side: one that was seen once must not prove infinity.
     return {s: float(np.log((counts[0][s] + 0.5) / (counts[1][s] + 0.5))) for s in symbols}
 
 

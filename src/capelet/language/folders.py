@@ -33,6 +33,7 @@ from capelet.language.model import NETWORKS, Network, state_of
 from capelet.language.vocabulary import Vocabulary
 from capelet.privacy.guarantees import NONE, Guarantee
 
+# The names of the files in every folder written so far.
 WEIGHTS, ABOUT, CANARIES = "model.safetensors", "model.json", "canaries.json"
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -81,6 +82,7 @@ class LanguageModel:
             network = NETWORKS[about["network"]](**about["sizes"])
             network.load_state_dict(load(source.read(WEIGHTS)))
             vocabulary = Vocabulary(tuple(about["vocabulary"]), about["public_vocabulary"])
+            # The sentence is for people who open the file; the fields are what counts.
             promise = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
             guarantee = Guarantee(**promise) if promise else NONE
             secrets = json.loads(source.read(CANARIES)) if CANARIES in source.files else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -66,6 +67,7 @@ class NextWord:
         self.validation = validation if validation is not None and len(validation) else None
         self.device = choose(plan.device)
         network.to(self.device).train()
+        # All texts at once on the device: a batch is then an index and no transfer.
         self.tokens = torch.from_numpy(samples.tokens).to(self.device)
         self.authors = torch.from_numpy(samples.authors.astype(np.int64)).to(self.device)
         self.optimiser = torch.optim.Adam(network.parameters(), lr=plan.rate)
@@ -106,11 +108,13 @@ class NextWord:
             self.optimiser.step()
             return loss.detach().reshape(1)
         # Of the step alone, so that a resumed run draws the same prefixes.
+        # Python salts the hash of texts only; that of integers is the same in every process.
         seed = hash((self.plan.seed, position.step + 1)) % 2**62
         random = torch.Generator().manual_seed(seed)
         states = states_at(hidden, tokens, self.penalty.position, random)
         torch.autograd.backward(loss + self.penalty(states, authors, random))
         self.optimiser.step()
+        # On states held constant: what the adversary learns must not train the model for it.
         self.penalty.learn(states.detach(), authors)
         return loss.detach().reshape(1)
 
@@ -127,24 +131,24 @@ class NextWord:
 
 
 class PrivateNextWord(NextWord):
-    """One step is one Poisson sample: clipped gradients, noise, and no loss told to anybody."""
+    """One step is one Poisson sample: clipped gradients, noise, and no loss that leaves."""
 
     # The loss of a Poisson sample is not part of what DP-SGD covers.
     names = ()
 
-    def __init__(
-        self,
-        plan: Training,
-        network: Network,
-        samples: Samples,
-        validation: Tokens | None = None,
-    ) -> None:
-        super().__init__(plan, network, samples, validation)
-        assert isinstance(plan.method, Dpsgd)
-        self.method = plan.method
+    @cached_property
+    def method(self) -> Dpsgd:
+        assert isinstance(self.plan.method, Dpsgd)
+        return self.plan.method
+
+    @cached_property
+    def noise(self) -> Noise:
         seed = self.method.seed_noise
-        self.noise: Noise = SystemNoise(Stream()) if seed is None else SeededNoise(seed)
-        self.clipping = Clipping(self.method.clip, PAD, tracer_of(network))
+        return SystemNoise(Stream()) if seed is None else SeededNoise(seed)
+
+    @cached_property
+    def clipping(self) -> Clipping:
+        return Clipping(self.method.clip, PAD, tracer_of(self.network))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -153,7 +157,9 @@ class PrivateNextWord(NextWord):
     def batches(self, epoch: int) -> Iterator[Codes]:
         count, steps = len(self.samples), self.steps_per_epoch
         for place in range(steps):
+            # Before the sample is drawn: seeded samples and noise are functions of the step.
             self.noise.begin_step(epoch * steps + place, self.device)
+            # Every text by a coin of its own: the accountant's ε is for Poisson samples only.
             yield self.noise.poisson(count, min(1.0, self.plan.batch / count))
 
     def step(self, batch: Codes, position: Position) -> Tensor:
@@ -234,6 +240,7 @@ class Triplets:
         everyone = self.learner.authors
         order = torch.argsort(everyone, stable=True)
         counts = torch.bincount(everyone)
+        # In `order` the rows of an author follow one another, from `starts` on.
         starts = torch.cumsum(counts, 0) - counts
         share = torch.rand(len(authors), generator=random).to(self.learner.device)
         return order[starts[authors] + (share * counts[authors]).long()]
@@ -252,6 +259,8 @@ def batches_of(
         piece = size if batching == "author" else min(per_author, size)
         by_author = order[np.argsort(authors[order], kind="stable")]
         edges = np.flatnonzero(np.diff(authors[by_author])) + 1
+        # Pieces of one author are shuffled among those of others, so that a batch of `grouped`
+        # holds pairs of both kinds.
         pieces = [
             rows[start : start + piece]
             for rows in np.split(by_author, edges)

@@ -46,6 +46,7 @@ class Lstm(nn.Module):
         self.embedding = nn.Embedding(words, width)
         self.lstm = nn.LSTM(width, width, layers, batch_first=True)
         self.bias = nn.Parameter(torch.zeros(words))
+        # The table is the last layer too: with entries of 1/√width the scores are of size 1.
         nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(width))
 
     def hidden(self, tokens: Tensor) -> Tensor:
@@ -69,6 +70,7 @@ class Transformer(nn.Module):
         if width % heads:
             raise CapeletError(f"the width {width} of a Transformer must divide by {heads} heads")
         self.embedding = nn.Embedding(words, width)
+        # The words, and a start and an end around them.
         self.positions = nn.Parameter(torch.zeros(length + 2, width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.last = nn.LayerNorm(width)
@@ -163,6 +165,7 @@ class Scorer:
     @torch.no_grad()
     def word_losses(self, tokens: Tokens) -> Floats:
         parts = [
+            # In double: exposure ranks sequences by small differences between sums.
             losses(self.network, self._tensor(tokens[start : start + self.rows])).double().cpu()
             for start in range(0, len(tokens), self.rows)
         ]

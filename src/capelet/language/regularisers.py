@@ -43,6 +43,7 @@ def to_uniform(scores: Tensor) -> Tensor:
     >>> round(float(to_uniform(torch.zeros(3, 4))), 4)  # log 4
     1.3863
     """
+    # The mean over classes is the 1/M of −(1/M) Σ_c log p(c); that over rows is the batch's.
     return -scores.log_softmax(dim=1).mean()
 
 
@@ -60,8 +61,10 @@ def triplet(states: Tensor, authors: Tensor) -> Tensor:
     (2.0, 0.0)
     """
     unit = functional.normalize(states, dim=1)
+    # ‖a − b‖² = 2 − 2·a·b, since both have length 1.
     apart = 2 - 2 * unit @ unit.T
     same = authors[:, None] == authors[None, :]
+    # A state is no pair with itself: its distance 0 would pull the mean down.
     own = same & ~torch.eye(len(states), dtype=torch.bool, device=states.device)
     has_pairs = own.any(1) & (~same).any(1)
     nearer = torch.relu(_row_means(apart, ~same) - _row_means(apart, own))
@@ -69,6 +72,7 @@ def triplet(states: Tensor, authors: Tensor) -> Tensor:
 
 
 def _row_means(values: Tensor, mask: Tensor) -> Tensor:
+    # Without a pair the sum is 0 already; the 1 only avoids 0/0.
     return (values * mask).sum(1) / mask.sum(1).clamp_min(1)
 
 
@@ -93,7 +97,7 @@ def states_at(
     hidden: Tensor, tokens: Tensor, position: str, generator: torch.Generator | None = None
 ) -> Tensor:
     """One state per text: the last that predicts something, or that after a random prefix."""
-    # A state is has_pairs by the word it predicts: the one after the end sign predicts nothing.
+    # A state counts by the word that it predicts: the one after the end sign predicts nothing.
     counts = (tokens[:, 1:] != PAD).sum(1)
     if position == "last":
         place = counts - 1

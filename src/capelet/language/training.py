@@ -121,6 +121,7 @@ class Training:
     def fingerprint(self, network: Network, samples: Samples) -> str:
         """What must agree before a checkpoint may be continued; the number of epochs may grow."""
         settings = {**asdict(replace(self, epochs=1)), "network": network.kind, **network.sizes}
+        # Little-endian on every machine: a checkpoint may be moved to another.
         data = hashlib.sha256(np.ascontiguousarray(samples.tokens, "<i8").tobytes())
         data.update(np.ascontiguousarray(samples.authors, "<i8").tobytes())
         return json.dumps({**settings, "data": data.hexdigest()}, sort_keys=True)

@@ -22,6 +22,7 @@ from capelet.errors import DataError
 Tokens = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
 
+# The first numbers of every vocabulary, so that a model need not be asked for them.
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
@@ -145,4 +146,5 @@ def _place(text: str, seed: int) -> float:
     """A number in [0, 1) that is as good as random, and the same for equal texts."""
     key = str(seed).encode()
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
+    # 53 bits, as many as a float64 in [0, 1) can hold without rounding.
     return (int.from_bytes(digest) >> 11) * 2.0**-53

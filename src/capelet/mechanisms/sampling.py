@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from capelet.privacy.guarantees import checked
+from capelet.privacy.guarantees import check_number
 
 Integers = npt.NDArray[np.int64]
 Shape = int | tuple[int, ...]
@@ -194,8 +194,8 @@ class Geometric:
         unsure = table < 0
         if place == len(self._cells) - 1:
             unsure |= table == cells.count - 1  # an escape is settled with the undecided
-        bound = 1 << (29 if kind is np.int32 else 59)
-        return np.where(unsure, -bound, table << (8 * place)).astype(kind)
+        sentinel = 1 << (29 if kind is np.int32 else 59)
+        return np.where(unsure, -sentinel, table << (8 * place)).astype(kind)
 
     def draw(self, count: int, stream: Stream) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Magnitudes, and independent sign bits (0 or 1)."""
@@ -321,8 +321,8 @@ def rounded_gaussian(
 
 def _rational(name: str, value: float | Fraction, least: float) -> Fraction:
     if not isinstance(value, Fraction):
-        return Fraction(checked(name, value, least, 2.0**50))
-    checked(name, float(value), least, 2.0**50)
+        return Fraction(check_number(name, value, least, 2.0**50))
+    check_number(name, float(value), least, 2.0**50)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Mechanisms that are wrong, as they were source: kept to prove that our checks can fail.
+"""Mechanisms that are wrong, as they were found: kept to prove that our checks can fail.
 
 Each states the ε that its authors would, with status `broken`; none is in the table of mechanisms.
 They draw ordinary float noise, since exactness would not save them. `source` says where such a
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from capelet.interfaces import Vectors
 from capelet.mechanisms.vectors import OnVectors, checked_rows
-from capelet.privacy.guarantees import Guarantee, checked
+from capelet.privacy.guarantees import Guarantee, check_number
 
 Reals = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Specimen(OnVectors):
     leaks: ClassVar[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checked("epsilon", self.epsilon, 1e-9, 1e6))
+        object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, 1e-9, 1e6))
 
     @property
     def guarantee(self) -> Guarantee:

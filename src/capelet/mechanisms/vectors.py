@@ -35,8 +35,8 @@ from capelet.mechanisms.sampling import (
 )
 from capelet.privacy.guarantees import (
     Guarantee,
-    checked,
-    checked_count,
+    check_count,
+    check_number,
     gaussian_sigma,
     laplace_scale,
 )
@@ -127,10 +127,10 @@ class Gaussian(OnVectors):
 
     def __post_init__(self) -> None:
         _settle_epsilon(self)
-        delta = checked("delta", self.delta, 1e-30, 0.5)
+        delta = check_number("delta", self.delta, 1e-30, 0.5)
         object.__setattr__(self, "delta", delta)
         if self.clip is not None:
-            object.__setattr__(self, "clip", checked("clip", self.clip, 1e-20, 1e20))
+            object.__setattr__(self, "clip", check_number("clip", self.clip, 1e-20, 1e20))
         _settle_dimension(self, least=1)
 
     @property
@@ -213,7 +213,7 @@ class RandomisedResponse(OnVectors):
 
     def __post_init__(self) -> None:
         _settle_epsilon(self)
-        object.__setattr__(self, "classes", checked_count("classes", self.classes, least=2))
+        object.__setattr__(self, "classes", check_count("classes", self.classes, least=2))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -238,6 +238,7 @@ class RandomisedResponse(OnVectors):
     def __call__(self, batch: Any) -> Vectors:
         rows = checked_rows(batch, self.classes)
         out = np.zeros_like(_empty(rows))
+        # Only the label goes through the noise; the scores themselves never leave.
         out[np.arange(len(rows)), self.labels(rows.argmax(axis=1))] = 1.0
         return out
 
@@ -254,7 +255,7 @@ class Projection(OnVectors):
     dimension: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", checked_count("dimension", self.dimension))
+        object.__setattr__(self, "dimension", check_count("dimension", self.dimension))
 
     @property
     def guarantee(self) -> None:
@@ -296,12 +297,12 @@ def checked_rows(batch: Any, width: int | None) -> Vectors:
 
 
 def _settle_epsilon(step: Any, most: float = MOST) -> None:
-    object.__setattr__(step, "epsilon", checked("epsilon", step.epsilon, LEAST, most))
+    object.__setattr__(step, "epsilon", check_number("epsilon", step.epsilon, LEAST, most))
 
 
 def _settle_dimension(step: Any, least: int) -> None:
     if step.dimension is not None:
-        object.__setattr__(step, "dimension", checked_count("dimension", step.dimension, least))
+        object.__setattr__(step, "dimension", check_count("dimension", step.dimension, least))
 
 
 def _empty(rows: Vectors) -> Vectors:
@@ -393,6 +394,7 @@ def signs(width: int, dimension: int) -> Reals:
     """The (width, dimension) matrix of ±1/√dimension that `Projection` applies."""
     count = width * dimension
     name = f"capelet projection {width} x {dimension}".encode()
+    # A hash, not a generator: numpy may change what a seed gives, and old recipes would break.
     raw = np.frombuffer(hashlib.shake_256(name).digest(-(-count // 8)), dtype=np.uint8)
     bits = np.unpackbits(raw)[:count].reshape(width, dimension)
     matrix: Reals = (2.0 * bits.astype(np.float64) - 1.0) / math.sqrt(dimension)
@@ -428,8 +430,8 @@ def spherical_cap(epsilon: float, width: int) -> Cap:
     odds = np.exp(epsilon + logs - np.log1p(-shares))  # p/(1 − p)
     inside = odds / (1.0 + odds)
     constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * math.log(math.pi)
-    spread = np.log(4.0 * quantiles) + np.log1p(-quantiles)  # ln(1 − γ²)
-    moment = np.exp(constant + shape * spread) / (2 * shape)  # E[T; T ≥ γ]
+    log_square = np.log(4.0 * quantiles) + np.log1p(-quantiles)  # ln(1 − γ²)
+    moment = np.exp(constant + shape * log_square) / (2 * shape)  # E[T; T ≥ γ]
     means = moment * (inside / shares - (1.0 - inside) / (1.0 - shares))
     # A coin of 53 bits must be able to fall outside: p stays clear of 1.
     best = int(np.argmax(np.where(odds <= 2.0**30, means, -1.0)))
@@ -442,6 +444,7 @@ def _in_cap(units: Reals, cap: Cap, stream: Stream) -> Reals:
 
     inside = stream.uniform(len(units)) < cap.inside
     level = stream.uniform(len(units))
+    # ⟨V, u⟩ by its quantile function, restricted to the tail that is cap or complement.
     tail = np.where(inside, level * cap.share, level * (1.0 - cap.share))
     quantile = betaincinv(cap.shape, cap.shape, tail)
     along = np.where(inside, 1.0 - 2.0 * quantile, 2.0 * quantile - 1.0)[:, None]

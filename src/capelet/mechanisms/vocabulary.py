@@ -27,7 +27,7 @@ from capelet.encoders import load
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.interfaces import Vectors
 from capelet.mechanisms.sampling import Integers
-from capelet.privacy.guarantees import checked_count
+from capelet.privacy.guarantees import check_count
 
 Reals = npt.NDArray[np.float64]
 Table = Any  # a name, a file, a (words, matrix) pair or a Vocabulary
@@ -71,7 +71,7 @@ class Vocabulary:
             key = spelling(entry)
             if PRIVATE_WORD.fullmatch(key) and (key not in rows or entry == key):
                 rows[key] = row
-        spellings = list(rows)[: None if size is None else checked_count("size", size, least=2)]
+        spellings = list(rows)[: None if size is None else check_count("size", size, least=2)]
         if len(spellings) < 2:
             raise CapeletError(
                 f"the table {name!r} has {len(spellings)} usable words; "
@@ -203,6 +203,7 @@ def diameter(points: Reals) -> float:
     """
     points = points - points.mean(axis=0)
     radii = np.sqrt((points * points).sum(axis=1))
+    # A lower bound D of the diameter: walk to the farthest point, and again from there.
     far, longest = int(radii.argmax()), 0.0
     for _ in range(8):
         away = np.sqrt(((points - points[far]) ** 2).sum(axis=1))
@@ -218,8 +219,8 @@ def diameter(points: Reals) -> float:
             product -= halves[two]
             most = max(most, float((halves[one] - product.min(axis=1)).max()))
     slack = (points.shape[1] + 8) * 2.0**-22 * float(radii.max()) ** 2  # of the float32 products
-    bound = np.sqrt(2 * (most + slack))
-    return float(min(bound, 2 * radii.max()) * (1 + 1e-6))
+    upper = np.sqrt(2 * (most + slack))
+    return float(min(upper, 2 * radii.max()) * (1 + 1e-6))
 
 
 def _radius(vectors: npt.NDArray[np.float32], centre: Reals) -> float:
@@ -251,6 +252,7 @@ def _in_range(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
             f"the vectors of the table lie {radius:g} around their mean; "
             f"scale them to between {LEAST:g} and {MOST:g}"
         )
+    # Public and shared: whoever changed it would change what ε means.
     vectors.flags.writeable = False
     return vectors
 

@@ -35,13 +35,14 @@ from capelet.mechanisms.vocabulary import (
     known_table,
     vocabulary,
 )
-from capelet.privacy.guarantees import Guarantee, checked, checked_count
+from capelet.privacy.guarantees import Guarantee, check_count, check_number
 
 Reals = npt.NDArray[np.float64]
 Metric = Literal["euclidean", "mahalanobis"]
 METRICS = ("euclidean", "mahalanobis")
 PUBLIC = "word count, punctuation, white space"
 CAVEAT = f"in real arithmetic, though only words of a table leave; public: {PUBLIC}"
+# Bounds the memory: 32 MB of float64.
 _CELLS = 1 << 22  # weights of the exponential mechanism held at once
 
 
@@ -74,9 +75,9 @@ class OnWords(OnTexts):
     public: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", checked("epsilon", self.epsilon, LEAST, MOST))
+        object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, LEAST, MOST))
         if self.size is not None:
-            object.__setattr__(self, "size", checked_count("size", self.size, least=2))
+            object.__setattr__(self, "size", check_count("size", self.size, least=2))
         if self.public != PUBLIC:
             raise CapeletError(
                 f"public is {self.public!r}; it states a fact and must be {PUBLIC!r}"
@@ -181,7 +182,7 @@ class WordReplacement(OnWords):
             raise CapeletError(f"unknown metric {self.metric!r}; {hint}")
         if self.metric == "mahalanobis":
             share = 0.5 if self.lam is None else self.lam
-            object.__setattr__(self, "lam", checked("lam", share, 0, 1 - 1e-6, open_low=True))
+            object.__setattr__(self, "lam", check_number("lam", share, 0, 1 - 1e-6, open_low=True))
         elif self.lam is not None:
             raise CapeletError(f"lam is {self.lam!r}; only metric='mahalanobis' has one")
         super().__post_init__()
@@ -262,7 +263,7 @@ class TruncatedExponential(OnWords):
     public: str = PUBLIC
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", checked("gamma", self.gamma, 0, 1e9, open_low=True))
+        object.__setattr__(self, "gamma", check_number("gamma", self.gamma, 0, 1e9, open_low=True))
         super().__post_init__()
 
     @property
@@ -288,6 +289,7 @@ class TruncatedExponential(OnWords):
         for start in range(0, len(table), ROWS):
             part = table.vectors[start : start + ROWS] - table.centre
             square = (part * part).sum(axis=1) - 2.0 * (near @ part.T) + halves
+            # |a|² + |b|² − 2ab may round to below 0 where a and b are the same.
             out[:, start : start + ROWS] = np.sqrt(np.maximum(square, 0.0))
         np.minimum(out, self.gamma, out=out)
         # ½, because the sum of the weights may move by as much as each of them (McSherry, Talwar).
@@ -323,9 +325,10 @@ def gamma_for(epsilon: float, words: int, beta: float = 0.001) -> float:
     >>> round(gamma_for(epsilon=10, words=30_000), 2)
     3.44
     """
-    share = checked("beta", beta, 0, 0.5, open_low=True)
-    others = checked_count("words", words, least=2) - 1
-    return 2.0 / checked("epsilon", epsilon, LEAST, MOST) * math.log((1 - share) * others / share)
+    share = check_number("beta", beta, 0, 0.5, open_low=True)
+    others = check_count("words", words, least=2) - 1
+    scale = 2.0 / check_number("epsilon", epsilon, LEAST, MOST)
+    return scale * math.log((1 - share) * others / share)
 
 
 # ---- dropout ------------------------------------------------------------------------------------
@@ -386,6 +389,7 @@ class WordDropout(OnTexts):
     def __call__(self, batch: Any) -> list[str]:
         parts = [private_words(text) for text in checked_texts(batch)]
         total = sum(len(text) // 2 for text in parts)
+        # Drawn for every word, masked ones too: the coins must not depend on the text.
         drops = iter((Stream().uniform(total) < self.mu).tolist() if total else [])
         return [self._without(text, [next(drops) for _ in text[1::2]]) for text in parts]
 
@@ -419,8 +423,8 @@ def amplify(
     >>> round(amplify(epsilon=1.0, mu=0.5), 3), round(amplify(1.0, 0.5, words=3), 3)
     (0.62, 0.918)
     """
-    loss = checked("epsilon", epsilon, 0, np.finfo(float).max, open_low=True)
-    share, count = _check_mu(mu), checked_count("words", words)
+    loss = check_number("epsilon", epsilon, 0, np.finfo(float).max, open_low=True)
+    share, count = _check_mu(mu), check_count("words", words)
     if unit not in ("text", "word"):
         raise CapeletError(f"unit is {unit!r}; it must be 'text' or 'word'")
     none = share**count if unit == "text" else share  # nothing of them is left
@@ -449,7 +453,7 @@ def checked_texts(batch: Any) -> list[str]:
 
 
 def _check_mu(mu: Any) -> float:
-    return checked("mu", mu, 0.0, 1.0 - 2.0**-53)
+    return check_number("mu", mu, 0.0, 1.0 - 2.0**-53)
 
 
 def _check_mask(mask: Any) -> tuple[str, ...]:

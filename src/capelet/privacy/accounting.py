@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 
 from capelet.errors import CapeletError, MissingExtra
-from capelet.privacy.guarantees import Guarantee, checked, checked_count
+from capelet.privacy.guarantees import Guarantee, check_count, check_number
 
+# The ends, in clipping norms, between which `noise_for` searches.
 MOST_NOISE = 100.0
 LEAST_NOISE = 0.2
+# The grid of privacy losses. PLD rounds losses up, so a coarser one overstates ε.
 INTERVAL = 1e-3
 
 
-def epsilon_of(noise_multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """ε at δ of `steps` steps, each on a Poisson sample of `rate`, with noise σ·C on the sum."""
-    sigma = checked("noise_multiplier", noise_multiplier, 0, 1e9, open_low=True)
-    share = checked("rate", rate, 0, 1, open_low=True)
-    checked("delta", delta, 0, 1 - 2.0**-53, open_low=True)
-    checked_count("steps", steps)
+def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> float:
+    """ε at δ of so many steps, each on a Poisson sample at this rate, with noise σ·C on the sum."""
+    sigma = check_number("noise_multiplier", noise_multiplier, 0, 1e9, open_low=True)
+    share = check_number("rate", sample_rate, 0, 1, open_low=True)
+    check_number("delta", delta, 0, 1 - 2.0**-53, open_low=True)
+    check_count("steps", steps)
     try:
         import dp_accounting
         from dp_accounting import pld
@@ -39,33 +41,34 @@ def epsilon_of(noise_multiplier: float, rate: float, steps: int, delta: float) -
     return epsilon
 
 
-def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
+def noise_for(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
     """The least noise multiplier, to a thousandth, that keeps ε at or below the wanted one.
 
     An ε that would need more than `MOST_NOISE` is refused with the least one that can be reached.
     """
-    wanted = checked("epsilon", epsilon, 0, 1e6, open_low=True)
-    least = epsilon_of(MOST_NOISE, rate, steps, delta)
-    if wanted < least:
+    target = check_number("epsilon", epsilon, 0, 1e6, open_low=True)
+    least = epsilon_of(MOST_NOISE, sample_rate, steps, delta)
+    if target < least:
         raise CapeletError(
-            f"epsilon {wanted:g} cannot be reached in {steps} steps at a sampling rate of "
-            f"{rate:.3g}: the least is {least:.3g}, with noise of {MOST_NOISE:g} clipping norms; "
-            "take fewer steps (fewer epochs or larger batches) or a larger epsilon"
+            f"epsilon {target:g} cannot be reached in {steps} steps at a sampling rate of "
+            f"{sample_rate:.3g}: the least is {least:.3g}, with noise of {MOST_NOISE:g} clipping "
+            "norms; take fewer steps (fewer epochs or larger batches) or a larger epsilon"
         )
     low, high = LEAST_NOISE, MOST_NOISE
-    if epsilon_of(low, rate, steps, delta) <= wanted:
+    if epsilon_of(low, sample_rate, steps, delta) <= target:
         return low
     while high / low > 1.001:
+        # Halved on a logarithmic scale: the ends are a factor of 500 apart.
         middle = math.sqrt(low * high)
-        low, high = (
-            (middle, high) if epsilon_of(middle, rate, steps, delta) > wanted else (low, middle)
-        )
+        has_too_little = epsilon_of(middle, sample_rate, steps, delta) > target
+        low, high = (middle, high) if has_too_little else (low, middle)
+    # The upper end: its ε has been computed, and is at or below the target.
     return high
 
 
 def check_delta(delta: float, samples: int) -> float:
     """δ, refused where it would let one whole sample out: it must be below 1/n."""
-    value = checked("delta", delta, 0, 1, open_low=True)
+    value = check_number("delta", delta, 0, 1, open_low=True)
     if value >= 1 / samples:
         raise CapeletError(
             f"delta is {value:g}, and with {samples} samples it must be below {1 / samples:.3g}: "
@@ -74,21 +77,22 @@ def check_delta(delta: float, samples: int) -> float:
     return value
 
 
-def central(epsilon: float, delta: float, seeded: bool, public_vocabulary: bool) -> Guarantee:
+def central(epsilon: float, delta: float, is_seeded: bool, public_vocabulary: bool) -> Guarantee:
     """The guarantee of a model trained with DP-SGD, with what its proof leaves out."""
     left_out = ["one text is one sample; an author who wrote several is not covered as a whole"]
     left_out.append("real arithmetic: the noise is added in floating point")
     left_out.append("it covers the weights; counts, perplexities and digest beside them are exact")
     if not public_vocabulary:
         left_out.append("the vocabulary was read off the texts")
-    if seeded:
+    # Whoever knows the seed can subtract the noise.
+    if is_seeded:
         left_out.insert(0, "the noise was seeded, so nothing is promised")
     return Guarantee(
         epsilon,
         delta,
         "central",
         "record",
-        "none" if seeded else "proven",
+        "none" if is_seeded else "proven",
         neighbours="add-remove",
         caveat="; ".join(left_out),
     )

@@ -34,10 +34,12 @@ _RANKS: list[Status] = ["none", "broken", "claimed", "proven"]
 _FINER: dict[Unit, tuple[Unit, ...]] = {"text": ("text", "word"), "word": ("word",), "record": ()}
 
 
-def checked(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+def check_number(
+    name: str, value: Any, low: float, high: float, *, open_low: bool = False
+) -> float:
     """The number as a float, or an error that says what was found and what is wanted.
 
-    >>> checked("epsilon", 2, 0.0, 10.0)
+    >>> check_number("epsilon", 2, 0.0, 10.0)
     2.0
     """
     number = not isinstance(value, bool | np.bool_) and isinstance(
@@ -51,10 +53,10 @@ def checked(name: str, value: Any, low: float, high: float, *, open_low: bool = 
     return float(value)
 
 
-def checked_count(name: str, value: Any, least: int = 1) -> int:
+def check_count(name: str, value: Any, least: int = 1) -> int:
     """The whole number, or an error that says what was found.
 
-    >>> checked_count("classes", 3)
+    >>> check_count("classes", 3)
     3
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -88,9 +90,9 @@ class Guarantee:
             return
         most = np.finfo(float).max
         object.__setattr__(
-            self, "epsilon", checked("epsilon", self.epsilon, 0, most, open_low=True)
+            self, "epsilon", check_number("epsilon", self.epsilon, 0, most, open_low=True)
         )
-        object.__setattr__(self, "delta", checked("delta", self.delta, 0.0, 1.0))
+        object.__setattr__(self, "delta", check_number("delta", self.delta, 0.0, 1.0))
 
     def sentence(self) -> str:
         """The promise in words, as reports print it."""
@@ -122,7 +124,7 @@ class Guarantee:
         δ grows by (e^(count·ε) − 1)/(e^ε − 1), as group privacy demands. A text of at most `count`
         words is covered as a whole, if the number of its words is public.
         """
-        checked_count("count", count)
+        check_count("count", count)
         if self.notion != "local" or self.unit != "word":
             raise CapeletError("for_words needs a local guarantee for the unit 'word'")
         # (e^(kε) − 1)/(e^ε − 1) as the geometric sum that it is; 700 keeps e^x finite, and such a δ
@@ -167,8 +169,8 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     """What holds of noise upon noise when only the last result is let out: the strongest of them.
 
     Each noise step keeps its promise whatever goes in, and what comes after it is post-processing;
-    so all of them hold at once. Of unlike ones, a local guarantee for whole texts is told first: it
-    alone bounds what can be learnt. Statuses are not mixed: a proven one is told before a claimed.
+    so all of them hold at once. Of unlike ones, a local guarantee for whole texts comes first: it
+    alone bounds what can be learnt. Statuses are not mixed: a proven one precedes a claimed one.
 
     >>> chain([Guarantee(1.0), Guarantee(2.0)]).epsilon
     1.0
@@ -179,6 +181,7 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     notions, units = ["local", "central", "metric"], ["text", "record", "word"]
 
     def order(part: Guarantee) -> tuple[int, int, int, float, float]:
+        # The status first: a small ε that is only claimed is worth less than a proven one.
         rank = -_RANKS.index(part.status)
         kind = notions.index(part.notion), units.index(part.unit)
         return (rank, *kind, part.epsilon, part.delta)
@@ -186,12 +189,12 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     return min(promises, key=order)
 
 
-def linked(guarantee: Guarantee, releases: int) -> Guarantee:
+def link_releases(guarantee: Guarantee, releases: int) -> Guarantee:
     """What holds when an attacker can tie `releases` releases to one secret: r·ε and r·δ.
 
     Count the same text again *and* other texts of the same author.
     """
-    return compose([guarantee] * checked_count("releases", releases))
+    return compose([guarantee] * check_count("releases", releases))
 
 
 def _alike(parts: Sequence[Guarantee]) -> None:
@@ -238,7 +241,8 @@ def whole_text(
     if guarantee.notion == "local" and guarantee.unit == "word" and words is not None:
         return guarantee.for_words(words)
     if guarantee.notion == "metric" and diameter is not None and guarantee.delta == 0:
-        span = checked("diameter", diameter, 0.0, np.finfo(float).max, open_low=True)
+        # The loss is ε·d(x, x'), and no two inputs lie farther apart than the diameter.
+        span = check_number("diameter", diameter, 0.0, np.finfo(float).max, open_low=True)
         return Guarantee(guarantee.epsilon * span, caveat=guarantee.caveat)
     return None
 
@@ -248,7 +252,7 @@ def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
 
     For (ε, δ)-local privacy of whole texts it is δ + (1−δ)·max over m of e^ε/(e^ε+m−1) · (sum of
     the m largest priors), and m-ary randomised response attains it. It bounds the attacker and the
-    user's own task alike. None where no such bound is known: see `whole_text` and `linked`.
+    user's own task alike. None where no such bound is known: see `whole_text` and `link_releases`.
 
     >>> local = Guarantee(epsilon=2.0)
     >>> round(ceiling([0.744, 0.15, 0.05, 0.03, 0.026], local), 3)
@@ -265,7 +269,7 @@ def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
 
 def ceiling_balanced(classes: int, guarantee: Guarantee) -> float | None:
     """The best balanced accuracy over `classes` classes: the ceiling of a uniform prior."""
-    checked_count("classes", classes)
+    check_count("classes", classes)
     return ceiling([1.0 / classes] * classes, guarantee)
 
 
@@ -276,9 +280,10 @@ def ceiling_top(n: int, classes: int, guarantee: Guarantee) -> float | None:
     0.1252
     """
     local = whole_text(guarantee)
-    least = min(checked_count("n", n), checked_count("classes", classes))
+    least = min(check_count("n", n), check_count("classes", classes))
     if local is None:
         return None
+    # n·e^ε/(n·e^ε + k − n), divided by e^ε so that a large ε cannot overflow.
     return _with_delta(least / (least + (classes - least) * math.exp(-local.epsilon)), local)
 
 
@@ -307,6 +312,7 @@ def ceiling_advantage(guarantee: Guarantee) -> float | None:
 
 
 def _with_delta(score: float, guarantee: Guarantee) -> float:
+    # With probability δ everything may be lost; else the bound of ε alone holds.
     return guarantee.delta + (1.0 - guarantee.delta) * score
 
 
@@ -334,7 +340,7 @@ def epsilon_for(prior: Sequence[float], accuracy: float) -> float:
     >>> round(epsilon_for([0.5, 0.5], 0.731), 3)
     1.0
     """
-    target = checked("accuracy", accuracy, 0.0, 1.0)
+    target = check_number("accuracy", accuracy, 0.0, 1.0)
     shares = _descending(prior)
     if target <= shares[0]:
         return 0.0
@@ -353,6 +359,7 @@ def least_epsilon(prior: Sequence[float]) -> float:
     shares = _descending(prior)
     if shares.size < 2 or shares[1] == 0:
         return math.inf
+    # e^ε/(e^ε + 1)·(π₁ + π₂) exceeds π₁ exactly where e^ε > π₁/π₂.
     return float(np.log(shares[0] / shares[1]))
 
 
@@ -377,8 +384,8 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     3.73
     """
     most = np.finfo(float).max
-    target = checked("epsilon", epsilon, 0, most, open_low=True)
-    share = checked("delta", delta, 0, 1 - 2.0**-53, open_low=True)
+    target = check_number("epsilon", epsilon, 0, most, open_low=True)
+    share = check_number("delta", delta, 0, 1 - 2.0**-53, open_low=True)
     # δ falls as σ grows: double and halve until σ is enclosed, then bisect. The upper end is
     # returned, so the rounding errs on the side of more noise.
     low = high = 1.0
@@ -389,11 +396,11 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(middle, target) > share else (low, middle)
-    return high * (1 + 1e-9) * checked("sensitivity", sensitivity, 0, most, open_low=True)
+    return high * (1 + 1e-9) * check_number("sensitivity", sensitivity, 0, most, open_low=True)
 
 
 def laplace_scale(epsilon: float, sensitivity: float = 2.0) -> float:
     """The scale of Laplace noise that is ε-private at an L1 sensitivity: Δ/ε."""
     most = np.finfo(float).max
-    span = checked("sensitivity", sensitivity, 0, most, open_low=True)
-    return span / checked("epsilon", epsilon, 0, most, open_low=True)
+    span = check_number("sensitivity", sensitivity, 0, most, open_low=True)
+    return span / check_number("epsilon", epsilon, 0, most, open_low=True)

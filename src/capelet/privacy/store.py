@@ -28,14 +28,15 @@ import numpy as np
 
 from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Vectors
-from capelet.privacy.guarantees import Guarantee, checked, checked_count, compose
+from capelet.privacy.guarantees import Guarantee, check_count, check_number, compose
 
+# The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3.
 SLACK = 1e-9
-"""The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3."""
 
 _MARK = 0x43415045  # the application id of the file
 _WAIT = 60.0  # seconds to wait for another process
-_NAMED = 5  # subjects that an error names
+_NAMES_SHOWN = 5  # subjects that an error names
+# `said` is a guarantee as JSON, `kept` the vectors by name: ledgers of these names exist.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS guarantees (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE);
@@ -63,9 +64,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         most = np.finfo(float).max
-        epsilon = checked("the budget", self.epsilon, 0.0, most, open_low=True)
+        epsilon = check_number("the budget", self.epsilon, 0.0, most, open_low=True)
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", checked("the budget's delta", self.delta, 0.0, 1.0))
+        object.__setattr__(self, "delta", check_number("the budget's delta", self.delta, 0.0, 1.0))
 
     def covers(self, total: Guarantee) -> bool:
         """Whether this much may be spent; a δ of 1 promises nothing and is never covered."""
@@ -100,6 +101,7 @@ class Ledger:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        # For a file that is not yet there: it takes this key over when it is made.
         self._key = secrets.token_bytes(32)
         self._guarantees: dict[int, Guarantee] = {}
         self._db: sqlite3.Connection | None = None
@@ -144,7 +146,7 @@ class Ledger:
         """Everyone who was charged, in order of name."""
         return [who for (who,) in self._rows("SELECT DISTINCT subject FROM charges")]
 
-    def charged(self, run: str) -> set[int]:
+    def paid_blocks(self, run: str) -> set[int]:
         """The blocks of a run that are paid for."""
         return {block for (block,) in self._rows("SELECT block FROM blocks WHERE run = ?", run)}
 
@@ -158,6 +160,7 @@ class Ledger:
     def find(self, names: Iterable[bytes]) -> dict[bytes, Vectors]:
         """The kept vectors among these names."""
         keys, vectors = list(names), {}
+        # SQLite before 3.32 takes no more than 999 variables in a query.
         for start in range(0, len(keys), 500):
             some = keys[start : start + 500]
             marks = ", ".join("?" * len(some))
@@ -184,7 +187,7 @@ class Ledger:
             total = compose([*self._promises(subject), _times(guarantee, releases)])
             if limit is not None and not limit.covers(total):
                 count += 1
-                over += [(subject, total)] if len(over) < _NAMED else []
+                over += [(subject, total)] if len(over) < _NAMES_SHOWN else []
         if limit is not None and over:
             raise BudgetError(limit, over, count)
 
@@ -196,6 +199,7 @@ class Ledger:
             return
         try:
             if not self.path.exists():
+                # Made before SQLite opens it, which would leave the mode to the umask.
                 self.path.touch(mode=0o600)
             self._db = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
             self._settle(self._db)
@@ -226,7 +230,7 @@ class Ledger:
         guarantee: Guarantee,
         *,
         budget: Budget | None = None,
-        kept: Iterable[tuple[bytes, Vectors]] = (),
+        releases: Iterable[tuple[bytes, Vectors]] = (),
     ) -> bool:
         """Charge each subject so many releases, and keep the vectors; all of it or nothing.
 
@@ -235,16 +239,18 @@ class Ledger:
         is kept already under the name is replaced.
         """
         for count in needs.values():
-            checked_count("releases", count)
+            check_count("releases", count)
         with self._writing() as db:
             insertion = db.execute("INSERT OR IGNORE INTO blocks VALUES (?, ?)", (run, block))
             if insertion.rowcount == 0:
                 return False
+            # Again, now under the write lock: another process may have charged since.
             self.check(needs.items(), guarantee, budget)
             which = self._number(db, guarantee)
             rows = [(who, which, run, block, count) for who, count in needs.items()]
             db.executemany("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", rows)
-            vectors = ((name, vector.astype("<f4").tobytes()) for name, vector in kept)
+            # Little-endian on every machine: a ledger may be moved to another.
+            vectors = ((name, vector.astype("<f4").tobytes()) for name, vector in releases)
             db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", vectors)
         return True
 
@@ -256,11 +262,13 @@ class Ledger:
         db.execute("BEGIN IMMEDIATE")
         mark = db.execute("PRAGMA application_id").fetchone()[0]
         tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        # An empty file is ours to fill; one with tables and no mark is somebody else's.
         if mark != _MARK and (mark or tables):
             raise sqlite3.DatabaseError("another program's file")
         for statement in _TABLES.split(";"):
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {_MARK}")
+        # Of two processes the first decides the key, and the second takes it over.
         db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", (self._key,))
         self._key = db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0]
         db.execute("COMMIT")

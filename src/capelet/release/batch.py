@@ -33,19 +33,19 @@ from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.privacy.guarantees import Guarantee, checked_count
+from capelet.privacy.guarantees import Guarantee, check_count
 from capelet.privacy.store import Budget, BudgetError, Ledger
-from capelet.release.parts import Parts, opened
+from capelet.release.parts import Parts, open_parts
 from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
-from capelet.release.rows import Block, Source, joined
+from capelet.release.rows import Block, Source, join_digests
 
+# Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
 BLOCK = 2048
-"""Rows that are drawn, stored and charged together: what a kill can cost in time, and memory."""
 
+# The columns of the target, beside the subject's.
 ROW, VECTOR = "row", "vector"
-"""The columns of the target, beside the subject's."""
 
-_DRAWN = "drawn"  # a column of parts only: whether the vector is new, and so to be charged
+_IS_NEW = "drawn"  # a column of parts only: whether the vector is new, and so to be charged
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Summary:
     dimension: int
     drawn: int
     kept: int
-    resumed: bool
+    is_resumed: bool
     guarantee: Guarantee
     word_guarantee: Guarantee | None = None
 
@@ -106,7 +106,8 @@ def encode(
     check_writable(job.target.parent)
     with ExitStack() as stack:
         book = stack.enter_context(Ledger(ledger)) if ledger is not None else None
-        parts = stack.enter_context(opened(job.target))
+        parts = stack.enter_context(open_parts(job.target))
+        # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
         if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
             return summary
         _check_target(job.target, overwrite)
@@ -137,12 +138,13 @@ class _Job:
                 f"the recipe begins with {kind}; name their column, and only that, with "
                 f"{'text' if kind == 'texts' else 'vectors'}="
             )
-        if subject in (ROW, VECTOR, _DRAWN):
+        # Two columns of one name could not be told apart in the target.
+        if subject in (ROW, VECTOR, _IS_NEW):
             raise CapeletError(
                 f"the subject's column may not be called {subject!r}, which the output uses itself"
             )
         self.fresh = bool(fresh)
-        self.source = Source(source, kind, column, subject, checked_count("block", block))
+        self.source = Source(source, kind, column, subject, check_count("block", block))
         self.guarantee, self.recipe = private.guarantee, private.recipe
         self.word_guarantee = private.word_guarantee
         self.recipe_name = recipe_hash(self.recipe)
@@ -198,8 +200,8 @@ class _Plan:
 
     rows: int
     digests: Sequence[bytes]
-    done: frozenset[int]
-    resumed: bool
+    paid_blocks: frozenset[int]
+    is_resumed: bool
 
 
 def _first_pass(
@@ -212,19 +214,23 @@ def _first_pass(
 ) -> _Plan:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
     is_resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
-    paid_blocks = book.charged(parts.run) if book else parts.written
-    if not paid_blocks <= parts.written:  # a part that was paid for is gone: begin, and pay, anew
+    # Without a ledger a block is finished when it is stored; with one, when it is charged.
+    paid_blocks = book.paid_blocks(parts.run) if book else parts.stored_blocks
+    # A part that was paid for is gone: begin, and pay, anew.
+    if not paid_blocks <= parts.stored_blocks:
         parts.renew()
         is_resumed, paid_blocks = False, frozenset()
     with parts.counting():
         digests, rows = _count_needs(job, parts, book, paid_blocks, progress)
-        same = parts.same_rows(joined(digests), overwrite)
+        same = parts.same_rows(join_digests(digests), overwrite)
         if same and book is not None:
             book.check(parts.needs(), job.guarantee, budget)
+    # Other rows, and --overwrite: the old parts are dropped, and everything is counted again.
     if not same:
         parts.renew()
         return _first_pass(job, parts, book, budget, overwrite, progress)
     if book is not None:
+        # Only now is the ledger's file made: a run that was refused leaves none behind.
         book.open()
         if budget is not None:
             book.limit(budget)
@@ -252,8 +258,10 @@ def _needs(job: _Job, block: Block, parts: Parts, book: Ledger) -> Counter[str]:
     if job.fresh:
         return Counter(block.subjects)
     names = block.names(book, job.recipe_name)
+    # Also for a stored block: later blocks must find its texts among those seen.
     new = parts.unseen(names)
-    if block.number in parts.written:
+    # Drawn before the kill and not yet charged: its part says what will be charged.
+    if block.number in parts.stored_blocks:
         return _new_by_subject(parts.read(block.number), job)
     old_vectors = book.find(names)
     rows = zip(block.subjects, names, new, strict=True)
@@ -275,8 +283,10 @@ def _second_pass(
         if plan.digests[place : place + 1] != [block.digest]:
             raise _change_error(job)
         place, rows = place + 1, rows + len(block)
-        if block.number not in plan.done:
-            if block.number not in parts.written:
+        if block.number not in plan.paid_blocks:
+            if block.number not in parts.stored_blocks:
+                # Stored before it is charged: killed in between, the next run charges what is
+                # stored. The other order would charge for vectors that are lost.
                 parts.write(block.number, _draw(job, block, book))
             if book is not None:
                 _charge(job, block, parts, book, budget)
@@ -314,18 +324,19 @@ def _table(job: _Job, block: Block, vectors: Vectors, is_new: npt.NDArray[np.boo
         columns.append(pa.array(block.subjects, pa.string()))
     columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
     table = pa.table(columns, schema=job.schema(vectors.shape[1]))
-    return table.append_column(_DRAWN, pa.array(is_new))
+    return table.append_column(_IS_NEW, pa.array(is_new))
 
 
 def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget | None) -> None:
     """Charge a block for what its stored part holds, once."""
     part = parts.read(block.number)
     names, vectors = block.names(book, job.recipe_name), _matrix_of(part[VECTOR])
-    new_rows = np.flatnonzero(part[_DRAWN].to_numpy(zero_copy_only=False))
+    new_rows = np.flatnonzero(part[_IS_NEW].to_numpy(zero_copy_only=False))
+    # From the stored part, not from memory: the ledger keeps exactly what leaves.
     releases = ((names[row], vectors[row]) for row in new_rows)
     try:
         needs = _new_by_subject(part, job)
-        book.charge(parts.run, block.number, needs, job.guarantee, budget=budget, kept=releases)
+        book.charge(parts.run, block.number, needs, job.guarantee, budget=budget, releases=releases)
     except BudgetError as error:
         raise CapeletError(
             f"the ledger was changed by another process meanwhile: {error}. Nothing is written; "
@@ -335,7 +346,7 @@ def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget 
 
 def _new_by_subject(part: pa.Table, job: _Job) -> Counter[str]:
     """How many vectors of a part are new, by subject."""
-    return Counter(part.filter(part[_DRAWN])[job.subject].to_pylist())
+    return Counter(part.filter(part[_IS_NEW])[job.subject].to_pylist())
 
 
 def _change_error(job: _Job) -> DataError:
@@ -354,21 +365,22 @@ def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
     with parts.whole(job.schema(width)) as writer:
         for number in range(len(plan.digests)):
             part = parts.read(number)
-            new_vectors += int(np.count_nonzero(part[_DRAWN]))
-            writer.write_table(part.drop_columns([_DRAWN]))
+            new_vectors += int(np.count_nonzero(part[_IS_NEW]))
+            # Which vectors are new would tell which texts were released before; it does not leave.
+            writer.write_table(part.drop_columns([_IS_NEW]))
     old_vectors = plan.rows - new_vectors
     counts = {"rows": plan.rows, "dimension": width, "drawn": new_vectors, "kept": old_vectors}
     parts.let_out(json.dumps(counts))
-    return Summary(job.target, **counts, resumed=plan.resumed, **job.promises())
+    return Summary(job.target, **counts, is_resumed=plan.is_resumed, **job.promises())
 
 
 def _summary_of_last_run(job: _Job, parts: Parts) -> Summary | None:
     """The summary of this run where it was killed just after its target appeared."""
     summary = parts.summary(job.facts())
-    if not summary or parts.rows() != joined(block.digest for block in job.source.blocks()):
+    if not summary or parts.rows() != join_digests(block.digest for block in job.source.blocks()):
         return None
     parts.over = True
-    return Summary(job.target, **json.loads(summary), resumed=True, **job.promises())
+    return Summary(job.target, **json.loads(summary), is_resumed=True, **job.promises())
 
 
 def _matrix_of(column: pa.ChunkedArray) -> Vectors:

@@ -25,8 +25,8 @@ from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Kind, Vectors
 
+# The newest layout of a map's file that this version reads.
 FORMAT = 1
-"""The newest layout of a map's file that this version reads."""
 ROWS = 4096  # rows of one product
 
 Matrix = npt.NDArray[np.float32]
@@ -127,6 +127,7 @@ class Map(_Step):
         if not np.isfinite(rows).all():
             raise DataError(f"the map {self.file!r} was given NaN or infinity")
         out = np.empty((len(rows), self.dimension), dtype=np.float32)
+        # In blocks, so that wide layers do not hold states of all rows at once.
         for start in range(0, len(rows), ROWS):
             out[start : start + ROWS] = self._apply(
                 rows[start : start + ROWS].astype(np.float32, copy=False)
@@ -172,7 +173,7 @@ class Map(_Step):
         write_whole(path, self.content)
         return path
 
-    def named(self, file: str) -> Map:
+    def with_file(self, file: str) -> Map:
         """The same map under another file name."""
         return replace(self, file=file)
 
@@ -194,6 +195,7 @@ class Map(_Step):
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
+        # Hashed before it is parsed: another file gets no further.
         if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
             raise OutputError(
                 f"the map {str(path)!r} is not the one that its recipe names: its hash differs; "
@@ -201,6 +203,8 @@ class Map(_Step):
             )
         try:
             tensors = load(content)
+            # A safetensors file begins with the length of its JSON header; `load` drops the
+            # metadata.
             length = int.from_bytes(content[:8], "little")
             shape = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["capelet"])
             _check_format(path, shape)
@@ -209,6 +213,7 @@ class Map(_Step):
                 for name, kind in shape["activations"].items()
             }
             skip = layers.pop("skip", None)
+            # By number: as texts, "10" would come before "2".
             in_order = tuple(layers[name] for name in sorted(layers, key=int))
             return cls(in_order, skip, path.name)
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError):

@@ -37,7 +37,9 @@ class Parts:
         self.folder = target.parent / f".{target.name}.parts"
         with _onto_disk(target):
             private_folder(self.folder)
+            # The folder's own entry, too: without it a crash may lose all parts at once.
             _sync(target.parent)
+        # No waiting: whoever does not get the lock at once is a second run on the same target.
         self._db = sqlite3.connect(self.folder / "run.db", timeout=0, isolation_level=None)
         try:
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -49,13 +51,13 @@ class Parts:
         for statement in _STATE.split(";"):
             self._db.execute(statement)
         self._db.execute("COMMIT")
-        self._written = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
+        self._stored_blocks = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
         self.over = False
 
     def close(self) -> None:
         """Let go of the lock; a folder without parts, or whose target is there, goes too."""
         self._db.close()
-        if self.over or not self._written:
+        if self.over or not self._stored_blocks:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     # ---- which run this is ----
@@ -67,7 +69,7 @@ class Parts:
 
     def begin(self, facts: str, ledger: str, overwrite: bool) -> bool:
         """Whether this run was begun before; an unfinished run of another kind is refused."""
-        if self._written:
+        if self._stored_blocks:
             if (self._fact("job"), self._fact("ledger")) == (facts, ledger):
                 return True
             self._another(overwrite)
@@ -86,10 +88,11 @@ class Parts:
 
     def renew(self) -> None:
         """Drop all parts: from here on it is another run."""
-        for number in sorted(self._written):
+        for number in sorted(self._stored_blocks):
             self._path(number).unlink(missing_ok=True)
-        self._written.clear()
+        self._stored_blocks.clear()
         self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary')")
+        # A new name towards the ledger: charges under the old one stay, and pay for nothing new.
         self.remember("run", secrets.token_hex(16))
 
     def remember(self, name: str, value: str) -> None:
@@ -140,9 +143,9 @@ class Parts:
     # ---- the parts ----
 
     @property
-    def written(self) -> Set[int]:
+    def stored_blocks(self) -> Set[int]:
         """The blocks that are drawn and on the disk."""
-        return self._written
+        return self._stored_blocks
 
     def write(self, number: int, part: pa.Table) -> None:
         """Put a part on the disk for good, folder entry and all."""
@@ -151,7 +154,8 @@ class Parts:
         with _onto_disk(self.target):
             write_whole(self._path(number), sink.getvalue().to_pybytes(), mode=0o600)
             _sync(self.folder)
-        self._written.add(number)
+        # Only now: a block counts as stored when it would survive a crash.
+        self._stored_blocks.add(number)
 
     def read(self, number: int) -> pa.Table:
         return pa.parquet.read_table(self._path(number))
@@ -173,6 +177,7 @@ class Parts:
 
     def let_out(self, summary: str) -> None:
         """Give the whole file the target's name: the moment of release."""
+        # Before the rename: a run killed after it must still know what it has let out.
         self.remember("summary", summary)
         with _onto_disk(self.target):
             (self.folder / _WHOLE).replace(self.target)
@@ -181,6 +186,7 @@ class Parts:
 
     def summary(self, facts: str) -> str:
         """The summary of a run that was killed just after its target appeared, or nothing."""
+        # The rename has happened: the joined file is gone from here and the target is there.
         there = not (self.folder / _WHOLE).exists() and self.target.is_file()
         return self._fact("summary") if there and self._fact("job") == facts else ""
 
@@ -190,7 +196,7 @@ class Parts:
 
 
 @contextmanager
-def opened(target: Path) -> Iterator[Parts]:
+def open_parts(target: Path) -> Iterator[Parts]:
     parts = Parts(target)
     try:
         yield parts

@@ -50,10 +50,10 @@ from capelet.release.steps import (
     with_own_files,
 )
 
+# The files of a private encoder's folder, beside its maps and its manifest.
 ABOUT, RECIPE = "private.json", "recipe.toml"
-"""The files of a private encoder's folder, beside its maps and its manifest."""
+# The key under which a Parquet file of released vectors carries its guarantee and recipe.
 METADATA = b"capelet"
-"""The key under which a Parquet file of released vectors carries its guarantee and recipe."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,7 @@ class Release:
             column = table["vector"].combine_chunks()
             vectors = column.flatten().to_numpy().reshape(len(column), -1)
             promise = metadata["guarantee"]
+            # Its infinite ε was written as null: JSON has no infinity.
             guarantee = NONE if promise["notion"] == "none" else Guarantee(**promise)
             of_words = metadata.get("word_guarantee")
             words = None if of_words is None else Guarantee(**of_words)
@@ -194,13 +195,14 @@ class PrivateEncoder:
         return "\n\n".join(blocks) + "\n"
 
     def save(self, folder: Path | str, about: Mapping[str, Any] | None = None) -> Path:
-        """Write the private encoder as a model folder: its recipe, its maps, what is said of it.
+        """Write the private encoder as a model folder: its recipe, its maps, an account.
 
         `about` is kept with it: how it was trained, on what. The folder works wherever an encoder's
         name does.
         """
         target = claim_folder(folder)
         own = self.encoder
+        # Inner folders first: the outer manifest lists their manifests by hash.
         folders = save_own(own, target) if own is not None else ()
         summary = {"guarantee": self.guarantee.sentence(), "about": dict(about or {})}
         files: dict[str, bytes | str | Path] = {
@@ -214,6 +216,7 @@ class PrivateEncoder:
     def load(cls, folder: Path | str) -> PrivateEncoder:
         """Read what `save` wrote; refused when any of it was changed, or is of a newer format."""
         source = open_folder(folder, PRIVATE_ENCODER)
+        # Every file, before any is used: a folder counts as a whole.
         source.check()
         return cls(*steps_of(_parse(source.read(RECIPE), source.path / RECIPE), source))
 

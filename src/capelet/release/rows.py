@@ -43,7 +43,7 @@ class Block:
 
     @property
     def digest(self) -> bytes:
-        """A hash of the rows, so that a second reading can be told to be the same."""
+        """A hash of the rows, by which a second reading is known to be the same."""
         total = hashlib.blake2b(digest_size=16)
         # Lengths go in too, so that no two lists of rows can be cut to the same bytes.
         for part in (*self.contents(), *(who.encode() for who in self.subjects)):
@@ -87,7 +87,7 @@ class Source:
             start += len(values)
 
 
-def joined(digests: Iterable[bytes]) -> str:
+def join_digests(digests: Iterable[bytes]) -> str:
     """One digest of all blocks."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
@@ -96,6 +96,7 @@ def _regular(batches: Iterable[list[list[Any]]], size: int) -> Iterator[tuple[li
     """The same rows in blocks of one size: (values, subjects); only the last may be shorter."""
     waiting: list[list[Any]] = [[], []]
     for batch in batches:
+        # Without subjects both are the one column, and the second copy is ignored.
         for store, column in zip(waiting, (batch[0], batch[-1]), strict=True):
             store.extend(column)
         while len(waiting[0]) >= size:
@@ -119,6 +120,7 @@ def _texts(values: list[Any], column: str, start: int) -> list[str]:
 
 def _subjects(values: list[Any], column: str, start: int) -> list[str]:
     for row, value in enumerate(values, start):
+        # True is an int to Python, and no name of a person.
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not whole and not (isinstance(value, str) and value.strip() and _sound(value)):
             raise DataError(
@@ -130,6 +132,7 @@ def _subjects(values: list[Any], column: str, start: int) -> list[str]:
 
 
 def _sound(value: str) -> bool:
+    # Half of a surrogate pair has no UTF-8, and the target could not hold it.
     return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
@@ -138,6 +141,7 @@ def _matrix(values: list[Any], column: str, start: int, width: int | None) -> Ve
     rows = []
     for number, value in enumerate(values, start):
         row = _vector(value)
+        # The first row of the file decides the width for all.
         width = width or (len(row) if row is not None else None)
         if row is None or len(row) != width:
             content = "no vector" if row is None else f"{len(row)} numbers, others {width}"
@@ -157,6 +161,7 @@ def _vector(value: Any) -> npt.NDArray[np.float32] | None:
     """One vector from a list, an array or a JSON list; None where it is none."""
     try:
         numbers = json.loads(value) if isinstance(value, str) else value
+        # Beyond float32 a number becomes infinite, which is refused with its row.
         with np.errstate(over="ignore"):
             row = np.asarray(numbers, dtype=np.float32)
     except (ValueError, TypeError, OverflowError):

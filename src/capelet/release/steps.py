@@ -93,9 +93,10 @@ def with_own_files(steps: Sequence[Step]) -> tuple[Step, ...]:
     for step in steps:
         if isinstance(step, Map):
             first, count = Path(step.file), 1
+            # The same map twice is one file; another map of that name gets a number.
             while digests.setdefault(step.file, step.digest) != step.digest:
                 count += 1
-                step = step.named(f"{first.stem}-{count}{first.suffix}")
+                step = step.with_file(f"{first.stem}-{count}{first.suffix}")
         with_names.append(step)
     return tuple(with_names)
 
@@ -138,6 +139,7 @@ def _step(entry: Any, folder: ModelFolder | None, specimens: bool) -> Step:
         raise CapeletError(
             f"unknown step {name!r}; {did_you_mean(name, ['encoder', 'map', *makers])}"
         )
+    # The constructor's signature is the list of keys, so that there is no second one to keep.
     signature = inspect.signature(makers[name]).parameters
     _check_keys(name, options, signature)
     for key, parameter in signature.items():
@@ -168,6 +170,7 @@ def _encoder(options: Mapping[str, Any], folder: ModelFolder | None) -> Encoder:
         encoder = load_own(_needs_folder("an encoder of its own", folder), backend)
     else:
         encoder = load(name, backend)
+    # Other weights under the same name would release vectors that nobody has measured.
     fingerprint = options.get("fingerprint")
     if fingerprint is not None and fingerprint != encoder.fingerprint:
         raise CapeletError(

@@ -15,7 +15,7 @@ from typing import Any
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows
-from capelet.encoders import cached
+from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
@@ -61,6 +61,7 @@ def audit(
         warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
         encoder = private
     clock = Clock()
+    # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
     attacker_families = families(attackers)
     kinds = AttackPlan.of(attacks, corpus, members, derived)
     plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins)
@@ -71,7 +72,7 @@ def audit(
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
     if "attributes" in kinds.kinds:
-        # What the noise cost can only be told beside the vectors as they were.
+        # What the noise has cost shows only beside the vectors as they were.
         plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
@@ -131,10 +132,12 @@ def measure_releases(
         colours = [*plan.secrets, *([plan.label] if plan.label else [])]
         artefacts = {
             "learning_curve": learning_curve(plan, tally),
+            # Of the victims only: a map looks better than it is on the rows that it learnt from.
             "tsne": tsne(first.vectors, victims, colours, seed=0),
         }
         if original is not None:
             rows.append(neighbours(plan, original, vectors, first.recipe_hash))
+            # A vector and its release have a distance only where both lie in one space.
             if original.shape == first.vectors.shape:
                 rows += deviation(plan, original, first.vectors, first.recipe_hash)
                 rows += separability(plan, original, first.vectors, first.recipe_hash)
@@ -155,7 +158,7 @@ def private_encoder(
         private = (
             PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
         )
-    return private.with_encoder(cached) if cache else private
+    return private.with_encoder(with_cache) if cache else private
 
 
 def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:

@@ -39,7 +39,7 @@ JOINT = "joint-adversary"
 
 
 @dataclass(frozen=True, eq=False)
-class Protected:
+class Protection:
     """A private encoder, and what leaked before and leaks now."""
 
     encoder: PrivateEncoder
@@ -73,7 +73,7 @@ def protect(
     bins: Mapping[str, Sequence[float]] | None = None,
     cache: bool = True,
     progress: Progress = silent,
-) -> Protected:
+) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 
     Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
@@ -83,64 +83,66 @@ def protect(
     An ε at which nothing can beat the commonest class is refused, unless `anyway`.
     """
     clock = Clock()
-    chosen = method(method_name).with_lambda(settings or Settings())
+    choice = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
-    searched = any(value is not None for value in wish.values())
+    has_search = any(value is not None for value in wish.values())
     # An ε that will be searched need not be given.
-    open_epsilon = chosen.epsilon is None and "epsilon" in method(method_name).needs
-    complete = replace(chosen, epsilon=1.0) if searched and open_epsilon else chosen
+    open_epsilon = choice.epsilon is None and "epsilon" in method(method_name).needs
+    complete = replace(choice, epsilon=1.0) if has_search and open_epsilon else choice
     check_needs(method_name, complete, plan.label, against)
-    texts = method(method_name).text_steps(chosen)
+    texts = method(method_name).text_steps(choice)
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
-    _check_epsilon(plan, chosen, method_name, anyway)
+    _check_epsilon(plan, choice, method_name, anyway)
     inputs = inputs_of(corpus, plain)
     if plain.consumes != "texts" and not method(method_name).on_vectors:
         raise DataError(
             f"the method {method_name!r} changes or reads texts, and there are only vectors"
         )
-    _check_layers(plain, chosen, searched)
+    _check_layers(plain, choice, has_search)
     with clock("encoding"):
         original = plain.release(inputs, progress)
+        # Text steps act before the encoder, so the defence learns on what they leave of a text.
         base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
     frontier = None
-    if searched:
+    if has_search:
         with clock("search"):
             frontier = search(
-                plan, base.vectors, original.vectors, against, method_name, chosen,
-                fixed=fixed, trials=trials, progress=progress, **wish,
+                plan, base.vectors, original.vectors, against, method_name, choice,
+                fixed_settings=fixed, trials=trials, progress=progress, **wish,
             )  # fmt: skip
-        chosen = replace(chosen, **frontier.picked())
+        choice = replace(choice, **frontier.best_settings())
     with clock("training"):
-        fitted = [
-            _fit_split(plan, parts, base.vectors, against, method_name, chosen, progress, plain)
+        results = [
+            _fit_split(plan, parts, base.vectors, against, method_name, choice, progress, plain)
             for parts in plan.splits
         ]
-    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in fitted]
+    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in results]
     with clock("release"):  # by the object that is saved: what is measured is what ships
         releases = [private.release(inputs, progress) for private in encoders]
-    for item in fitted[1:]:
+    for item in results[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
+    # The same splits and attackers before and after: only the encoder differs.
     before = _findings(
         plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
     )
     after = _findings(
         plan, encoders[0], releases, original.vectors, attacker_families, clock, progress
     )
-    rows = (*after.rows, *_joint(fitted, against, releases[0].recipe_hash))
-    about = _about(plan, method_name, chosen, against, fitted)
+    rows = (*after.rows, *_joint(results, against, releases[0].recipe_hash))
+    about = _about(plan, method_name, choice, against, results)
     artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
     origin = {
         **after.provenance,
         "protect": {**about, "held_out": list(held_out), "versions": after.provenance["versions"]},
     }
     after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
-    return Protected(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
+    return Protection(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
 
 
 def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
@@ -155,7 +157,7 @@ def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
 
 
 def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
-    """An ε that cannot serve the task is said before anything is trained."""
+    """Refuse an ε that cannot serve the task, before anything is trained."""
     # The ε of mdp is per unit of distance between words, and bounds no single prediction.
     if settings.epsilon is None or method(name).noise != "vectors" or anyway:
         return
@@ -166,8 +168,8 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
         )
 
 
-def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> None:
-    """Whether there are layers to train, said before anything is encoded."""
+def _check_layers(plain: PrivateEncoder, settings: Settings, has_search: bool) -> None:
+    """Refuse to tune where there are no layers to train, before anything is encoded."""
     if not settings.layers:
         return
     from capelet.encoders.tuning import tunable
@@ -175,7 +177,7 @@ def _check_layers(plain: PrivateEncoder, settings: Settings, searched: bool) -> 
     tunable(plain.encoder, settings.layers)
     if len(plain.steps) != 1:
         raise DataError("--tune-layers trains an encoder, and here are steps before or behind it")
-    if searched:
+    if has_search:
         raise DataError(
             "--tune-layers takes too long for a search; search without it, then give what was found"
         )
@@ -198,12 +200,13 @@ def _fit_split(
         assert plain.encoder is not None and part.texts is not None
         top = top_layers(plain.encoder, part.texts, settings.layers, progress)
         part = replace(part, top=top)
+    # Each split trains from its own seed, so that the mean covers the luck of training too.
     settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
     checkpoints = cache_folder() / "training"
     place = plan.splits.index(parts)
 
-    def of_all_seeds(what: str, done: int, total: int) -> None:
-        progress(what, place * total + done, len(plan.splits) * total)
+    def of_all_seeds(what: str, count: int, total: int) -> None:
+        progress(what, place * total + count, len(plan.splits) * total)
 
     return fit(name, part, settings_of_split, checkpoints, of_all_seeds)
 
@@ -223,15 +226,17 @@ def _findings(
 
 
 def _joint(
-    fitted: Sequence[Fitted], against: Sequence[Attribute], recipe_hash: str
+    results: Sequence[Fitted], against: Sequence[Attribute], recipe_hash: str
 ) -> list[Finding]:
     """What the defence's own adversary reached, on the defender's held-back rows."""
     rows = []
     for item in against:
-        scores = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
+        scores = [one.trained.joint[item.name] for one in results if item.name in one.trained.joint]
         if scores:
             rows.append(
                 Finding(
+                    # A reference and no measure of leakage: the map was trained against this very
+                    # adversary.
                     "attribute-inference-reference",
                     item.name,
                     "balanced_accuracy",
@@ -250,7 +255,7 @@ def _about(
     name: str,
     settings: Settings,
     against: Sequence[Attribute],
-    fitted: Sequence[Fitted],
+    results: Sequence[Fitted],
 ) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
     return {
@@ -260,7 +265,7 @@ def _about(
         "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
         "trained_on": len(plan.splits[0].defender),
         "seeds": len(plan.splits),
-        "training_seconds": round(float(np.mean([item.trained.seconds for item in fitted])), 2),
+        "training_seconds": round(float(np.mean([item.trained.seconds for item in results])), 2),
         "private_towards_training_texts": False,
     }
 

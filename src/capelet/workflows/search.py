@@ -1,8 +1,8 @@
 """Choosing: what can be had of utility at which leakage, and the point that a user asked for.
 
 Settings are tried one after another (optuna), all inside the defender's part of the first split:
-a defence learns on some of its rows, attackers spy on others, and both are judged on the rest. No
-attacker's row and no victim is looked at, so what `protect` measures afterwards is fresh.
+a defence learns on some of its rows, attackers on others, and both are scored on the rest. No
+attacker's row and no victim is used, so what `protect` measures afterwards is fresh.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Family, Secret, View, attack, families, one_thread
+from capelet.attacks.attribute import Secret, View, attack, families, one_thread
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.defences import Fitted, Settings, fit, method
@@ -23,13 +23,13 @@ from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
-from capelet.privacy.guarantees import Guarantee, ceiling_balanced, checked, checked_count
+from capelet.privacy.guarantees import Guarantee, ceiling_balanced, check_count, check_number
 from capelet.release import PrivateEncoder
 
+# Up to 0.6 of the rows the defence learns from, up to 0.8 the attackers; the rest are test rows.
 SHARES = (0.6, 0.8)
-"""Up to 0.6 of the rows to fit on are learnt from, up to 0.8 spied on, the rest judged."""
-SPIES = ("logistic", "kernel")
-"""One linear and one non-linear reader: the search must not reward what only blinds the first."""
+# One linear and one non-linear reader: the search must not reward what only blinds the first.
+SEARCH_ATTACKERS = ("logistic", "kernel")
 
 
 class NoPoint(CapeletError):
@@ -50,9 +50,9 @@ class Frontier:
     """All points that were tried, and the one that was asked for, if there is one."""
 
     points: tuple[Point, ...]
-    unprotected: Point
-    chosen: Point | None
-    wanted: Mapping[str, float]
+    baseline: Point
+    choice: Point | None
+    wish: Mapping[str, float]
     utility_name: str
     ceiling: float | None
 
@@ -64,39 +64,39 @@ class Frontier:
                     "leakage": point.leakage,
                     "utility": point.utility,
                     "settings": dict(point.settings),
-                    "chosen": point is self.chosen,
+                    "chosen": point is self.choice,
                 }
                 for point in self.points
             ],
             "unprotected": {
-                "leakage": self.unprotected.leakage,
-                "utility": self.unprotected.utility,
+                "leakage": self.baseline.leakage,
+                "utility": self.baseline.utility,
             },
             "chance": 0.0,
             "ceiling": self.ceiling,
-            "wanted": dict(self.wanted),
+            "wanted": dict(self.wish),
             "leakage": "gain over chance in balanced accuracy, worst attribute",
             "utility": self.utility_name,
         }
 
-    def picked(self) -> dict[str, Any]:
+    def best_settings(self) -> dict[str, Any]:
         """The settings that were asked for; `NoPoint` where none will do."""
-        if self.chosen is None:
+        if self.choice is None:
             raise NoPoint(self.nearest())
-        return dict(self.chosen.settings)
+        return dict(self.choice.settings)
 
     def nearest(self) -> str:
         """How near the search came, where no point meets the wish."""
-        if "max_leakage" in self.wanted:
+        if "max_leakage" in self.wish:
             best = min(self.points, key=lambda point: point.leakage)
             return (
                 f"no setting tried keeps the attacker's gain at or below "
-                f"{self.wanted['max_leakage']:g}; the nearest gains {best.leakage:.3f} "
+                f"{self.wish['max_leakage']:g}; the nearest gains {best.leakage:.3f} "
                 f"at {self.utility_name} {best.utility:.3f} ({_settings_line(best.settings)})"
             )
         best = max(self.points, key=lambda point: point.utility)
         return (
-            f"no setting tried reaches {self.utility_name} {self.wanted['min_utility']:g}; "
+            f"no setting tried reaches {self.utility_name} {self.wish['min_utility']:g}; "
             f"the nearest has {best.utility:.3f}, where the attacker gains {best.leakage:.3f} "
             f"({_settings_line(best.settings)})"
         )
@@ -118,10 +118,10 @@ def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attrib
     return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
 
 
-def steps_with(fitted: Fitted, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
+def steps_with(result: Fitted, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
     """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
-    own_encoder = fitted.encoder
-    return (*(encoder if own_encoder is None else (own_encoder,)), *fitted.steps)
+    own_encoder = result.encoder
+    return (*(encoder if own_encoder is None else (own_encoder,)), *result.steps)
 
 
 def search(
@@ -134,13 +134,13 @@ def search(
     *,
     max_leakage: float | None = None,
     min_utility: float | None = None,
-    fixed: Sequence[str] = (),
+    fixed_settings: Sequence[str] = (),
     trials: int = 20,
     progress: Progress = silent,
 ) -> Frontier:
     """Try settings of a method and pick the best that meets the wish.
 
-    `fixed` are the settings that the user chose; the others are searched. `vectors` is what the
+    `fixed_settings` are those that the user chose; the others are searched. `vectors` is what the
     defence is given, `original` what the unprotected encoder gives.
     """
     wish = _wish(max_leakage, min_utility)
@@ -153,12 +153,13 @@ def search(
         progress("searching", len(points), trials)
         return point.leakage, point.utility
 
-    _optimise(_space(name, settings, fixed), evaluate, checked_count("trials", trials))
-    epsilon = settings.epsilon if "epsilon" in fixed else None
+    _optimise(_space(name, settings, fixed_settings), evaluate, check_count("trials", trials))
+    epsilon = settings.epsilon if "epsilon" in fixed_settings else None
+    # Of a secret with two classes; minus chance, it is a gain as on the axis of the picture.
     top = ceiling_balanced(2, Guarantee(epsilon)) if epsilon else None
     return Frontier(
         tuple(points),
-        bench.unprotected(),
+        bench.baseline(),
         _best_point(points, wish),
         wish,
         bench.utility_name,
@@ -170,9 +171,9 @@ def _wish(max_leakage: float | None, min_utility: float | None) -> dict[str, flo
     if max_leakage is not None and min_utility is not None:
         raise CapeletError("give --max-leakage or --min-utility, not both")
     if max_leakage is not None:
-        return {"max_leakage": checked("max-leakage", max_leakage, 0.0, 1.0)}
+        return {"max_leakage": check_number("max-leakage", max_leakage, 0.0, 1.0)}
     if min_utility is not None:
-        return {"min_utility": checked("min-utility", min_utility, 0.0, 1.0)}
+        return {"min_utility": check_number("min-utility", min_utility, 0.0, 1.0)}
     return {}
 
 
@@ -187,10 +188,10 @@ def _best_point(points: Sequence[Point], wish: Mapping[str, float]) -> Point | N
     return None
 
 
-def _space(name: str, settings: Settings, fixed: Sequence[str]) -> dict[str, Any]:
+def _space(name: str, settings: Settings, fixed_settings: Sequence[str]) -> dict[str, Any]:
     """What may vary: (low, high) on a logarithmic scale, or a list."""
     space = method(name).space(settings.keep)
-    return {key: value for key, value in space.items() if key not in fixed}
+    return {key: value for key, value in space.items() if key not in fixed_settings}
 
 
 def _optimise(space: Mapping[str, Any], evaluate: Any, trials: int) -> None:
@@ -211,14 +212,16 @@ def _optimise(space: Mapping[str, Any], evaluate: Any, trials: int) -> None:
         return pair
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # Seeded, so that the same corpus gives the same search.
     study = optuna.create_study(
         directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=0)
     )
+    # With nothing to vary, every trial would be the same.
     study.optimize(objective, n_trials=trials if space else 1)
 
 
 class _Bench:
-    """The defender's part of the first split, cut into rows to learn, to spy on and to judge."""
+    """The defender's part of the first split, cut into rows to learn, to attack and to test on."""
 
     def __init__(
         self,
@@ -233,13 +236,13 @@ class _Bench:
         self.original = original[parts.defender]
         self.seed = parts.seed
         units = plan.units[parts.defender]
-        # By author, not by row: a spy must not learn on the texts of those it is judged on.
+        # By author, not by row: an attacker must not learn on texts of those it is tested on.
         place = np.random.default_rng([parts.seed, 0xF0]).random(int(units.max()) + 1)
         share = place[units[self.part.fit]]
         rows = self.part.fit
-        self.learn = rows[share < SHARES[0]]
-        self.spy = rows[(share >= SHARES[0]) & (share < SHARES[1])]
-        self.judge = rows[share >= SHARES[1]]
+        self.learn_rows = rows[share < SHARES[0]]
+        self.attack_rows = rows[(share >= SHARES[0]) & (share < SHARES[1])]
+        self.test_rows = rows[share >= SHARES[1]]
         self.neighbours = settings.keep == "neighbours" or self.part.task is None
         task = self.part.task
         self.utility_name = (
@@ -248,50 +251,56 @@ class _Bench:
             else f"accuracy of {task.name}"
         )
 
-    def point(self, name: str, settings: Settings, chosen: Mapping[str, float | int]) -> Point:
-        learner = replace(self.part, fit=self.learn)
-        fitted = fit(name, learner, settings)
+    def point(self, name: str, settings: Settings, choice: Mapping[str, float | int]) -> Point:
+        learner = replace(self.part, fit=self.learn_rows)
+        result = fit(name, learner, settings)
         # The vector steps of what would ship, from vectors that were encoded once for all points.
-        private = PrivateEncoder(*steps_with(fitted, ()))
+        private = PrivateEncoder(*steps_with(result, ()))
         inputs = self.part.vectors if private.encoder is None else self.part.texts
         assert inputs is not None
-        return self._point(private.release(inputs).vectors, chosen)
+        return self._point(private.release(inputs).vectors, choice)
 
-    def unprotected(self) -> Point:
+    def baseline(self) -> Point:
         return self._point(self.original, {})
 
     def _point(self, vectors: Vectors, settings: Mapping[str, float | int]) -> Point:
         with one_thread():
+            # The worst attribute counts: a mean would let one secret pay for another.
             leaks = [self._gain(vectors, item) for item in self.part.secrets]
             return Point(settings, max(leaks, default=0.0), self._utility(vectors))
 
     def _gain(self, vectors: Vectors, item: Attribute) -> float:
-        spies, judge_rows = _rows_with(item, self.spy), _rows_with(item, self.judge)
-        score = self._score(vectors, item, spies, judge_rows, families(SPIES), balanced=True)
+        attack_rows = _rows_with(item, self.attack_rows)
+        test_rows = _rows_with(item, self.test_rows)
+        score = self._score(vectors, item, attack_rows, test_rows, is_balanced=True)
         return score - 1 / len(item.classes)
 
     def _utility(self, vectors: Vectors) -> float:
         task = self.part.task
         if self.neighbours or task is None:
-            return float(neighbour_recall(self.original[self.judge], vectors[self.judge]).mean())
-        learn, judge_rows = _rows_with(task, self.learn), _rows_with(task, self.judge)
-        return self._score(vectors, task, learn, judge_rows, families(SPIES), balanced=False)
+            return float(
+                neighbour_recall(self.original[self.test_rows], vectors[self.test_rows]).mean()
+            )
+        learn_rows = _rows_with(task, self.learn_rows)
+        test_rows = _rows_with(task, self.test_rows)
+        return self._score(vectors, task, learn_rows, test_rows, is_balanced=False)
 
     def _score(
         self,
         vectors: Vectors,
         item: Attribute,
         rows: Rows,
-        judge_rows: Rows,
-        attackers: Sequence[Family],
-        balanced: bool,
+        test_rows: Rows,
+        *,
+        is_balanced: bool,
     ) -> float:
+        # A tenth of the attackers' rows chooses among their settings.
         tune_rows = max(len(rows) // 10, 1)
-        view = View(vectors, rows[tune_rows:], rows[:tune_rows], judge_rows, self.seed)
-        secret = Secret(view, item.codes, len(item.classes), balanced=balanced)
-        result = attack(view, secret, attackers)
+        view = View(vectors, rows[tune_rows:], rows[:tune_rows], test_rows, self.seed)
+        secret = Secret(view, item.codes, len(item.classes), balanced=is_balanced)
+        result = attack(view, secret, families(SEARCH_ATTACKERS))
         guesses = result.best[result.strongest].scored.argmax(axis=1)
-        if balanced:
+        if is_balanced:
             return float(balanced_accuracy(secret.codes.scored, guesses))
         return float((secret.codes.scored == guesses).mean())
 

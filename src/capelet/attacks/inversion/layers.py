@@ -146,7 +146,7 @@ def open_encoder(encoder: Encoder) -> OpenModel | OpenTable:
 
     inner = getattr(encoder, "inner", encoder)
     if isinstance(inner, StaticEncoder):
-        return OpenTable(*inner.opened())
+        return OpenTable(*inner.open_table())
     return OpenModel.of(encoder)
 
 

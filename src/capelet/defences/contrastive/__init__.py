@@ -26,7 +26,7 @@ import torch
 
 from capelet.defences.contrastive.learner import DualLearner
 from capelet.defences.contrastive.pairs import Pairs, Sentences
-from capelet.encoders.dual import Tokens, encoded, numbered, save_dual
+from capelet.encoders.dual import Tokens, encode_tokens, number_words, save_dual
 from capelet.encoders.dual_networks import NETWORKS, SentenceNetwork, build
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, Vectors, silent
@@ -54,11 +54,11 @@ class Dual:
 
     def encode(self, texts: list[str] | tuple[str, ...]) -> Vectors:
         number = {word: place for place, word in enumerate(self.words)}
-        return self.vectors(numbered(texts, number, self.length))
+        return self.vectors(number_words(texts, number, self.length))
 
     def vectors(self, tokens: Tokens) -> Vectors:
         """The vectors of rows of word numbers, for callers who have numbered their texts once."""
-        return encoded(self.network, tokens)
+        return encode_tokens(self.network, tokens)
 
     def save(self, folder: Path | str) -> Path:
         """Write it as a folder that is an encoder wherever Capelet takes one."""

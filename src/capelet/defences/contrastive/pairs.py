@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import frequent_words, sentences_of, words_and_signs
-from capelet.encoders.dual import SPECIAL, Tokens, numbered
+from capelet.encoders.dual import SPECIAL, Tokens, number_words
 from capelet.errors import DataError
 
 Codes = npt.NDArray[np.int64]
@@ -90,7 +90,7 @@ class Pairs:
         words = most_frequent(sentences.texts, vocabulary)
         number = {word: place for place, word in enumerate(words)}
         return cls(
-            numbered(sentences.texts, number, length),
+            number_words(sentences.texts, number, length),
             first,
             sentences.posts,
             sentences.authors,

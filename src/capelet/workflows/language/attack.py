@@ -37,14 +37,14 @@ from capelet.language.model import Scorer
 from capelet.language.vocabulary import PAD, START, Codes, Samples, Tokens, Vocabulary, divide
 from capelet.workflows.language.training import Rows, rows_of
 
+# How many of the largest and of the smallest authors are looked at (as in the paper).
 EACH = 5
-"""How many of the largest and of the smallest authors are looked at (as in the paper)."""
 
+# A shorter text is guessed by luck, and is not taken as the least usual one of its author.
 LEAST_WORDS = 5
-"""A shorter text is guessed by luck, and is not taken as the least usual one of its author."""
 
+# A subgroup with fewer test texts is not looked at apart.
 LEAST = 20
-"""A subgroup with fewer test texts is not looked at apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +207,7 @@ class _Attack:
         """As many texts that were trained on as that were not, by the same loss per word."""
         seed, people = self.settings.seed, data.people
         parts = divide(data.texts, self.model.training["seed"])
+        # The tag keeps this draw apart from all others of the same seed.
         random = np.random.default_rng([seed, 0x3D])
         # Equal numbers of both, so that chance is one half.
         count = min(len(parts.train), len(parts.test))
@@ -233,10 +234,12 @@ class _Attack:
         The judge is the baseline where there is one: a private model would not find a text unusual
         that it has never learnt.
         """
+        # Canaries were appended, so the first rows are the texts of people.
         real = len(train) - sum(canary.repetitions for canary in self.model.canaries)
         tokens, authors = train.tokens[:real], train.authors[:real]
         losses, counts = _losses(self.scorer_of(self.baseline or self.model), tokens)
         per_word = np.where(counts > LEAST_WORDS, losses / counts, -math.inf)
+        # By author, then by falling loss: each author's first row is the least usual one.
         order = np.lexsort((-per_word, authors))
         first = order[np.r_[True, authors[order][1:] != authors[order][:-1]]]
         first = first[np.isfinite(per_word[first])]
@@ -313,6 +316,7 @@ def _perplexity(
     losses: npt.NDArray[np.float64], counts: Codes, authors: Codes
 ) -> tuple[float, float, float]:
     """e to the loss per word, with its 95 % interval from a bootstrap over authors."""
+    # Over authors, not texts: those of one author are alike; the interval would be too narrow.
     return percentile(np.exp(weighted_means(group_weights(authors), losses, counts))).ends
 
 
@@ -320,6 +324,7 @@ def _by_size(rows: Rows) -> dict[str, npt.NDArray[np.bool_]]:
     """The test texts of the authors with most and with fewest training samples."""
     sizes = dict(zip(rows.train.names, np.bincount(rows.train.authors), strict=True))
     present = [name for name in rows.test.names if name in sizes]
+    # With fewer, somebody would be among the largest and the smallest.
     if len(present) < 2 * EACH:
         return {}
     order = sorted(present, key=lambda name: (sizes[name], name))

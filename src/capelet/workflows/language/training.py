@@ -133,7 +133,7 @@ class LanguageSettings:
     canaries: CanarySettings = field(default_factory=CanarySettings)
 
     def check(self, authors: bool) -> None:
-        """What can be said of the settings before the texts are looked at."""
+        """Refuse settings that no texts could make right."""
         method, schedule, length = self.method, self.schedule, self.network.length
         if method.name not in METHODS:
             hint = did_you_mean(method.name, METHODS)
@@ -166,12 +166,13 @@ def train_model(
     progress: Progress = silent,
     on_epoch: Callable[[dict[str, float]], None] | None = None,
 ) -> LanguageModel:
-    """Train a language model on the texts and write its folder; `on_epoch` is told how it goes."""
+    """Train a language model on the texts and write its folder; `on_epoch` gets each row."""
     options = settings or LanguageSettings()
     network, schedule = options.network, options.schedule
     check_writable(out)
     options.check(authors is not None)
     people = list(authors) if authors is not None else [""] * len(texts)
+    # Everything that can be refused comes before the first step, which may take hours.
     words, canaries = _words_and_canaries(texts, people, options)
     rows = rows_of(texts, people, words, canaries, network.length, schedule.seed)
     private = _private(options, len(rows.train))
@@ -209,6 +210,7 @@ def train_model(
         )
     promise = _guarantee(private, options.method.seeded_noise, words)
     finished_model = LanguageModel(result.network, words, promise, canaries, account)
+    # Saved before the checkpoint goes: a kill in between loses nothing.
     finished_model.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
     return finished_model
@@ -245,6 +247,7 @@ class Private:
     noise_multiplier: float
     epsilon: float
     delta: float
+    # The sampling rate; `model.json` has it under this name.
     rate: float
     steps: int
 
@@ -260,6 +263,7 @@ def _private(settings: LanguageSettings, samples: int) -> Private | None:
                 f"{method.name!r} promises nothing"
             )
         return None
+    # Half of 1/n, at which publishing one text whole would already count as private.
     delta = check_delta(0.5 / samples if method.delta is None else method.delta, samples)
     # Poisson sampling takes each text with this probability in each step.
     sample_rate = min(schedule.batch, samples) / samples
@@ -300,6 +304,7 @@ def _account(
 ) -> dict[str, Any]:
     """What `model.json` says of the training; no text, no author."""
     scorer = Scorer(network, plan.device)
+    # JSON has no NaN.
     clean = [
         {k: v for k, v in row.items() if not (isinstance(v, float) and math.isnan(v))}
         for row in history
@@ -320,5 +325,6 @@ def _account(
         "history": clean,
         "validation_perplexity": scorer.perplexity(rows.validation),
         "test_perplexity": scorer.perplexity(rows.test.tokens),
+        # 0 is padding and 1 the unknown word (`language.vocabulary`).
         "unknown_words": float(np.mean(rows.test.tokens[rows.test.tokens > 0] == 1)),
     }

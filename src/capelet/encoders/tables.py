@@ -1,0 +1,118 @@
+"""What the encoders over a table of token vectors share: read once, look rows up, take the mean.
+
+There is no context and no length limit. The same table gives the token vectors of a text, which is
+what a transport distance between texts is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import EncoderError, MissingExtra
+from capelet.files import sha256_of_file
+from capelet.interfaces import Progress, Vectors, silent
+
+Index = TypeVar("Index")  # what finds the rows of a text: a tokenizer, a dictionary of words
+
+
+class TableEncoder(Generic[Index]):
+    """A text's vector is the mean of its tokens' rows, not normalised; zero where it has none.
+
+    The table lies in an installed package of weights. A member says which files of it decide the
+    vectors, how they are read, and how the tokens of a text find their rows.
+    """
+
+    package: ClassVar[str]
+    files: ClassVar[tuple[str, ...]]
+    scheme: ClassVar[str]  # goes up when the same files would give other vectors
+    chunk: ClassVar[int]  # texts between two calls of progress
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.backend = "numpy"
+        self._folder = package_folder(self.package, f"the encoder {name!r}")
+        self._content: tuple[Vectors, Index] | None = None
+        self._fingerprint: str | None = None
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return type(self), (self.name,)  # a lock cannot be pickled, and a table need not travel
+
+    @property
+    def dimension(self) -> int:
+        return int(self.open_table()[0].shape[1])
+
+    @property
+    def fingerprint(self) -> str:
+        if self._fingerprint is None:
+            hashes = [sha256_of_file(self._folder / part) for part in self.files]
+            self._fingerprint = hashlib.sha256(
+                " ".join([self.scheme, *hashes]).encode()
+            ).hexdigest()
+        return self._fingerprint
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        # By chunks: the token vectors of all texts together would be many times their means.
+        for start in range(0, len(texts), self.chunk):
+            tokens, offsets = self.token_vectors(texts[start : start + self.chunk])
+            vectors[start : start + len(offsets) - 1] = means(tokens, offsets)
+            progress("encoding", start + len(offsets) - 1, len(texts))
+        return vectors
+
+    def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
+        """The vectors of all known tokens, one text after another, and where each text begins.
+
+        Text `i` owns `vectors[offsets[i]:offsets[i + 1]]`; `offsets` has one entry more than there
+        are texts.
+        """
+        raise NotImplementedError
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(texts), dtype=bool)
+
+    def open_table(self) -> tuple[Vectors, Index]:
+        """The table and what finds its rows, read at the first use."""
+        # Two threads that come first at once must not read the table twice.
+        with self._lock:
+            if self._content is None:
+                self._content = self._read()
+            return self._content
+
+    def _read(self) -> tuple[Vectors, Index]:
+        raise NotImplementedError
+
+
+def means(tokens: Vectors, offsets: npt.NDArray[np.intp]) -> Vectors:
+    """The mean of each ragged piece; an empty piece is the zero vector.
+
+    >>> means(np.array([[1.0], [3.0], [5.0]]), np.array([0, 2, 2, 3])).ravel().tolist()
+    [2.0, 0.0, 5.0]
+    """
+    counts = np.diff(offsets)
+    answer = np.zeros((len(counts), tokens.shape[1]), dtype=np.float32)
+    # reduceat gives an empty piece the row at its start, not 0: such pieces are left out.
+    nonempty = np.flatnonzero(counts)
+    if len(nonempty):
+        sums = np.add.reduceat(tokens, offsets[:-1][nonempty], axis=0)
+        answer[nonempty] = sums / counts[nonempty, None]
+    return answer
+
+
+def package_folder(package: str, feature: str) -> Path:
+    """Where an installed package of weights lies, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        raise MissingExtra(feature, "words")
+    folder = Path(spec.origin).parent
+    if not folder.is_dir():
+        raise EncoderError(f"the package {package!r} is installed as an archive; unpack it")
+    return folder
