@@ -107,7 +107,9 @@ def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
     """A column of lists as presence attributes `name=value`, one for each frequent value."""
     counts: Counter[str] = Counter()
     for value in values:
-        counts.update({_name(item) for item in value or ()})
+        # Each value once per row, in order: values that are equally frequent stay in this order
+        # in a report, where a set would mix them anew in every run.
+        counts.update(list(dict.fromkeys(_name(item) for item in value or ())))
     present = sum(value is not None for value in values)
     frequent = [item for item, count in counts.most_common() if rare <= count <= present - rare]
     if not frequent:
@@ -290,7 +292,8 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
 def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
     """The most frequent names as presence attributes; a name counts once per text."""
     people = _people_by_spacy(texts) or _people_by_rule(texts)
-    counts = Counter(name for names in people for name in names)
+    # In order of spelling: of equally frequent names the same ones must be taken in every run.
+    counts = Counter(name for names in people for name in sorted(names))
     enough = [name for name, count in counts.most_common(most) if count >= rare]
     if not enough:
         best = f"; the most frequent is on {counts.most_common(1)[0][1]}" if counts else ""

@@ -182,7 +182,7 @@ class Search:
 
     def _belief(self, row: int, text: str) -> float:
         """The F1 that the words of a text may expect."""
-        words = set(words_of(text))
+        words = dict.fromkeys(words_of(text))  # a sum in a fixed order, to the last digit
         chances = self.words[row]
         right = sum(chances.get(word, 0.0) for word in words)
         return 2 * right / max(len(words) + self.sizes[row], 1.0)
@@ -190,7 +190,9 @@ class Search:
     def _pool(self, row: int, weights: Weights) -> tuple[list[str], list[float]]:
         """Words to try: those that `words` names and those of the better half of candidates."""
         best_texts = self._top(row, 30, weights)
-        counts = Counter(word for text in best_texts for word in set(words_of(text)))
+        # Each word once per text, in the order of the text: a set's order changes with Python's
+        # hash seed, and the draws from this pool would change with it.
+        counts = Counter(word for text in best_texts for word in dict.fromkeys(words_of(text)))
         pool = {word: count / len(best_texts) for word, count in counts.items()}
         for word, chance in self.words[row].items():
             pool[word] = pool.get(word, 0.0) + chance

@@ -92,7 +92,10 @@ class Vocabulary:
         for text in texts:
             counter.update(set(tokenise(text)))
             rows += 1
-        frequent = [item for item in counter.most_common(most) if item[1] >= least]
+        # Equal counts in order of spelling: a set comes in the order of Python's hash seed, which
+        # differs from run to run, and a word's place decides which random weights it starts from.
+        ranking = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+        frequent = [item for item in ranking[:most] if item[1] >= least]
         if rows < 50 or len(frequent) < 20:
             raise DataError(
                 f"the auxiliary text is too small to learn words from: {rows} texts with "
