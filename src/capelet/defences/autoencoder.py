@@ -19,7 +19,7 @@ from torch.nn.functional import log_softmax
 
 from capelet.defences.dense import Dense
 from capelet.defences.network import Body, Network
-from capelet.defences.settings import Fitted, Settings
+from capelet.defences.settings import Defence, Settings
 from capelet.defences.terms import Batch, Term
 from capelet.defences.training import Part, Schedule, train
 from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
@@ -76,16 +76,16 @@ class Reconstruction(Term):
 
 def fit_autoencoder(
     part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
-) -> Fitted:
+) -> Defence:
     """The auto-encoder in place of the encoder, then a task map without privacy."""
     if part.texts is None:
         raise DataError("the method 'ae' learns from texts, and there are only vectors")
     start = time.monotonic()
     encoder = autoencode(part, settings.schedule, checkpoints, progress)
     own = replace(part, vectors=encoder.encode(part.texts))
-    fitted = Dense()(own, settings, checkpoints, progress)
-    trained = replace(fitted.trained, seconds=time.monotonic() - start)
-    return replace(fitted, trained=trained, encoder=encoder)
+    defence = Dense()(own, settings, checkpoints, progress)
+    outcome = replace(defence.outcome, seconds=time.monotonic() - start)
+    return replace(defence, outcome=outcome, encoder=encoder)
 
 
 def autoencode(

@@ -20,7 +20,7 @@ import torch
 from capelet.data.labels import Attribute
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import draw, twin
-from capelet.defences.settings import Fitted, Settings, epsilon_of
+from capelet.defences.settings import Defence, Settings, epsilon_of
 from capelet.defences.terms import Reversal, SymbolIndependence, SymbolTask, Task, Term
 from capelet.defences.training import Part, Schedule, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
@@ -44,16 +44,16 @@ class Candidate:
     """A mechanism with the map that was trained for it, and the task's score on held-back rows."""
 
     mechanism: Any
-    trained: TrainedMap
+    outcome: TrainedMap
     score: float
 
 
 def fit_bottleneck(
     part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
-) -> Fitted:
+) -> Defence:
     """The best bottleneck for the ε of the settings, and the noise behind it."""
     best = squeeze(part, settings, checkpoints, progress)
-    return Fitted(best.trained, after=best.mechanism)
+    return Defence(best.outcome, after=best.mechanism)
 
 
 def squeeze(
@@ -75,9 +75,9 @@ def squeeze(
         def report(what: str, done: int, total: int, place: int = place) -> None:
             progress(what, place * total + done, len(mechanisms) * total)
 
-        trained = _train(part, part.task, noise, lam, settings.schedule, checkpoints, report)
-        score = _score(part, part.task, trained, noise, settings.schedule.seed)
-        candidates.append(Candidate(noise, trained, score))
+        outcome = _train(part, part.task, noise, lam, settings.schedule, checkpoints, report)
+        score = _score(part, part.task, outcome, noise, settings.schedule.seed)
+        candidates.append(Candidate(noise, outcome, score))
     return max(candidates, key=lambda item: item.score)
 
 
@@ -123,7 +123,7 @@ def _train(
     return train(network, part, schedule, checkpoints, progress)
 
 
-def _score(part: Part, task: Attribute, trained: TrainedMap, noise: Any, seed: int) -> float:
+def _score(part: Part, task: Attribute, outcome: TrainedMap, noise: Any, seed: int) -> float:
     """Accuracy of a plain probe on noisy vectors: learnt on the rows to fit on, scored on tune.
 
     The noise is that of a release but seeded, or the choice could not be repeated.
@@ -138,8 +138,8 @@ def _score(part: Part, task: Attribute, trained: TrainedMap, noise: Any, seed: i
     present = task.codes >= 0
     fit, tune = part.fit[present[part.fit]], part.tune[present[part.tune]]
     probe = LogisticRegression(C=1.0, max_iter=500)
-    probe.fit(noisy(trained.map(part.vectors[fit])), task.codes[fit])
-    inside = trained.map(part.vectors[tune])
+    probe.fit(noisy(outcome.map(part.vectors[fit])), task.codes[fit])
+    inside = outcome.map(part.vectors[tune])
     scores = [
         float((probe.predict(noisy(inside)) == task.codes[tune]).mean()) for _ in range(DRAWS)
     ]

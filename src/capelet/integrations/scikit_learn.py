@@ -91,8 +91,8 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         fitted = fit(name, part, self._settings(schedule))
         self.encoder_ = PrivateEncoder(*fitted.steps)
         self.guarantee_ = self.encoder_.guarantee
-        self.joint_ = dict(fitted.trained.joint)
-        self._n_features_out = fitted.trained.map.dimension
+        self.joint_ = dict(fitted.outcome.joint)
+        self._n_features_out = fitted.outcome.map.dimension
         return self
 
     def transform(self, X: Any) -> Vectors:

@@ -21,7 +21,7 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Fitted, Settings, check_needs, fit, method
+from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
@@ -190,7 +190,7 @@ def _fit_split(
     settings: Settings,
     progress: Progress,
     plain: PrivateEncoder,
-) -> Fitted:
+) -> Defence:
     part = part_of(plan, parts, vectors, against)
     if settings.layers:
         from capelet.encoders.tuning import top_layers
@@ -223,12 +223,12 @@ def _findings(
 
 
 def _joint(
-    fitted: Sequence[Fitted], against: Sequence[Attribute], recipe_hash: str
+    fitted: Sequence[Defence], against: Sequence[Attribute], recipe_hash: str
 ) -> list[Finding]:
     """What the defence's own adversary reached, on the defender's held-back rows."""
     rows = []
     for item in against:
-        scores = [one.trained.joint[item.name] for one in fitted if item.name in one.trained.joint]
+        scores = [one.outcome.joint[item.name] for one in fitted if item.name in one.outcome.joint]
         if scores:
             rows.append(
                 Finding(
@@ -250,7 +250,7 @@ def _about(
     name: str,
     settings: Settings,
     against: Sequence[Attribute],
-    fitted: Sequence[Fitted],
+    fitted: Sequence[Defence],
 ) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
     return {
@@ -260,7 +260,7 @@ def _about(
         "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
         "trained_on": len(plan.splits[0].defender),
         "seeds": len(plan.splits),
-        "training_seconds": round(float(np.mean([item.trained.seconds for item in fitted])), 2),
+        "training_seconds": round(float(np.mean([item.outcome.seconds for item in fitted])), 2),
         "private_towards_training_texts": False,
     }
 

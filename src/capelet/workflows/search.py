@@ -16,7 +16,7 @@ import numpy as np
 from capelet.attacks.attribute import Family, Secret, View, attack, families, one_thread
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Fitted, Settings, fit, method
+from capelet.defences import Defence, Settings, fit, method
 from capelet.defences.training import Part
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
@@ -118,7 +118,7 @@ def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attrib
     return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
 
 
-def steps_with(fitted: Fitted, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
+def steps_with(fitted: Defence, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
     """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
     own_encoder = fitted.encoder
     return (*(encoder if own_encoder is None else (own_encoder,)), *fitted.steps)
