@@ -58,14 +58,14 @@ class Model(Protocol):
 class Exposure:
     """Bits of exposure per canary, which of them are extrapolated, and how well the tail fits.
 
-    `fitted` is the plain estimate of Carlini et al., −log2 of the fitted skew-normal's CDF; `bits`
-    counts samples where there are any below a canary, and uses the fit only beyond all of them.
-    `misfit` is the Kolmogorov–Smirnov distance of the fit.
+    `parametric_bits` is the plain estimate of Carlini et al., −log2 of the fitted skew-normal's
+    CDF; `bits` counts samples where there are any below a canary, and uses the fit only beyond all
+    of them. `misfit` is the Kolmogorov–Smirnov distance of the fit.
     """
 
     bits: Floats
-    fitted: Floats
-    extrapolated: npt.NDArray[np.bool_]
+    parametric_bits: Floats
+    is_extrapolated: npt.NDArray[np.bool_]
     misfit: float
     space_bits: float
     samples: int
@@ -395,7 +395,7 @@ def canary_findings(
         kind = "extraction" if level else "extraction-null"
         about = {
             "repetitions": int(level),
-            "extrapolated": int(exposure.extrapolated[inside].sum()),
+            "extrapolated": int(exposure.is_extrapolated[inside].sum()),
             "space_bits": exposure.space_bits,
             "samples": exposure.samples,
             "misfit": round(exposure.misfit, 4),

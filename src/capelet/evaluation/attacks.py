@@ -48,7 +48,7 @@ class Evidence:
 
     corpus: Corpus
     members: Sequence[bool] | None = None
-    derived: Sequence[str] = ()
+    derivations: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class AttributeInference:
 
     def lacks(self, evidence: Evidence) -> str | None:
         corpus = evidence.corpus
-        if corpus.private or corpus.label is not None or evidence.derived:
+        if corpus.private or corpus.label is not None or evidence.derivations:
             return None
         return (
             "attributes need columns to infer; name them (--private) or read some off the texts "
@@ -206,7 +206,7 @@ class AttackPlan:
         attacks: Sequence[str],
         corpus: Corpus,
         members: Sequence[bool] | None = None,
-        derived: Sequence[str] = (),
+        derivations: Sequence[str] = (),
     ) -> AttackPlan:
         """`all` takes what the data allow; what is asked for by name and lacks data is refused."""
         for name in attacks:
@@ -214,7 +214,7 @@ class AttackPlan:
                 raise CapeletError(
                     f"there is no kind of attack {name!r}; {did_you_mean(name, [*ATTACKS, ALL])}"
                 )
-        evidence = Evidence(corpus, members, derived)
+        evidence = Evidence(corpus, members, derivations)
         gaps = {name: kind.lacks(evidence) for name, kind in ATTACKS.items()}
         for name in attacks:
             # Attributes without columns are refused by the plan, with its own sentence.

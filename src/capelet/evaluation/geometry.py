@@ -30,15 +30,15 @@ MOST_PAIRS = 2000
 
 
 def deviation(
-    plan: Plan, original: Vectors, released: Vectors, recipe_hash: str | None
+    plan: Plan, original: Vectors, released_vectors: Vectors, recipe_hash: str | None
 ) -> list[Finding]:
     """How far the release lies from the encoder's own vectors: mean Euclidean and cosine distance.
 
     YAWYW tables 9 and 10. A release of another width (a projection, symbols) has none.
     """
-    if original.shape != released.shape:
+    if original.shape != released_vectors.shape:
         return []
-    before, after = (np.asarray(item, dtype=np.float64) for item in (original, released))
+    before, after = (np.asarray(item, dtype=np.float64) for item in (original, released_vectors))
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     cosine = (before * after).sum(axis=1) / np.maximum(lengths, 1e-300)
     distances = {
@@ -60,7 +60,7 @@ def deviation(
 
 
 def separability(
-    plan: Plan, original: Vectors, released: Vectors, recipe_hash: str | None
+    plan: Plan, original: Vectors, released_vectors: Vectors, recipe_hash: str | None
 ) -> list[Finding]:
     """How often a fresh classifier tells a released vector from one that the encoder gave.
 
@@ -68,11 +68,11 @@ def separability(
     ones, and names both vectors of the victims. Chance is one half; vectors that were not changed
     end there exactly. The same with shuffled names stands beside it, as `deviation-null`.
     """
-    if original.shape != released.shape:
+    if original.shape != released_vectors.shape:
         return []
     guesses, blind_guesses, strongest = [], [], Counter[str]()
     for parts in plan.splits:
-        view, flags, rows = _both(original, released, parts)
+        view, flags, rows = _both(original, released_vectors, parts)
         victims = view.rows.scored
         units = plan.units[rows[victims]]
         result = attack(view, Secret(view, flags, 2), families(CLASSIFIERS))
@@ -93,7 +93,7 @@ def separability(
     ]
 
 
-def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Codes, Rows]:
+def _both(original: Vectors, released_vectors: Vectors, parts: Split) -> tuple[View, Codes, Rows]:
     """A view of both vectors of some texts, whether each vector is released, and whose it is.
 
     A column says how long a vector is: noise shows there first, and no plane sees it. Lengths are
@@ -105,7 +105,7 @@ def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Cod
         for part in (*parts.training("attacker"), parts.victims)
     ]
     rows = np.concatenate(sample)
-    vectors = np.concatenate([original[rows], released[rows]]).astype(np.float64)
+    vectors = np.concatenate([original[rows], released_vectors[rows]]).astype(np.float64)
     lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
     ends = np.cumsum([len(part) for part in sample])[:-1]
     fit, tune, victims = (
@@ -140,7 +140,7 @@ def _separability(
 
 
 def tsne_shift(
-    original: Vectors, released: Vectors, rows: Rows, seed: int
+    original: Vectors, released_vectors: Vectors, rows: Rows, seed: int
 ) -> dict[str, Any] | None:
     """One t-SNE map of both vectors of some of these rows: what the encoder gave, what left.
 
@@ -149,10 +149,10 @@ def tsne_shift(
     every original vector than to others like it, and is drawn among them. None where the two have
     not one width.
     """
-    if original.shape != released.shape:
+    if original.shape != released_vectors.shape:
         return None
     sample = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
-    both = np.concatenate([original[sample], released[sample]]).astype(np.float64)
+    both = np.concatenate([original[sample], released_vectors[sample]]).astype(np.float64)
     lengths = np.linalg.norm(both, axis=1, keepdims=True)
     flat, order = _flat(both / np.maximum(lengths, 1e-300), seed)
     return {

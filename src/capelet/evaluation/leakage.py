@@ -62,7 +62,7 @@ class Tally:
     guesses: dict[tuple[str, str, str], list[Guesses]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    chosen: dict[tuple[str, str], Counter[str]] = field(
+    winners: dict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
     curves: dict[tuple[str, int], list[Guesses]] = field(default_factory=lambda: defaultdict(list))
@@ -72,19 +72,19 @@ class Tally:
         """Take in what another seed gathered."""
         for key, guesses in other.guesses.items():
             self.guesses[key] += guesses
-        for target, counts in other.chosen.items():
-            self.chosen[target] += counts
+        for target, counts in other.winners.items():
+            self.winners[target] += counts
         for point, guesses_at_point in other.curves.items():
             self.curves[point] += guesses_at_point
         self.task_rows += other.task_rows
 
 
 def attack_all(
-    plan: Plan, released: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
+    plan: Plan, vectors_by_split: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
 ) -> Tally:
     """All seeds, as many abreast as there are cores; the result does not depend on how many.
 
-    `released` are the vectors of all rows, once for each split: a trained release differs by split.
+    `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
     """
     counter = count(1)
     work = len(plan.splits) * plan.targets
@@ -92,7 +92,7 @@ def attack_all(
     places = {id(parts): place for place, parts in enumerate(plan.splits)}
 
     def one(parts: Split) -> Tally:
-        vectors = released[places[id(parts)]]
+        vectors = vectors_by_split[places[id(parts)]]
         return measure(
             plan, vectors, parts, attackers, lambda: progress("attacking", next(counter), work)
         )
@@ -183,7 +183,7 @@ def _task(
     tally.guesses["utility", label.name, "strongest"].append(
         Guesses(truth, best.scored[first], units)
     )
-    tally.chosen["utility", label.name][result.strongest] += 1
+    tally.winners["utility", label.name][result.strongest] += 1
     tally.task_rows.append(victims)
     if text is not None:
         narrow = Secret(view, label.codes, len(label.classes), balanced=False)
@@ -217,7 +217,7 @@ def _secret(
         add("attribute-inference", name, candidate.scored)
     best = result.best[result.strongest]
     add("attribute-inference", "strongest", best.scored)
-    tally.chosen["attribute-inference", secret.name][result.strongest] += 1
+    tally.winners["attribute-inference", secret.name][result.strongest] += 1
 
     family = next(item for item in attackers if item.name == result.family)
     settings = result.best[result.family].settings
@@ -250,7 +250,7 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         metrics = (
             ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
         )
-        winners = tally.chosen.get((kind, name)) if attacker == "strongest" else None
+        winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
         for metric in metrics:
             rows.append(
                 _finding(kind, target, attacker, metric, guesses, bootstrap, release, winners)

@@ -71,14 +71,14 @@ def audit_provenance(
 ) -> dict[str, Any]:
     """Of an audit, by its plan."""
     corpus, model = plan.corpus, encoder.encoder
-    truncated = (
+    cut_texts = (
         int(model.truncated(corpus.texts.tolist()).sum())
         if model is not None and corpus.texts is not None
         else 0
     )
     label = plan.label
     return provenance(
-        describe_corpus(corpus, duplicates=_duplicates(plan), truncated=truncated),
+        describe_corpus(corpus, duplicates=_duplicates(plan), truncated=cut_texts),
         attributes={item.name: _describe_attribute(item) for item in plan.secrets},
         label=None if label is None else {"name": label.name, **_describe_attribute(label)},
         encoder={"dimension": release.vectors.shape[1], **describe_encoder(model)},

@@ -44,7 +44,7 @@ class SentenceTask:
     labels: npt.NDArray[Any]
     others: tuple[str, ...] | None = None
     test: npt.NDArray[np.bool_] | None = None
-    graded: bool = False
+    has_grades: bool = False
 
     def __post_init__(self) -> None:
         sizes = {len(self.texts), len(self.labels)}
@@ -65,17 +65,17 @@ class SentenceTask:
         if name not in TASKS:
             raise DataError(f"{name!r} is no sentence task; there is {', '.join(TASKS)}")
         table = pyarrow.parquet.read_table(path(name)).to_pydict()
-        graded = name == "stsb"
+        has_grades = name == "stsb"
         split = table["split"]
-        rows = [i for i, part in enumerate(split) if not graded or part == "test"]
-        official = "test" in split and not graded
+        rows = [i for i, part in enumerate(split) if not has_grades or part == "test"]
+        official = "test" in split and not has_grades
         return cls(
             name,
             tuple(table["text"][i] for i in rows),
-            np.array([table["label"][i] for i in rows], dtype=float if graded else None),
+            np.array([table["label"][i] for i in rows], dtype=float if has_grades else None),
             tuple(table["text_b"][i] for i in rows) if "text_b" in table else None,
             np.array([split[i] == "test" for i in rows]) if official else None,
-            graded,
+            has_grades,
         )
 
     def measure(self, encode: Encode, recipe_hash: str | None = None, seed: int = 0) -> Finding:
@@ -84,7 +84,7 @@ class SentenceTask:
         other = None
         if self.others is not None:
             other = _finite(np.asarray(encode(self.others), dtype=np.float64), self.name)
-        if self.graded:
+        if self.has_grades:
             if other is None:
                 raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
             return self._rank_score(_cosines(vectors, other), recipe_hash)

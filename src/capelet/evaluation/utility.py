@@ -14,7 +14,7 @@ from capelet.interfaces import Vectors
 
 
 def neighbour_recall(
-    original: Vectors, released: Vectors, count: int = 10
+    original: Vectors, released_vectors: Vectors, count: int = 10
 ) -> npt.NDArray[np.float64]:
     """For each row, the share of its nearest neighbours (by cosine) that the release still finds.
 
@@ -27,13 +27,13 @@ def neighbour_recall(
     """
     if len(original) <= count:
         raise ValueError(f"{len(original)} rows have no {count} neighbours each")
-    before, after = _nearest(original, count), _nearest(released, count)
+    before, after = _nearest(original, count), _nearest(released_vectors, count)
     common = [len(np.intersect1d(a, b)) for a, b in zip(before, after, strict=True)]
     return np.array(common) / count
 
 
 def neighbours(
-    plan: Plan, original: Vectors, released: Sequence[Vectors], recipe_hash: str | None
+    plan: Plan, original: Vectors, vectors_by_split: Sequence[Vectors], recipe_hash: str | None
 ) -> Finding:
     """Label-free utility: the recall of ten neighbours among the victims, averaged over seeds."""
     bootstrap = Bootstrap.over(plan.units)
@@ -42,7 +42,7 @@ def neighbours(
             bootstrap.of(plan.units[parts.victims]),
             neighbour_recall(original[parts.victims], vectors[parts.victims]),
         )
-        for vectors, parts in zip(released, plan.splits, strict=True)
+        for vectors, parts in zip(vectors_by_split, plan.splits, strict=True)
     ]
     recall, victims = mean_over_seeds(draws), len(plan.splits[0].victims)
     return Finding(

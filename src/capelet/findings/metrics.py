@@ -95,9 +95,9 @@ def majority(metric: str, truth: Codes, classes: int) -> float | None:
     return metric_of(metric).majority(share, classes)
 
 
-def balanced_accuracy(truth: Codes, predicted: Codes) -> float:
+def balanced_accuracy(truth: Codes, predictions: Codes) -> float:
     """The mean over the classes present of the share that was guessed right."""
-    hit = truth == predicted
+    hit = truth == predictions
     return float(np.mean([hit[truth == code].mean() for code in np.unique(truth)]))
 
 

@@ -101,13 +101,13 @@ def match_frequencies(windows: Windows, per_word: int = 20, seed: int = 0) -> Wi
     return windows.take(np.sort(rows))
 
 
-def window_scores(vectors: Floats, windows: Windows, centred: bool = False) -> Floats:
+def window_scores(vectors: Floats, windows: Windows, centre: bool = False) -> Floats:
     """The mean cosine of the centre and each word of its context (algorithm 4).
 
-    `centred` first takes the mean vector off, which most tables share in every word and which says
+    `centre` first takes the mean vector off, which most tables share in every word and which says
     nothing of any of them.
     """
-    unit = _unit(vectors - vectors.mean(axis=0) if centred else vectors)
+    unit = _unit(vectors - vectors.mean(axis=0) if centre else vectors)
     scores = np.empty(len(windows))
     for start in range(0, len(windows), 4096):
         rows = slice(start, start + 4096)

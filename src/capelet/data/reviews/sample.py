@@ -151,11 +151,11 @@ def generate(writers: int = WRITERS, seed: int = SEED) -> Reviews:
     return Reviews(*zip(*rows, strict=True))
 
 
-def posterior(texts: Sequence[str], balanced: bool = False) -> dict[str, Floats]:
+def posterior(texts: Sequence[str], equal_priors: bool = False) -> dict[str, Floats]:
     """P(value | text) of every attribute and of the stars, from the text alone.
 
     Each entry has one row per text and one column per value, in the order of `PRIOR` and `STARS`.
-    With `balanced` the attribute asked for has equal priors; the other attributes keep theirs.
+    With `equal_priors` the attribute asked for has equal priors; the other attributes keep theirs.
     A text that the generator cannot write is a `DataError`.
 
     >>> text = generate(writers=1).texts[0]
@@ -164,7 +164,7 @@ def posterior(texts: Sequence[str], balanced: bool = False) -> dict[str, Floats]
     """
     result = {}
     for name, likelihood in _likelihoods(texts).items():
-        joint = likelihood * _prior(name, balanced)
+        joint = likelihood * _prior(name, equal_priors)
         result[name] = joint / joint.sum(axis=1, keepdims=True)
     return result
 
@@ -470,9 +470,9 @@ def _values(name: str) -> dict[str, float]:
     return STARS if name == "stars" else PRIOR[name]
 
 
-def _prior(name: str, balanced: bool) -> Floats:
+def _prior(name: str, equal: bool) -> Floats:
     values = np.array(list(_values(name).values()))
-    return np.full(len(values), 1 / len(values)) if balanced else values
+    return np.full(len(values), 1 / len(values)) if equal else values
 
 
 def _clustered_error(values: Floats, cluster: npt.NDArray[np.intp]) -> float:

@@ -173,10 +173,10 @@ class Contrastive:
 
 
 def _begin_from(
-    network: SentenceNetwork, words: Sequence[str], known: Sequence[str], vectors: Vectors
+    network: SentenceNetwork, words: Sequence[str], source_words: Sequence[str], vectors: Vectors
 ) -> None:
     """Put known word vectors, turned at random into the table's width, where words have one."""
-    place = {word: row for row, word in enumerate(known)}
+    place = {word: row for row, word in enumerate(source_words)}
     pairs = [(row, place[word]) for row, word in enumerate(words) if word in place]
     if not pairs:
         raise DataError("none of the words has a vector to begin from; give vectors of words")

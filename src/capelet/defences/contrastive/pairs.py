@@ -112,8 +112,8 @@ class Pairs:
 
 def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
     """The special words, then the most frequent ones that stand in at least two texts."""
-    used = (set(words_and_signs(text)) for text in texts)
-    return (*SPECIAL, *frequent_words(used, size, least=2))
+    texts_as_sets = (set(words_and_signs(text)) for text in texts)
+    return (*SPECIAL, *frequent_words(texts_as_sets, size, least=2))
 
 
 def batches(
