@@ -27,7 +27,7 @@ import numpy.typing as npt
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
-from capelet.findings.metrics import Guesses, score, tpr_at
+from capelet.findings.metrics import Codes, Flags, Guesses, score, tpr_at
 
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
@@ -65,7 +65,7 @@ class Exposure:
 
     bits: Floats
     parametric_bits: Floats
-    is_extrapolated: npt.NDArray[np.bool_]
+    is_extrapolated: Flags
     misfit: float
     space_bits: float
     samples: int
@@ -136,7 +136,7 @@ def fitted_at(fit: SkewNormal, value: float) -> float:
     return float(-fit.log_cdf(np.array([value]))[0] / math.log(2))
 
 
-def _smooth(losses: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
+def _smooth(losses: Floats, reference: Floats, below: Codes) -> Floats:
     """The expected count below each loss from a generalised Pareto tail of the lowest samples.
 
     It stays near the count itself (inside its 50 % Poisson interval).
@@ -168,7 +168,7 @@ def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start:
     return length * math.log2(size) - np.log2(rank)
 
 
-def _among(rows: Tokens, canaries: Tokens) -> npt.NDArray[np.bool_]:
+def _among(rows: Tokens, canaries: Tokens) -> Flags:
     """Which rows are canaries: one secret's rank must not depend on how many others there are."""
     members = {tuple(row) for row in canaries.tolist()}
     return np.array([tuple(row) in members for row in rows.tolist()], dtype=bool)
@@ -262,7 +262,7 @@ class SkewNormal:
 class Completion:
     """Per sequence: was all the rest given back, and what share of its words in order."""
 
-    exact: npt.NDArray[np.bool_]
+    exact: Flags
     share: Floats
 
 
@@ -285,8 +285,8 @@ def tab_attack(model: Model, sequences: Tokens, start: int, pad: int = -1) -> Co
 
 def membership(
     losses: Floats,
-    member: npt.NDArray[np.bool_],
-    author: npt.NDArray[np.intp],
+    member: Flags,
+    author: Codes,
     reference: Floats | None = None,
     *,
     seed: int = 0,
@@ -315,8 +315,8 @@ def _membership_rows(
     kind: str,
     attacker: str,
     scores: Floats,
-    member: npt.NDArray[np.bool_],
-    author: npt.NDArray[np.intp],
+    member: Flags,
+    author: Codes,
     seed: int,
 ) -> list[Finding]:
     people, places = np.unique(author, return_inverse=True)
@@ -356,7 +356,7 @@ def _membership_rows(
     ]
 
 
-def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
+def _best_threshold(score: Floats, member: Flags) -> float:
     """The value above which true minus false positive rate is largest."""
     order = np.argsort(-score)
     hits = np.cumsum(member[order]) / max(member.sum(), 1)
@@ -364,9 +364,7 @@ def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
     return float(score[order][int(np.argmax(hits - false))]) - 1e-12
 
 
-def _advantage(
-    positive: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any
-) -> float:
+def _advantage(positive: Flags, member: Flags, weights: Any) -> float:
     inside, outside = weights * member, weights * ~member
     if inside.sum() == 0 or outside.sum() == 0:
         return math.nan
@@ -381,8 +379,8 @@ def _advantage(
 def canary_findings(
     exposure: Exposure,
     completion: Completion,
-    repetitions: npt.NDArray[np.intp],
-    author: npt.NDArray[np.intp],
+    repetitions: Codes,
+    author: Codes,
     chance_tab: float,
 ) -> list[Finding]:
     """Mean exposure and tab accuracy for each number of repetitions; 0 is the control.
@@ -424,9 +422,7 @@ def canary_findings(
     return rows
 
 
-def mean_by_author(
-    values: Floats, author: npt.NDArray[np.intp], seed: int = 0
-) -> tuple[float, float, float]:
+def mean_by_author(values: Floats, author: Codes, seed: int = 0) -> tuple[float, float, float]:
     """The mean with its 95 % interval from a bootstrap over authors.
 
     >>> mean_by_author(np.array([1.0, 1.0]), np.array([0, 1]))

@@ -12,10 +12,10 @@ best expected F1, tuned on held-back auxiliary texts.
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,11 +30,13 @@ from capelet.attacks.inversion.words import (
     WordSets,
     best_cut,
     cut_sets,
+    draws_of,
     tuned_cut,
 )
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
+from capelet.training.loop import warm_cosine
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,12 +86,12 @@ class WordNetwork(nn.Module):
         return self.words(state), functional.softplus(self.count(state)).squeeze(1)
 
 
-@dataclass(frozen=True)
-class MultiLabel:
-    """Every word is a yes-or-no question to one network (eq. 8), trained by cross-entropy.
+@dataclass(frozen=True, kw_only=True)
+class WordAttack(ABC):
+    """A network that names words, and how it is trained; each attack has its own loss and ranking.
 
-    `members` networks of different seeds are averaged. Vectors are `(texts, d)`, or
-    `(draws, texts, d)` with several noise draws of each text, of which each epoch sees one.
+    `members` networks of different seeds are averaged. `sees_prefix` says whether the network is
+    told which words have been named so far.
     """
 
     width: int = 768
@@ -102,7 +104,8 @@ class MultiLabel:
     members: int = 1
     seed: int = 0
     device: str | None = None
-    name: str = "multi-label"
+    name: str
+    sees_prefix: ClassVar[bool] = False
 
     def fit(
         self,
@@ -111,7 +114,26 @@ class MultiLabel:
         vocabulary: Vocabulary,
         progress: Progress = silent,
     ) -> Inverter:
-        return _fit(self, vectors, sets, vocabulary, progress, sees=False)
+        """Learn on auxiliary vectors, `(texts, d)` or `(draws, texts, d)`.
+
+        Of several noise draws of each text each epoch sees one.
+        """
+        return _fit(self, vectors, sets, vocabulary, progress)
+
+    @abstractmethod
+    def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        """The mean loss of a batch; `truth` are word numbers, `words` where a row has fewer."""
+
+    @abstractmethod
+    def rank(self, networks: list[WordNetwork], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Words in the order of naming, the probability of each, and how many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLabel(WordAttack):
+    """Every word is a yes-or-no question to one network (eq. 8), trained by cross-entropy."""
+
+    name: str = "multi-label"
 
     def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
         scores, count = network(vectors)
@@ -127,8 +149,8 @@ class MultiLabel:
         return top.indices, top.values, sizes
 
 
-@dataclass(frozen=True)
-class MultiSet:
+@dataclass(frozen=True, kw_only=True)
+class MultiSet(WordAttack):
     """One word after another until the set is named (eq. 9); the target is uniform over the rest.
 
     In training the words named so far are partly true ones in random order and partly the
@@ -138,29 +160,11 @@ class MultiSet:
     and so that level comes to say how likely the next word is right, and when to stop.
     """
 
-    width: int = 768
-    depth: int = 2
-    dropout: float = 0.3
-    epochs: int = 20
-    batch: int = 512
-    learning_rate: float = 1e-3
-    decay: float = 1e-2
-    members: int = 1
     own: float = 0.5
     fresh: float = 0.3
     uniform: float = 0.5
-    seed: int = 0
-    device: str | None = None
     name: str = "multi-set"
-
-    def fit(
-        self,
-        vectors: Floats,
-        sets: WordSets,
-        vocabulary: Vocabulary,
-        progress: Progress = silent,
-    ) -> Inverter:
-        return _fit(self, vectors, sets, vocabulary, progress, sees=True)
+    sees_prefix: ClassVar[bool] = True
 
     def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
         prefix = self._prefix(network, vectors, truth, words)
@@ -214,7 +218,7 @@ class MultiSet:
 class Inverter:
     """A fitted black-box attacker: vectors in, word sets out."""
 
-    attack: MultiLabel | MultiSet
+    attack: WordAttack
     networks: list[WordNetwork]
     mean: Floats
     scale: Floats
@@ -248,19 +252,14 @@ def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
 
 
 def _fit(
-    attack: MultiLabel | MultiSet,
+    attack: WordAttack,
     vectors: Floats,
     sets: WordSets,
     vocabulary: Vocabulary,
     progress: Progress,
-    sees: bool,
 ) -> Inverter:
     """Train the networks on nine tenths of the auxiliary texts; tune the cut on the last tenth."""
-    draws = vectors if vectors.ndim == 3 else vectors[None]
-    if draws.shape[1] != len(sets):
-        raise DataError(f"{draws.shape[1]} vectors do not match {len(sets)} auxiliary texts")
-    if len(sets) < _LEAST_TEXTS:
-        raise DataError(f"{len(sets)} auxiliary texts are too few; give at least {_LEAST_TEXTS}")
+    draws = draws_of(vectors, len(sets), _LEAST_TEXTS)
     if not np.isfinite(draws).all():
         raise DataError("some auxiliary vectors are not finite; leave those texts out")
     tune, fit = held_back(attack.seed, len(sets))
@@ -268,9 +267,7 @@ def _fit(
     mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
     truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
     networks = [
-        _train(
-            attack, draws[:, fit], truth, vocabulary, (mean, scale), device, sees, member, progress
-        )
+        _train(attack, draws[:, fit], truth, vocabulary, (mean, scale), device, member, progress)
         for member in range(attack.members)
     ]
     rough = Inverter(attack, networks, mean, scale, len(vocabulary), 1.0)
@@ -280,20 +277,19 @@ def _fit(
 
 
 def _train(
-    attack: MultiLabel | MultiSet,
+    attack: WordAttack,
     draws: Floats,
     truth: Tensor,
     vocabulary: Vocabulary,
     standard: tuple[Floats, Floats],
     device: torch.device,
-    sees: bool,
     member: int,
     progress: Progress,
 ) -> WordNetwork:
     words = len(vocabulary)
     with seeded_fork(attack.seed * 1000 + member, device):
         network = WordNetwork(
-            draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees
+            draws.shape[2], attack.width, attack.depth, words, attack.dropout, attack.sees_prefix
         )
         _start_from_frequencies(network, vocabulary)
         network = network.to(device)
@@ -308,7 +304,8 @@ def _train(
             weight_decay=attack.decay,
             betas=(0.9, 0.98),
         )
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _pace(step, steps))
+        pace = warm_cosine(steps, max(steps // 10, 1))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
         what, step_count = f"{attack.name}", member * steps
         for rows in _batches(len(truth), batch, attack.epochs, device):
             draw = torch.randint(len(inputs), (len(rows),), device=device)
@@ -322,14 +319,6 @@ def _train(
             step_count += 1
             progress(what, step_count, attack.members * steps)
     return network.eval()
-
-
-def _pace(step: int, steps: int) -> float:
-    """The share of the rate at a step: up over the first tenth, then down as a cosine."""
-    warm = max(steps // 10, 1)
-    if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
 
 
 def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterator[Tensor]:

@@ -249,12 +249,10 @@ class Inversion:
 
     def _inverter(self, name: str, world: _World, progress: Progress) -> Inverter:
         """A black-box attacker of words, fitted once."""
-        from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
+        from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet, WordAttack
 
         if name not in world.inverters:
-            kind: Callable[..., MultiLabel | MultiSet] = (
-                MultiLabel if name == "multi-label" else MultiSet
-            )
+            kind: type[WordAttack] = MultiLabel if name == "multi-label" else MultiSet
             attack = kind(**{"seed": self.seed, **(self.options or {}).get(name, {})})
             sets = world.vocabulary.sets(world.parts.auxiliary)
             world.inverters[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)

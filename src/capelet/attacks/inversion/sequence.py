@@ -32,8 +32,7 @@ from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, hel
 from capelet.attacks.inversion.decoder import PAD, REAL, SYNTHETIC, Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import Maker
 from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, cosines
-from capelet.attacks.inversion.words import Floats, Ids, Vocabulary
-from capelet.errors import DataError
+from capelet.attacks.inversion.words import Floats, Ids, Vocabulary, draws_of
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
 
@@ -121,13 +120,7 @@ class SequenceInversion:
         `words` is a black-box attacker fitted on the same texts: it names candidates for single
         words, and how likely each is.
         """
-        draws = vectors if vectors.ndim == 3 else vectors[None]
-        if draws.shape[1] != len(texts):
-            raise DataError(f"{draws.shape[1]} vectors do not match {len(texts)} auxiliary texts")
-        if len(texts) < _LEAST_TEXTS:
-            raise DataError(
-                f"{len(texts)} auxiliary texts are too few; give at least {_LEAST_TEXTS}"
-            )
+        draws = draws_of(vectors, len(texts), _LEAST_TEXTS)
         # What `words` has not learnt either: else its beliefs there would be too good to tune on.
         spare, fit = held_back(words.attack.seed, len(texts))
         tuning, fit = spare[: self.tune], np.concatenate([spare[self.tune :], fit])

@@ -33,6 +33,7 @@ from capelet.attacks.inversion.words import (
     best_cut,
     compare,
     cut_sets,
+    draws_of,
     tuned_cut,
 )
 from capelet.data.text import word_spans
@@ -281,9 +282,7 @@ class SparseCoding:
         progress: Progress = silent,
     ) -> SparseInverter:
         """Learn map, whitening, length, penalty and thresholds on auxiliary texts only."""
-        draws = vectors if vectors.ndim == 3 else vectors[None]
-        if draws.shape[1] != len(texts):
-            raise DataError(f"{draws.shape[1]} vectors do not match {len(texts)} auxiliary texts")
+        draws = draws_of(vectors, len(texts))
         dictionary = Dictionary.of(texts, tokens, table, vocabulary)
         means, lengths = token_means(texts, tokens, table)
         order = np.random.default_rng([self.seed, 0x1B]).permutation(len(texts))

@@ -201,6 +201,16 @@ def hits_by_band(
     return answer
 
 
+def draws_of(vectors: Floats, texts: int, least: int = 1) -> Floats:
+    """An attacker's own vectors as `(draws, texts, d)`; one draw may be given as `(texts, d)`."""
+    draws = vectors if vectors.ndim == 3 else vectors[None]
+    if draws.shape[1] != texts:
+        raise DataError(f"{draws.shape[1]} vectors do not match {texts} auxiliary texts")
+    if texts < least:
+        raise DataError(f"{texts} auxiliary texts are too few; give at least {least}")
+    return draws
+
+
 def best_cut(chances: Floats, sizes: Floats, weight: float) -> Ids:
     """How many words to name, so that the expected F1 of each text is largest.
 
