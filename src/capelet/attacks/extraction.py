@@ -33,16 +33,16 @@ Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
 
 CHANCE_BITS = 1 / math.log(2)
+# Where fewer samples than this lie below a canary, a fitted tail helps counting.
 ANCHOR = 32
-"""Where fewer samples than this lie below a canary, a fitted tail helps counting."""
 
+# So many of the lowest samples give the tail its shape.
 TAIL = 256
-"""So many of the lowest samples give the tail its shape."""
 
 MOST_ENUMERATED = 2_000_000
 
+# With fewer texts that were not trained on, 0.1 % of them is less than one false alarm.
 RARE = 1000
-"""With fewer texts that were not trained on, 0.1 % of them is less than one false alarm."""
 _CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 

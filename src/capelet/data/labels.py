@@ -21,15 +21,15 @@ from capelet.data.corpus import Corpus, Values
 from capelet.data.text import long_words
 from capelet.errors import DataError, did_you_mean
 
+# A numeric attribute with more values than this is cut into thirds.
 MANY_VALUES = 12
-"""A numeric attribute with more values than this is cut into thirds."""
+# A class with fewer rows than this cannot be measured on a fifth of the data.
 RARE = 20
-"""A class with fewer rows than this cannot be measured on a fifth of the data."""
 OTHER = "(other)"
+# How many of the most frequent person names `--derive names` asks about.
 NAMES = 5
-"""How many of the most frequent person names `--derive names` asks about."""
+# How many topics `--derive topics` looks for.
 TOPICS = 10
-"""How many topics `--derive topics` looks for."""
 
 
 @dataclass(frozen=True, eq=False)

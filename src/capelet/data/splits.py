@@ -28,8 +28,8 @@ SHARES = {"defender": 0.5, "attacker": 0.3, "victims": 0.2}
 HELD_BACK = 0.1
 LEAST_ROWS = 60
 
+# Texts in; the vectors of all their words, one text after another, and where each text begins.
 WordVectors = Callable[[Sequence[str]], tuple[npt.NDArray[np.floating[Any]], Rows]]
-"""Texts in; the vectors of all their words, one text after another, and where each text begins."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ from capelet.data.readers import unreadable
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
+# The column of the texts in every named set.
 TEXT = "text"
-"""The column of the texts in every named set."""
 _READ = 1 << 22  # bytes of CSV read at once; no row may be longer
 _ROWS = 1024  # rows of Parquet and JSONL read at once
 

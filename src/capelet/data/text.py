@@ -36,8 +36,8 @@ _PUBLIC_MARKS = (
     r"\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )
 _RUN = rf"[^\s{_PUBLIC_MARKS}]+"
+# A word as word mechanisms see it: a run of what is not public, joined by ' ’ _ @ -.
 PRIVATE_WORD = re.compile(rf"({_RUN}(?:['’_@-]{_RUN})*)")
-"""A word as word mechanisms see it: a run of what is not public, joined by ' ’ _ @ -."""
 
 
 def normalise(text: str) -> str:

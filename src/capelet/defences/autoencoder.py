@@ -29,8 +29,8 @@ from capelet.interfaces import Progress, silent
 from capelet.training.device import seeded_fork
 from capelet.training.networks import Front, dense
 
+# Coordinates of the hidden vector.
 WIDTH = 256
-"""Coordinates of the hidden vector."""
 
 
 class WordBag(Front):

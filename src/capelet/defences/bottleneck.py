@@ -33,10 +33,10 @@ MOST_SYMBOLS = 8
 WIDTHS = {"laplace": 4, "privunit": 8}
 # PrivUnit takes no larger ε: its cap is then smaller than rounding.
 MOST_EPSILON = 200.0
+# Releases of the held-back rows over which a candidate is judged.
 DRAWS = 8
-"""Releases of the held-back rows over which a candidate is judged."""
+# The least batch against secrets: their shares in each symbol are estimated from it.
 GUARDED_BATCH = 512
-"""The least batch against secrets: their shares in each symbol are estimated from it."""
 
 
 @dataclass(frozen=True, eq=False)

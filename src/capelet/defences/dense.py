@@ -30,13 +30,13 @@ from capelet.mechanisms import Laplace
 from capelet.training.device import seeded_fork
 from capelet.training.networks import Residual, dense
 
+# The share of the training over which λ grows from 0: a strong λ on a blind head only stirs.
 WARM = 0.2
-"""The share of the training over which λ grows from 0: a strong λ on a blind head only stirs."""
+# How many a training against a kernel adversary takes, however many rows there are.
 STEPS = 150
-"""How many a training against a kernel adversary takes, however many rows there are."""
 TUNED_BATCH = 256
+# How often the last layers see each text, after the map was trained on vectors as they are.
 TUNED_EPOCHS = 5
-"""How often the last layers see each text, after the map was trained on vectors as they are."""
 
 
 @dataclass(frozen=True)

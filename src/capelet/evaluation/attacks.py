@@ -33,10 +33,10 @@ from capelet.privacy.guarantees import Guarantee, ceiling_top
 from capelet.release import PrivateEncoder, Release
 
 ALL = "all"
+# How often the attacker sends each of its texts through a noised release.
 DRAWS = 4
-"""How often the attacker sends each of its texts through a noised release."""
+# Known texts of each writer: as many as enough writers have.
 SHOTS = (10, 5, 3)
-"""Known texts of each writer: as many as enough writers have."""
 ENOUGH_WRITERS = 10
 
 Measurement = tuple[list[Finding], dict[str, Any]]

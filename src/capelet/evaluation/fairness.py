@@ -11,8 +11,8 @@ from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses, accuracy_gap, score
 
+# A subgroup with fewer victims than this, over all seeds, is not scored.
 LEAST = 20
-"""A subgroup with fewer victims than this, over all seeds, is not scored."""
 
 
 def subgroups(

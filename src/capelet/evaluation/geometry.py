@@ -25,8 +25,8 @@ from capelet.interfaces import Vectors
 
 POINTS = 1000
 CLASSIFIERS = ("logistic", "knn")
+# Of how many of the attacker's texts, and of how many victims, both vectors are looked at.
 MOST_PAIRS = 2000
-"""Of how many of the attacker's texts, and of how many victims, both vectors are looked at."""
 
 
 def deviation(

@@ -49,10 +49,10 @@ from capelet.release import Release
 T = TypeVar("T")
 
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
+# Permutations per seed: enough that the null of a rare attribute is not itself a lottery.
 NULLS = 4
-"""Permutations per seed: enough that the null of a rare attribute is not itself a lottery."""
+# Seeds abreast; each holds the kernels of one split in memory.
 MOST_WORKERS = 4
-"""Seeds abreast; each holds the kernels of one split in memory."""
 
 
 @dataclass(eq=False)

@@ -21,8 +21,8 @@ from capelet.findings import Finding
 from capelet.findings.intervals import Score, mean_of, normal_mean, percentile
 from capelet.interfaces import Vectors
 
+# The tasks whose mean is *the* utility of a sentence encoder.
 MAIN = ("mpqa", "trec", "subj", "mrpc")
-"""The tasks whose mean is *the* utility of a sentence encoder."""
 TASKS = (*MAIN, "sst2", "cr", "stsb")
 
 _STRENGTHS = (0.01, 0.1, 1.0)

@@ -20,8 +20,8 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 Codes = npt.NDArray[np.intp]
 
+# Enough that the ends of an interval move by about a tenth of its width between two seeds.
 DRAWS = 500
-"""Enough that the ends of an interval move by about a tenth of its width between two seeds."""
 ENDS = (0.025, 0.975)
 NORMAL_95 = 1.96
 

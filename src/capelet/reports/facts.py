@@ -11,6 +11,7 @@ from capelet.reports.page import Block, Code, Fact, Line, Origins, Table, table
 from capelet.reports.words import count, day, duration, join_names, percent
 
 Group = tuple[str, tuple[Fact, ...]]
+# How the training methods of language models are called.
 METHODS = {
     "none": "no privacy",
     "adversarial": "adversarial",
@@ -18,7 +19,6 @@ METHODS = {
     "dpsgd": "DP-SGD",
     "dpsgd-loose": "clipping with next to no noise",
 }
-"""How the training methods of language models are called."""
 
 
 def name_of(findings: Findings) -> str:

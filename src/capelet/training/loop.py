@@ -21,8 +21,8 @@ from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Progress, silent
 from capelet.training.checkpoint import Checkpoint, Parts, Store
 
+# Steps between two looks at the losses inside an epoch: each look waits for the GPU.
 LOOK_EVERY = 100
-"""Steps between two looks at the losses inside an epoch: each look waits for the GPU."""
 
 
 class TrainingError(CapeletError):

@@ -44,8 +44,8 @@ from capelet.training.device import choose
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Texts to token ids and character spans, without special tokens.
 Tokens = Callable[[Sequence[str]], list[tuple[list[int], list[tuple[int, int]]]]]
-"""Texts to token ids and character spans, without special tokens."""
 
 
 @dataclass(frozen=True, eq=False)

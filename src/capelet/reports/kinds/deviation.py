@@ -37,8 +37,8 @@ from capelet.reports.words import (
 )
 
 KIND = "deviation"
+# From here on "nearly always" is said.
 APART = 0.95
-"""From here on "nearly always" is said."""
 NOTE = (
     "Told apart: the share of vectors that a fresh classifier (logistic regression and nearest "
     "neighbours, learnt on the attacker’s texts) names rightly as original or released."

@@ -19,8 +19,8 @@ from capelet.reports.page import Exposure, Line, Section, Table, section, table,
 from capelet.reports.words import NOTHING, percent, sentence_of
 
 THIS_MODEL = "this model"
+# From so many bits on, a sentence calls a secret remembered: one in a thousand ranks higher.
 REMEMBERED_BITS = 10.0
-"""From so many bits on, a sentence calls a secret remembered: one in a thousand ranks higher."""
 GROUP = "What the model remembers"
 CANARIES, BITS, TAB = "canaries", "exposure_bits", "accuracy"
 TAB_TITLE = "Tab attack on canaries: share given back whole"

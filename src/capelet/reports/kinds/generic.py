@@ -87,8 +87,8 @@ class KindReport:
     """All that a report says of one kind; the methods are those that pages call."""
 
     column = "attack"
+    # The metrics that its own tables show; rows of any other are listed one by one.
     metrics: tuple[str, ...] = ()
-    """The metrics that its own tables show; rows of any other are listed one by one."""
     method: Passage | None = None
 
     def __init__(self, kind: Kind) -> None:
