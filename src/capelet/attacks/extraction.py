@@ -32,6 +32,7 @@ from capelet.findings.metrics import Codes, Flags, Guesses, score, tpr_at
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
 
+# The rank of a secret that was never inserted is uniform, and E[−log2 U] = 1/ln 2.
 CHANCE_BITS = 1 / math.log(2)
 # Where fewer samples than this lie below a canary, a fitted tail helps counting.
 ANCHOR = 32
@@ -39,6 +40,7 @@ ANCHOR = 32
 # So many of the lowest samples give the tail its shape.
 TAIL = 256
 
+# Toy spaces only: five of 40,000 words make 10²³ sequences.
 MOST_ENUMERATED = 2_000_000
 
 # With fewer texts that were not trained on, 0.1 % of them is less than one false alarm.
@@ -114,9 +116,15 @@ def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int 
         )
     fit = SkewNormal.fit(reference, seed)
     below = np.searchsorted(reference, losses, side="left")
+    # Carlini et al. (2019), by modelling the distribution: −log2 of the fitted distribution below
+    # the canary's loss.
     parametric = -fit.log_cdf(losses) / math.log(2)
+    # The fit may be off by a factor this far out. So only its fall from the last point that
+    # counting settles is used, added to what counting says there.
     beyond = parametric - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
     tail_rank = np.maximum(_smooth(losses, reference, below), 1e-9)
+    # rank/|R| ≈ (below + 1)/(samples + 1): the canary is one of those ranked. With none below, its
+    # rank is at most one in samples + 1.
     bits = np.select(
         [below >= ANCHOR, below > 0],
         [-np.log2((below + 1) / (count + 1)), -np.log2(tail_rank / (count + 1))],
@@ -144,9 +152,12 @@ def _smooth(losses: Floats, reference: Floats, below: Codes) -> Floats:
     from scipy.stats import chi2, genpareto
 
     threshold = reference[TAIL]
+    # Excesses over a far threshold follow a generalised Pareto law (Pickands 1975). The low end of
+    # the losses is the tail, so they are mirrored.
     excess = np.maximum(threshold - reference[:TAIL], 1e-12)
     shape, _, scale = genpareto.fit(excess, floc=0.0)
     rank = TAIL * genpareto.sf(threshold - losses, shape, scale=scale)
+    # The exact interval of a Poisson mean given its count (Garwood 1936), at 50 %.
     low, high = chi2.ppf(0.25, 2 * np.maximum(below, 1)) / 2, chi2.ppf(0.75, 2 * below + 2) / 2
     return np.clip(rank, low, high)
 
@@ -199,6 +210,7 @@ class SkewNormal:
             values = np.random.default_rng([seed, 0x5F]).choice(values, 20_000, replace=False)
         begin = cls._moments(values)
 
+        # The scale is searched as a logarithm, so that it cannot become negative.
         def cost(point: Floats) -> float:
             return -float(
                 cls(point[0], point[1], math.exp(min(point[2], 50)))._log_density(values).mean()
@@ -211,6 +223,7 @@ class SkewNormal:
     @classmethod
     def _moments(cls, values: Floats) -> SkewNormal:
         mean, deviation = float(values.mean()), float(values.std()) or 1e-9
+        # No skew-normal is more skewed than 0.995: beyond it the moments have no solution.
         skew = float(np.clip(np.mean(((values - mean) / deviation) ** 3), -0.95, 0.95))
         third = abs(skew) ** (2 / 3)
         delta = math.sqrt(math.pi / 2 * third / (third + ((4 - math.pi) / 2) ** (2 / 3)))
@@ -234,6 +247,7 @@ class SkewNormal:
         """ln of the density at the value, plus ln of the integral of its fall to the left."""
         from scipy.stats import skewnorm
 
+        # Where the CDF is not small, the library is accurate.
         bulk = float(skewnorm.cdf(value, self.shape, self.place, self.scale))
         if bulk > 1e-3:
             return math.log(min(bulk, 1.0))
@@ -241,7 +255,9 @@ class SkewNormal:
         # The density is log-concave: left of here it falls at least as fast as at this slope.
         step = 1e-4 * self.scale
         slope = (here - float(self._log_density(value - step))) / step
+        # Beyond it the density is below e⁻⁶⁰ of what it is here.
         reach = 60 / max(slope, 1 / (60 * self.scale))
+        # Squared: fine near the value, where nearly all of the integral lies.
         grid = np.linspace(0.0, 1.0, 4001) ** 2 * reach
         heights = np.exp(self._log_density(value - grid) - here)
         return here + math.log(float(np.trapezoid(heights, grid)))
@@ -322,6 +338,8 @@ def _membership_rows(
     people, places = np.unique(author, return_inverse=True)
     half = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
     auxiliary = np.isin(author, half)
+    # Other people's rows choose the threshold: on its own rows, the best one of pure noise would
+    # have an advantage too.
     threshold = (
         _best_threshold(scores[auxiliary], member[auxiliary])
         if auxiliary.any()
@@ -330,6 +348,7 @@ def _membership_rows(
     bootstrap = Bootstrap(len(people), seed=seed)
     two = np.stack([-scores, scores], axis=1)
     guesses = Guesses(member.astype(np.intp), two, places)
+    # These need no threshold, so that all rows can serve.
     scores_by_metric = {
         metric: score(metric, [guesses], bootstrap) for metric in ("auc", "tpr_at_1_fpr")
     }
@@ -358,6 +377,8 @@ def _membership_rows(
 
 def _best_threshold(score: Floats, member: Flags) -> float:
     """The value above which true minus false positive rate is largest."""
+    # One step of the ROC curve for each row; the threshold lies just below the best row, for `>` to
+    # take it in.
     order = np.argsort(-score)
     hits = np.cumsum(member[order]) / max(member.sum(), 1)
     false = np.cumsum(~member[order]) / max((~member).sum(), 1)
@@ -388,6 +409,7 @@ def canary_findings(
     The target is `canaries`, the subgroup `repetitions=N`; intervals are over authors.
     """
     rows = []
+    # Canaries with 0 repetitions were drawn like the others and never inserted: the control.
     for level in np.unique(repetitions):
         inside = repetitions == level
         kind = "extraction" if level else "extraction-null"

@@ -69,6 +69,7 @@ class WordNetwork(nn.Module):
         self.leave = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout))
         self.words = nn.Linear(width, words)
         self.count = nn.Linear(width, 1)
+        # A sum of word vectors, since a set has no order; the row of the padding stays zero.
         self.prefix = (
             nn.EmbeddingBag(words + 1, width, mode="sum", padding_idx=words) if sees else None
         )
@@ -83,6 +84,7 @@ class WordNetwork(nn.Module):
         for block in self.blocks:
             state = state + block(state)
         state = self.leave(state)
+        # A count is positive, hence softplus.
         return self.words(state), functional.softplus(self.count(state)).squeeze(1)
 
 
@@ -138,6 +140,7 @@ class MultiLabel(WordAttack):
     def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
         scores, count = network(vectors)
         target = _hot(truth, words)
+        # Eq. 8. Summed over the words: a mean over thousands would hide the few that are there.
         each = functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
         return each / len(vectors) + _count_loss(count, (truth < words).sum(dim=1))
 
@@ -170,9 +173,12 @@ class MultiSet(WordAttack):
         prefix = self._prefix(network, vectors, truth, words)
         scores, remaining = network(vectors, prefix)
         scores = _without(scores, prefix, words)
+        # What was named already is no target any more; a wrong guess takes nothing from it.
         hit = (truth[:, :, None] == prefix[:, None, :]).any(dim=2)
         still = truth.masked_fill(hit, words)
         count = (still < words).sum(dim=1)
+        # Eq. 9: at each step the target is uniform over the words left before it. In float32: three
+        # digits, as bfloat16 has, are too few for logarithms over thousands of words.
         logs = functional.log_softmax(scores.float(), dim=1).gather(1, still.clamp(max=words - 1))
         uniform = -(logs * (still < words)).sum() / len(vectors)
         each = functional.binary_cross_entropy_with_logits(
@@ -185,15 +191,20 @@ class MultiSet(WordAttack):
         rows, longest = truth.shape
         device = truth.device
         sizes = (truth < words).sum(dim=1)
+        # Padding gets the largest keys, so that true words come first, in random order.
         order = torch.rand(rows, longest, device=device).masked_fill(truth >= words, 2.0)
         prefix = truth.gather(1, order.argsort(dim=1))
+        # At the attack the network sees its own errors; one that met only true words in training
+        # would not know what to do after the first wrong one.
         own = torch.rand(rows, device=device) < self.own
         with torch.no_grad():
             scores = network(vectors[own])[0].float()
             # Gumbel noise makes the choice a draw without replacement from the network's softmax.
             noise = -torch.log(-torch.log(torch.rand_like(scores).clamp(1e-9, 1 - 1e-7)))
+            # Sharper than its softmax, as the attack is, which takes the best word.
             prefix[own] = (scores * 1.5 + noise).topk(longest, dim=1).indices
         step = (torch.rand(rows, device=device) * (sizes + 1)).long()
+        # Every attack begins with none, so that this case is learnt more often than others.
         step[torch.rand(rows, device=device) < self.fresh] = 0
         inside = torch.arange(longest, device=device) < step[:, None]
         return torch.where(inside, prefix, torch.full_like(prefix, words))
@@ -203,6 +214,8 @@ class MultiSet(WordAttack):
         prefix = torch.full((len(vectors), 0), words, device=vectors.device, dtype=torch.long)
         chances: list[Tensor] = []
         sizes = torch.zeros(len(vectors), device=vectors.device)
+        # Each word costs a pass through all networks, so it stops at half as many as `MultiLabel`
+        # may name.
         for step in range(min(MOST // 2, words)):
             outputs = [network(vectors, prefix) for network in networks]
             scores = torch.stack([_without(scores, prefix, words) for scores, _ in outputs])
@@ -246,6 +259,7 @@ class Inverter:
 
 def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
     """The auxiliary texts that an attacker of this seed tunes on, and those it learns from."""
+    # One split for all attackers of a seed: what one tunes on, another has not learnt either.
     order = np.random.default_rng([seed, 0x1A]).permutation(texts)
     tenth = min(max(texts // 10, 10), 5000)
     return order[:tenth], order[tenth:]
@@ -264,6 +278,7 @@ def _fit(
         raise DataError("some auxiliary vectors are not finite; leave those texts out")
     tune, fit = held_back(attack.seed, len(sets))
     device = choose(attack.device)
+    # Learnt on the rows to fit on: the tuning rows stand for victims.
     mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
     truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
     networks = [
@@ -272,6 +287,7 @@ def _fit(
     ]
     rough = Inverter(attack, networks, mean, scale, len(vocabulary), 1.0)
     tuning_sets = sets.take(tune)
+    # One draw, since a victim is released once.
     weight = tuned_cut(*rough.rank(draws[0][tune]), tuning_sets, len(vocabulary))
     return Inverter(attack, networks, mean, scale, len(vocabulary), weight)
 
@@ -332,6 +348,7 @@ def _start_from_frequencies(network: WordNetwork, vocabulary: Vocabulary) -> Non
     """The first guess is each word's frequency; the network learns what a vector adds to it."""
     shares = torch.from_numpy(vocabulary.shares).float()
     with torch.no_grad():
+        # Small weights, so that the biases speak first.
         network.words.weight.mul_(0.1)
         network.words.bias.copy_(torch.logit(shares))
 
@@ -340,6 +357,8 @@ def _standard(vectors: Floats) -> tuple[Floats, Floats]:
     """Mean and inverse deviation of each coordinate; a dead one (MiniLM has three) becomes 0."""
     wide = vectors.astype(np.float64)
     mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    # Measured against the coordinate's own size: rounding keeps a dead one from being exactly
+    # constant.
     alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
     return mean, np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
 
@@ -351,6 +370,7 @@ def _tensor(vectors: Floats, mean: Floats, scale: Floats, device: torch.device) 
 
 def _hot(truth: Tensor, words: int) -> Tensor:
     """`(rows, words)` with 1 where a word belongs to the text."""
+    # The last column takes the padding and is cut off.
     hot = torch.zeros(len(truth), words + 1, device=truth.device)
     return hot.scatter_(1, truth, 1.0)[:, :words]
 
@@ -360,6 +380,7 @@ def _without(scores: Tensor, prefix: Tensor, words: int) -> Tensor:
     if not prefix.shape[1]:
         return scores
     mask = torch.zeros(len(scores), words + 1, device=scores.device, dtype=torch.bool)
+    # Not −inf: its product with a target of 0 in the cross-entropy would be NaN.
     return scores.masked_fill(mask.scatter_(1, prefix, True)[:, :words], -1e4)
 
 
