@@ -80,7 +80,9 @@ def attribute(
     notes: list[str] = []
     present = [value for value in values if value is not None]
     numeric = bool(present) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in present
+        # In Python True is an int; here it is a class.
+        isinstance(value, int | float) and not isinstance(value, bool)
+        for value in present
     )
     if edges is not None and not numeric:
         raise DataError(f"{name!r} is not numeric, so it cannot be cut at {list(edges)}")
@@ -156,6 +158,7 @@ def _bin(
 ) -> tuple[Values, list[str]]:
     numbers = np.array([np.nan if value is None else float(value) for value in values])
     if edges is None:
+        # Values that occur, so that a border can be named; equal cuts fall together.
         cuts = np.unique(np.nanquantile(numbers, [1 / 3, 2 / 3], method="nearest"))
         notes.append(
             f"{len(np.unique(numbers[~np.isnan(numbers)]))} numeric values, cut into thirds at "
@@ -167,6 +170,7 @@ def _bin(
     intervals = [f"below {cuts[0]:g}"]
     intervals += [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
     intervals.append(f"{cuts[-1]:g} or more")
+    # A value at a border belongs above it, as "30 to below 60" says.
     places = np.searchsorted(cuts, numbers, side="right")
     names = np.array(
         [
@@ -199,6 +203,7 @@ def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
     if len(classes) < 2:
         values = f"only {classes[0]!r}" if classes else "no value at all"
         raise DataError(f"{name!r} has {values}; at least two classes are needed to guess between")
+    # Refused, not dropped: a score on a handful of rows would be luck with a name.
     few = [(value, counts[value]) for value in classes if counts[value] < rare]
     if few:
         examples = ", ".join(f"{value!r} on {count}" for value, count in few[:4])
@@ -217,6 +222,7 @@ _PATTERNS = {
     "phone": re.compile(r"(?<!\w)\+?\(?\d[\d\s().-]{6,}\d(?!\w)"),
     "number": re.compile(r"\d"),
 }
+# At least two capitalised words after another word: a single one may only begin a sentence.
 _NAME = re.compile(r"\b(\w+),?\s([A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?[A-Z][a-z]+)+)\b")
 _BEFORE_PLACES = frozenset(
     ["the", "a", "an", "in", "at", "from", "to", "near", "of", "into", "across", "for", "this"]
@@ -388,6 +394,7 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
     names = words.get_feature_names_out()
     titles = [" ".join(names[row.argsort()[::-1][:3]]) for row in model.components_]
     best = shares.argmax(axis=1)
+    # A text of mixed topics has no label, rather than a wrong one.
     sure = shares[np.arange(len(best)), best] >= share
     values = [titles[topic] if clear else None for topic, clear in zip(best, sure, strict=True)]
     column = np.empty(len(values), dtype=object)

@@ -120,6 +120,7 @@ def _read_jsonl(source: Path) -> pa.Table:
             if not isinstance(row, dict):
                 raise DataError(f"line {number} of {source.name!r} is not a JSON object")
             rows.append(row)
+    # Rows may lack keys: the columns are all that occur, in the order of their first row.
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: _json_column([row.get(name) for row in rows]) for name in names})
 
@@ -152,6 +153,7 @@ def _read_datasets_folder(source: Path) -> pa.Table:
             names = pa.array([*feature["names"]])
             index = table.column_names.index(name)
             codes = table[name].combine_chunks()
+            # `datasets` writes a missing label as −1.
             codes = pc.if_else(pc.less(codes, 0), None, codes)
             table = table.set_column(index, name, names.take(codes))
     return table
@@ -177,6 +179,7 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
     def compute(node: ast.expr) -> Any:
         match node:
             case ast.BoolOp(op=op, values=values):
+                # Three-valued logic: a comparison with a missing value is neither true nor false.
                 join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
                 result = compute(values[0])
                 for value in values[1:]:
@@ -197,6 +200,7 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
             inside = pc.is_in(column, pa.array(literal, type=column.type))
             if isinstance(operator, ast.In):
                 return inside
+            # `is_in` calls a missing value "not inside"; `not in` must not keep it.
             return pc.and_(pc.invert(inside), pc.is_valid(column))
         return _COMPARE[type(operator)](column, pa.scalar(literal))
 
@@ -211,6 +215,7 @@ def _values(column: pa.ChunkedArray) -> Values:
     cells = column.to_pylist()
     values = np.empty(len(cells), dtype=object)
     for row, value in enumerate(cells):
+        # An empty cell of a CSV, a null and NaN all mean that nobody knows.
         missing = value is None or value == "" or (isinstance(value, float) and np.isnan(value))
         values[row] = None if missing else value
     return values

@@ -88,6 +88,7 @@ def _parquet(source: Path, columns: list[str], progress: Progress) -> Iterator[B
 def _csv(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
     """Every column is read as text, so that no later row can disagree with an earlier guess."""
     tab = source.suffix.lower() == ".tsv"
+    # A quoted text may hold line breaks.
     parse = pa.csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True)
     read, size = pa.csv.ReadOptions(block_size=_READ, use_threads=False), source.stat().st_size
     with pa.csv.open_csv(source, read, parse) as head:

@@ -23,7 +23,9 @@ from capelet.findings.intervals import Bootstrap, percentile, weighted_means
 from capelet.findings.metrics import Codes, Guesses, score
 from capelet.interfaces import Vectors
 
+# Points of a map: t-SNE takes seconds for these, and more would cover each other.
 POINTS = 1000
+# One that sees planes and one that sees clusters.
 CLASSIFIERS = ("logistic", "knn")
 # Of how many of the attacker's texts, and of how many victims, both vectors are looked at.
 MOST_PAIRS = 2000
@@ -39,6 +41,7 @@ def deviation(
     if original.shape != released_vectors.shape:
         return []
     before, after = (np.asarray(item, dtype=np.float64) for item in (original, released_vectors))
+    # In float64: between near-equal vectors 1 − cosine is a small difference of large numbers.
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     cosine = (before * after).sum(axis=1) / np.maximum(lengths, 1e-300)
     distances = {
@@ -81,6 +84,7 @@ def separability(
         strongest[result.strongest] += 1
         (again,) = families([family])
         random = np.random.default_rng([parts.seed, 0x40])
+        # The family that won, with its settings, learns names that say nothing.
         for _ in range(NULLS):
             random_flags = random.permutation(flags)
             blind = again.fit(view, Secret(view, random_flags, 2), result.best[family].settings)
@@ -108,6 +112,8 @@ def _both(original: Vectors, released_vectors: Vectors, parts: Split) -> tuple[V
     vectors = np.concatenate([original[rows], released_vectors[rows]]).astype(np.float64)
     lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
     ends = np.cumsum([len(part) for part in sample])[:-1]
+    # Both vectors of a text stand in one part: else the text, not the change, would tell them
+    # apart.
     fit, tune, victims = (
         np.concatenate([places, places + len(rows)])
         for places in np.split(np.arange(len(rows)), ends)
@@ -190,7 +196,10 @@ def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[n
     from sklearn.manifold import TSNE
 
     points = np.asarray(vectors, dtype=np.float32)
+    # Principal axes first, as van der Maaten and Hinton (2008) do: less noise in the distances, and
+    # faster.
     axes = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
+    # t-SNE looks at three times as many neighbours as its perplexity, and few points have fewer.
     perplexity = min(30.0, (len(points) - 1) / 3)
     mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
     flat = mapper.fit_transform(axes)

@@ -48,6 +48,7 @@ from capelet.release import Release
 
 T = TypeVar("T")
 
+# The few-shot range of Song and Raghunathan (2020): 10 to 50 labels.
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
 # Permutations per seed: enough that the null of a rare attribute is not itself a lottery.
 NULLS = 4
@@ -105,6 +106,7 @@ def attack_all(
 
 def in_threads(work: Callable[[Split], T], splits: Sequence[Split]) -> Iterator[T]:
     """The work on each split, in order, with one thread for each core."""
+    # Threads, not processes: the arithmetic is outside Python's lock, and vectors are shared.
     workers = min(os.cpu_count() or 1, MOST_WORKERS, len(splits))
     with one_thread(), ThreadPoolExecutor(workers) as pool:
         yield from pool.map(work, splits)
@@ -140,6 +142,7 @@ def _view(
     views: dict[bytes, tuple[View, TextAttacker | None]],
 ) -> tuple[View, TextAttacker | None]:
     """The view of the rows on which the target is known; one for all targets known alike."""
+    # A missing value is nobody's class: such rows neither teach nor score this target.
     present = target.codes >= 0
     key = part.encode() + present.tobytes()
     if key not in views:
@@ -166,11 +169,15 @@ def _task(
 ) -> Codes:
     """Probe the task on the defender's part; returns the label predicted for every other row."""
     view, text = _view(plan, vectors, parts, "defender", label, {})
+    # The label is predicted for all of the attacker's rows and victims, also where the truth is
+    # missing: a user of the release would have it for each.
     rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), view.rows.scored)
     wide = View(
         vectors, view.rows.fit, view.rows.tune, np.concatenate([view.rows.scored, rest]), parts.seed
     )
+    # A stand-in that is never scored: these rows follow the victims, and are cut off below.
     codes = np.where(label.codes < 0, 0, label.codes)
+    # A task is judged by plain accuracy, so its classes are not weighed.
     task = Secret(wide, codes, len(label.classes), balanced=False)
     result = attack(wide, task, attackers)
     victims = view.rows.scored
@@ -219,6 +226,8 @@ def _secret(
     add("attribute-inference", "strongest", best.scored)
     tally.winners["attribute-inference", secret.name][result.strongest] += 1
 
+    # The null has the best family and its best settings: as strong an attacker, with nothing to
+    # learn.
     family = next(item for item in attackers if item.name == result.family)
     settings = result.best[result.family].settings
     random = np.random.default_rng([view.seed, 0x40])
@@ -247,6 +256,7 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
     for (kind, name, attacker), guesses in tally.guesses.items():
         target = plan.label if kind.startswith("utility") and plan.label else targets[name]
         controls = kind.endswith(("-null", "-reference"))
+        # Controls are read beside a score and need no more than these.
         metrics = (
             ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
         )
@@ -277,6 +287,7 @@ def _finding(
     # The null comes this way too: its interval has the score's rule, over persons and all seeds.
     interval = score(metric, guesses, bootstrap)
     classes = len(target.classes)
+    # Each seed has its own victims, so the majority is a mean over seeds too.
     majorities = [majority(metric, item.truth, classes) for item in guesses]
     present = [value for value in majorities if value is not None]
     parameters: dict[str, Any] = {"by_seed": list(interval.by_seed)}
@@ -302,8 +313,10 @@ def _ceiling(metric: str, target: Attribute, guarantee: Guarantee) -> float | No
     classes = len(target.classes)
     if metric == "accuracy":
         return ceiling(target.prior(), guarantee)
+    # Every class counts alike, so the prior of the bound is uniform.
     if metric == "balanced_accuracy":
         return ceiling([1 / classes] * classes, guarantee)
+    # No bound is known for F1: the field stays blank.
     return ceiling_auc(guarantee) if metric == "auc" and classes == 2 else None
 
 

@@ -108,6 +108,7 @@ def inversion_provenance(
 ) -> dict[str, Any]:
     """Of one inversion attack; `texts` is how many there were after cutting."""
     rows = findings.select(kind="inversion", metric="f1", subgroup=None)
+    # How the attack itself split: whole authors where they are known.
     kind = "by_author" if corpus.author is not None else "by_text"
     sizes = {
         "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
@@ -135,6 +136,7 @@ def membership_provenance(
 ) -> dict[str, Any]:
     """Of one membership attack on an encoder or on a file of word vectors."""
     rows = findings.select(kind="membership", metric="advantage", subgroup=None)
+    # Aggregates count writers, not rows.
     rows = [row for row in rows if row.target != "aggregates"]
     sizes = {
         "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),

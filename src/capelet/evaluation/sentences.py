@@ -25,6 +25,7 @@ from capelet.interfaces import Vectors
 MAIN = ("mpqa", "trec", "subj", "mrpc")
 TASKS = (*MAIN, "sst2", "cr", "stsb")
 
+# One grid for every task and encoder, so that none is tuned more than another.
 _STRENGTHS = (0.01, 0.1, 1.0)
 _FOLDS = 5
 
@@ -107,7 +108,10 @@ class SentenceTask:
         strength = None
         constant = True
         for train, test in self._parts(seed):
+            # Learnt on the training rows of the fold alone.
             standard = _standardise(inputs, train)
+            # Chosen once, on the training rows of the first fold: in each it would cost five times
+            # as much.
             strength = strength or _best_strength(standard[train], codes[train], seed)
             guess = _regression(standard[train], codes[train], strength).predict(standard[test])
             constant = constant and len(np.unique(guess)) == 1
@@ -221,6 +225,7 @@ def _cosines(
 def _rank_correlation(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     from scipy.stats import rankdata
 
+    # Spearman: Pearson's correlation of ranks, ties with their mean rank.
     a, b = rankdata(one), rankdata(other)
     a, b = a - a.mean(), b - b.mean()
     length = np.sqrt((a @ a) * (b @ b))

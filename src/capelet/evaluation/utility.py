@@ -50,6 +50,7 @@ def neighbours(
         "neighbours",
         "recall_at_10",
         *recall.ends,
+        # A random order of the others finds each neighbour with this probability.
         chance=10 / (victims - 1),
         n=victims,
         parameters={"by_seed": list(recall.by_seed)},
@@ -63,6 +64,7 @@ def _nearest(vectors: Vectors, count: int) -> npt.NDArray[np.intp]:
     nearest = np.empty((len(unit), count), dtype=np.intp)
     for start in range(0, len(unit), 1024):
         similar = unit[start : start + 1024] @ unit.T
+        # A row is not its own neighbour.
         np.put_along_axis(similar, np.arange(start, start + len(similar))[:, None], -np.inf, axis=1)
         nearest[start : start + 1024] = np.argpartition(-similar, count - 1, axis=1)[:, :count]
     return nearest

@@ -269,6 +269,7 @@ def _slot(source: str, table: words.Table) -> _Slot:
         fillers = tuple(filler for group in table.values() for filler in group)
         rows = []
         for stars in STARS:
+            # An opinion of a neighbouring star happens; a further one never does.
             near = {0: 1.0, 1: NEIGHBOUR}
             weights = [
                 near.get(abs(int(key) - int(stars)), 0.0) / len(group)
@@ -447,10 +448,12 @@ def _likelihoods(texts: Sequence[str]) -> dict[str, Floats]:
         for name, index in _read(text).items():
             source = _slots()[name].source
             if source:
+                # Slots are independent given their source: a product over slots for each state.
                 by_source[source][row] *= tables[name][:, index]
     shape = tuple(len(prior) for prior in PRIOR.values())
     writer = np.ones((len(texts), len(_people())))
     for name in ("interest", "voice", "spelling", "teller"):
+        # Σ over states of P(state | writer)·Π P(choice | state), then the product over sources.
         writer *= by_source[name] @ sources[name].T
     impossible = (writer.sum(axis=1) == 0) | (by_source["stars"].sum(axis=1) == 0)
     if impossible.any():
@@ -477,11 +480,13 @@ def _prior(name: str, equal: bool) -> Floats:
 
 def _clustered_error(values: Floats, cluster: npt.NDArray[np.intp]) -> float:
     """The standard error of a mean when the texts of one writer go together."""
+    # Deviations are summed within a writer before they are squared (a cluster-robust error).
     sums = np.bincount(cluster, weights=values - values.mean())
     return float(np.sqrt((sums**2).sum()) / len(values))
 
 
 def _draw(random: Random, probabilities: Sequence[float]) -> int:
     """An index with these probabilities, from one call of `random.random()`."""
+    # Plain Python floats and one call each: the same sample on every machine.
     steps = list(itertools.accumulate(probabilities))
     return min(bisect_right(steps, random.random() * steps[-1]), len(steps) - 1)
