@@ -16,6 +16,7 @@ import numpy as np
 
 from capelet.errors import DataError
 
+# As in appendix A.5 of Mireshghallah et al. (2021), and so are five words.
 REPETITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 40, 50)
 WORDS = 5
 

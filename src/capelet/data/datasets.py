@@ -31,6 +31,7 @@ class Dataset:
     author: str | None = None
 
 
+# The sets of sentence tasks all come under the same words.
 _UTILITY_LICENCE = "research use, as its authors ask"
 
 DATASETS: dict[str, Dataset] = {

@@ -199,6 +199,7 @@ def _merge_rare(
 
 
 def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
+    # Counted after merging: what is left rare cannot be merged with anything.
     counts = Counter(value for value in names if value is not None)
     if len(classes) < 2:
         values = f"only {classes[0]!r}" if classes else "no value at all"
@@ -217,6 +218,7 @@ def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
 # ---------------------------------------------------------------------------------------------
 # Presence attributes: secrets that the texts themselves carry (DPNR's names, patterns, word lists)
 
+# Presence is asked for, not the value: a loose pattern costs a wrong label, never a leak.
 _PATTERNS = {
     "email": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
     "phone": re.compile(r"(?<!\w)\+?\(?\d[\d\s().-]{6,}\d(?!\w)"),
@@ -290,6 +292,7 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     words = [word.strip() for word in lines if word.strip()]
     if not words:
         raise DataError(f"--derive words:{argument} names no words")
+    # Escaped: a word of a list is a word, whatever signs it has.
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, words)) + r")\b", re.IGNORECASE)
     title = path.stem if path.is_file() else "/".join(words[:3])
     return {f"mentions {title}": _presence(texts, pattern.search)}
@@ -372,6 +375,7 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
+    # Counts, not TF-IDF: the model is one of counts of words.
     words = CountVectorizer(
         min_df=min(20, max(2, len(texts) // 100)),
         max_df=0.05,

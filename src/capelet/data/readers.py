@@ -44,6 +44,7 @@ def read(
             f"which column of {source.name!r} holds the texts? Give text= (--text) or, for ready "
             f"vectors, vectors= (--vectors); it has {', '.join(table.column_names)}"
         )
+    # All names are checked before any column becomes Python values, which may take minutes.
     names = [name for name in (text, vectors, label, author, *private) if name is not None]
     for name in names:
         if name not in table.column_names:
@@ -100,6 +101,7 @@ def _read_table(source: Path) -> pa.Table:
 
 def unreadable(source: Path, error: Exception) -> DataError:
     """The complaint about a broken file: never the library's message, which may quote a row."""
+    # A row number and a number of columns are all that may be passed on.
     place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
     return DataError(
         f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'} "
@@ -197,6 +199,7 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
 
     def compare(column: pa.ChunkedArray, operator: ast.cmpop, literal: Any) -> Any:
         if isinstance(operator, ast.In | ast.NotIn):
+            # Typed like the column: a literal of another kind is refused, not silently unequal.
             inside = pc.is_in(column, pa.array(literal, type=column.type))
             if isinstance(operator, ast.In):
                 return inside

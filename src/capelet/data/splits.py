@@ -73,6 +73,7 @@ def split(
             f"{corpus.name!r} has {int(groups.max()) + 1} groups of linked rows (authors or "
             "identical texts); at least 3 are needed, one for each part"
         )
+    # The same random numbers go on to hold back rows: one seed fixes all of a split.
     part = SPLITS[kind](Material(corpus, groups, balance, word_vectors), random)
     held_back = _held_back(groups, part, random)
     rows = {name: np.flatnonzero(part == code) for code, name in enumerate(PARTS)}
@@ -99,6 +100,7 @@ def group_rows(corpus: Corpus) -> Rows:
     graph = coo_array((ones, (author, same + size[0])), shape=(sum(size), sum(size)))
     _, component = connected_components(graph, directed=False)
     component_codes: Rows = np.unique(component[author], return_inverse=True)[1]
+    # An author may have more than a fifth of the rows: it cannot be divided anyway.
     largest_group = max(0.2 * len(corpus), np.bincount(author).max())
     return author if np.bincount(component_codes).max() > largest_group else component_codes
 
@@ -156,6 +158,7 @@ def _stratify(material: Material, random: np.random.Generator) -> Rows:
     long list, ordered by stratum and at random within it, each to the part that lacks most rows: so
     every stretch of the list is spread evenly, however short a stratum is.
     """
+    # Without classes to balance, all groups are one stratum.
     blank = np.zeros(len(material.groups), dtype=np.intp)
     codes = np.stack([item.codes for item in material.balance] or [blank])
     stratum = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)

@@ -90,6 +90,7 @@ def _csv(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch
     tab = source.suffix.lower() == ".tsv"
     # A quoted text may hold line breaks.
     parse = pa.csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True)
+    # One thread: others would read ahead and hold more of the file in memory.
     read, size = pa.csv.ReadOptions(block_size=_READ, use_threads=False), source.stat().st_size
     with pa.csv.open_csv(source, read, parse) as head:
         _check_columns(source, columns, head.schema.names)

@@ -39,6 +39,8 @@ class WordBag(Front):
     def __init__(self, texts: Sequence[str], words: Sequence[str]) -> None:
         super().__init__()
         number = {word: place for place, word in enumerate(words)}
+        # A padded matrix of all texts would be mostly empty: words are kept flat, with where each
+        # row begins.
         flat, offsets = word_rows(texts, number)
         self.flat, self.offsets = torch.tensor(flat), torch.tensor(offsets)
         self.table = nn.Parameter(torch.randn(len(words), WIDTH))
@@ -82,6 +84,7 @@ def fit_autoencoder(
         raise DataError("the method 'ae' learns from texts, and there are only vectors")
     start = time.monotonic()
     encoder = autoencode(part, settings.schedule, checkpoints, progress)
+    # From here on the defence sees what the auto-encoder gives, as whoever uses the folder will.
     own = replace(part, vectors=encoder.encode(part.texts))
     defence = Dense()(own, settings, checkpoints, progress)
     outcome = replace(defence.outcome, seconds=time.monotonic() - start)

@@ -28,8 +28,12 @@ from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
 from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
+# The layers of YAWYW: two of 64.
 HIDDEN = 64
+# A candidate is trained for each number of symbols; with more, the chance e^ε/(e^ε + m − 1) of the
+# true one falls.
 MOST_SYMBOLS = 8
+# Few, since the noise grows with the dimension and the signal does not.
 WIDTHS = {"laplace": 4, "privunit": 8}
 # PrivUnit takes no larger ε: its cap is then smaller than rounding.
 MOST_EPSILON = 200.0
@@ -70,6 +74,7 @@ def squeeze(
         mechanism = "response"
     mechanisms = _mechanisms(part.task, epsilon_of(settings), mechanism)
     candidates = []
+    # All candidates share the rows, the seed and the judge: only the mechanism differs.
     for place, noise in enumerate(mechanisms):
 
         def report(what: str, done: int, total: int, place: int = place) -> None:
@@ -107,6 +112,7 @@ def _train(
     fights = bool(lam and part.secrets)
     secrets = part.secrets if fights else ()
     with seeded_fork(schedule.seed):
+        # Softmax: chances of symbols, through which the loss is exact in the mean over the noise.
         if isinstance(noise, RandomisedResponse):
             width = noise.classes
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]), "softmax")
@@ -137,6 +143,7 @@ def _score(part: Part, task: Attribute, outcome: TrainedMap, noise: Any, seed: i
 
     present = task.codes >= 0
     fit, tune = part.fit[present[part.fit]], part.tune[present[part.tune]]
+    # A fresh probe, not the head that was trained along: whoever uses the release has no head.
     probe = LogisticRegression(C=1.0, max_iter=500)
     probe.fit(noisy(outcome.map(part.vectors[fit])), task.codes[fit])
     inside = outcome.map(part.vectors[tune])

@@ -55,6 +55,7 @@ class Part:
 
     def digest(self) -> str:
         """A hash of everything that training sees."""
+        # One byte order everywhere, so that a checkpoint is found again on another machine.
         hasher = hashlib.sha256(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
         for item in self.targets:
             hasher.update(item.name.encode() + np.ascontiguousarray(item.codes, "<i8").tobytes())

@@ -20,8 +20,8 @@ from capelet.findings.metrics import Codes, Floats
 def from_predicted_label(label_parts: Parts, secret: Secret, labels: int) -> Floats:
     """Class probabilities of a secret given only which label a task probe predicted.
 
-    `label_parts` are the predicted labels of the attacker's rows and of the victims. The rule is Bayes's
-    with equal class priors, from the attacker's counts (with one half added to each).
+    `label_parts` are the predicted labels of the attacker's rows and of the victims. The rule is
+    Bayes's with equal class priors, from the attacker's counts (with one half added to each).
     """
     codes = np.concatenate([secret.codes.fit, secret.codes.tune])
     # Half a row more in each cell: a label that no row of a class has excludes nobody.

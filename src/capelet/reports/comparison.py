@@ -105,6 +105,7 @@ def change_summary(before: Findings, after: Findings) -> str:
             "compared."
         )
     clauses = []
+    # One clause for each outcome, so that the sentence stays short with many attributes.
     for sense, way, words in _CLAUSES:
         names = [f"“{item.target}”" for item in changes if (item.sense, item.way) == (sense, way)]
         if names:
@@ -126,6 +127,7 @@ def change_of(pair: Pair) -> Change | None:
     """A pair in words; None where the two numbers cannot be compared."""
     before, after = pair.before, pair.after
     direction = better(pair.kind, pair.metric)
+    # Two metrics have no difference, and a measure that is neither good nor bad has no way.
     if before is None or after is None or direction is None or before.metric != after.metric:
         return None
     if not (is_number(before.value) and is_number(after.value)):
@@ -270,4 +272,5 @@ def _verdict_blocks(findings: Findings) -> list[Block]:
 def _limits(after: Findings) -> tuple[Passage, ...]:
     if is_of_language(after):
         return (Passage("What these attacks cannot say", LIMITS),)
+    # The others are of one run's guarantee and data, which stand in its own report.
     return tuple(method.limits(after)[:2])

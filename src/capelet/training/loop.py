@@ -243,6 +243,7 @@ def warm_cosine(steps: int, warm_steps: int) -> Callable[[int], float]:
     """
 
     def share(step: int) -> float:
+        # A full rate on random weights can diverge in the first steps, most of all with Adam.
         if step < warm_steps:
             return (step + 1) / warm_steps
         over = (step - warm_steps) / max(steps - warm_steps, 1)

@@ -395,6 +395,7 @@ def _lexicon() -> dict[str, dict[str, tuple[str, Choices]]]:
         sentences = result.setdefault(category, {})
         for kind in sorted(kinds):
             for sentence, choices in _expand(kind, category, {}):
+                # Point 1 of the proof above, checked over the whole grammar.
                 if sentence in sentences or _SENTENCE_END.search(sentence):
                     raise ValueError(f"the grammar is ambiguous at {sentence!r} ({category})")
                 sentences[sentence] = kind, choices
@@ -455,11 +456,13 @@ def _likelihoods(texts: Sequence[str]) -> dict[str, Floats]:
     for name in ("interest", "voice", "spelling", "teller"):
         # Σ over states of P(state | writer)·Π P(choice | state), then the product over sources.
         writer *= by_source[name] @ sources[name].T
+    # Slots that no one writer fills so: then the text is not of this grammar.
     impossible = (writer.sum(axis=1) == 0) | (by_source["stars"].sum(axis=1) == 0)
     if impossible.any():
         text = texts[int(impossible.argmax())]
         raise DataError(f"no writer would write {text!r}; give one of the generator's own texts")
     joint = writer.reshape(len(texts), *shape)
+    # Marginal over the other two attributes, which are independent of each other.
     gender, age, country = (_prior(name, False) for name in PRIOR)
     return {
         "gender": np.einsum("ngac,a,c->ng", joint, age, country),
