@@ -60,10 +60,10 @@ def model() -> Remembering:
 def test_sampling_agrees_with_ranking_every_sequence(model: Remembering) -> None:
     exact = exact_exposures(model, model.remembered, WORDS, start=2)
     found = exposures(model, model.remembered, WORDS, start=2, samples=20_000)
-    inside = ~found.extrapolated
+    inside = ~found.is_extrapolated
     assert inside.sum() > 30
     assert np.mean(np.abs(found.bits - exact)[inside] <= 0.5) >= 0.95
-    assert found.extrapolated[0] and math.isfinite(found.bits[0])
+    assert found.is_extrapolated[0] and math.isfinite(found.bits[0])
     assert found.bits[0] > math.log2(20_000)
     assert (found.bits <= found.space_bits).all()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -176,3 +179,32 @@ def test_topics_of_blogs_are_many_posts_and_no_class_is_most_of_them(
     topic = attribute("topic", made.label)
     assert len(made) - topic.missing >= 5000
     assert max(topic.prior()) <= 0.40 and len(topic.classes) == 10
+
+
+TIES = """
+import numpy as np
+from capelet.data.labels import attributes, derive
+from capelet.data.corpus import Corpus
+lists, texts = np.empty(100, dtype=object), np.empty(100, dtype=object)
+tags = [f"tag {letter}" for letter in "abcdefgh"]
+lists[:] = [tags if row % 2 else [] for row in range(100)]
+people = ["Smith", "Jones", "Brown", "Clark", "Lewis", "Young", "Allen", "Scott", "Baker", "Adams"]
+sentences = " ".join(f"Today we saw Mary {name}." for name in people)
+texts[:] = [sentences if row % 2 else "nobody" for row in range(100)]
+corpus = Corpus("t", texts=texts)
+print([item.name for item in attributes({"tags": lists})], list(derive(corpus, ["names"])))
+"""
+
+
+def test_equally_frequent_values_come_in_the_same_order_in_every_process() -> None:
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", TIES],
+            env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in (0, 1)
+    ]
+    assert outputs[0] == outputs[1] and "tag a" in outputs[0] and "Adams" in outputs[0]

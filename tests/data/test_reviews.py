@@ -251,7 +251,7 @@ def test_the_balanced_posterior_has_equal_priors(corpus: Reviews, name: str) -> 
     prior = np.array(list((STARS if name == "stars" else PRIOR[name]).values()))
     plain = posterior(corpus.texts[:50])[name] / prior
     expected = plain / plain.sum(axis=1, keepdims=True)
-    assert posterior(corpus.texts[:50], balanced=True)[name] == pytest.approx(expected)
+    assert posterior(corpus.texts[:50], equal_priors=True)[name] == pytest.approx(expected)
 
 
 def test_the_likelihood_is_the_sum_over_all_hidden_states(corpus: Reviews) -> None:

@@ -87,7 +87,7 @@ def test_the_method_is_an_encoder_and_a_map_for_the_task(
     texts, subject = planted
     part = part_of(texts, subject)
     made = fit("ae", part, Settings(schedule=SCHEDULE))
-    assert made.encoder is not None and made.trained.map.width == WIDTH
+    assert made.encoder is not None and made.outcome.map.width == WIDTH
     released = PrivateEncoder(made.encoder, *made.steps).release(texts).vectors
     assert released.shape == (len(texts), 64) and reads(released, subject) > 0.95
     with pytest.raises(DataError, match="only vectors"):

@@ -18,7 +18,7 @@ QUICK = Schedule(epochs=10, device="cpu")
 
 
 def through(candidate: Any) -> Any:
-    return lambda rows: candidate.mechanism(candidate.trained.map(rows))
+    return lambda rows: candidate.mechanism(candidate.outcome.map(rows))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_what_does_not_serve_the_task_does_not_pass(world: Any, best: Any) -> No
 def test_the_choice_is_repeatable(world: Any, best: Any) -> None:
     again = squeeze(world.part, Settings(4.0, schedule=QUICK))
     assert again.mechanism == best.mechanism and again.score == best.score
-    assert again.trained.map.digest == best.trained.map.digest
+    assert again.outcome.map.digest == best.outcome.map.digest
 
 
 @pytest.mark.parametrize("name", ["response", "laplace", "privunit"])
@@ -54,7 +54,7 @@ def test_each_mechanism_can_be_asked_for(world: Any, name: str) -> None:
     made = squeeze(world.part, Settings(8.0, mechanism=name, schedule=QUICK))
     assert isinstance(made.mechanism, kinds[name]) and made.mechanism.epsilon == 8.0
     assert world.reads("task", through=through(made)) > 0.8
-    assert made.trained.map.dimension == through(made)(world.others[:3]).shape[1]
+    assert made.outcome.map.dimension == through(made)(world.others[:3]).shape[1]
 
 
 def test_guarded_symbols_lose_a_secret_that_the_task_carries(world: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.defences import KEEPS, METHODS, Fitted, Settings, check_needs, dense, fit, method
+from capelet.defences import KEEPS, METHODS, Defence, Settings, check_needs, dense, fit, method
 from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
@@ -38,9 +38,9 @@ def small_part(world: Any) -> Any:
 @pytest.fixture(scope="session")
 def fitted(small_part: Any) -> Any:
     """Each method fitted once, when it is first asked for."""
-    made: dict[str, Fitted] = {}
+    made: dict[str, Defence] = {}
 
-    def find(name: str) -> Fitted:
+    def find(name: str) -> Defence:
         if name not in made:
             with pytest.MonkeyPatch.context() as patch:
                 # gr+ makes 150 steps however few epochs are asked for: here a few must do.
@@ -57,13 +57,13 @@ def test_a_method_makes_steps_that_save_and_come_back(
 ) -> None:
     found = fitted(name)
     private = PrivateEncoder(*found.steps)
-    assert found.trained.map in private.steps and found.trained.seconds >= 0
+    assert found.outcome.map in private.steps and found.outcome.seconds >= 0
     back = PrivateEncoder.load(private.save(tmp_path))
     assert back.recipe == private.recipe and back.guarantee == private.guarantee
     rows = world.others[:20]
     frozen = next(step for step in back.steps if step.describe()["step"] == "map")
     if found.before is None:
-        np.testing.assert_array_equal(frozen(rows), found.trained.map(rows))
+        np.testing.assert_array_equal(frozen(rows), found.outcome.map(rows))
     assert np.isfinite(back.release(rows).vectors).all()
 
 
@@ -153,7 +153,7 @@ def test_a_preset_equal_to_gr_under_another_name_behaves_as_gr(
     from capelet.workflows.search import _space
 
     monkeypatch.setitem(METHODS, "again", replace(METHODS["gr"]))
-    maps = {name: fit(name, small_part, SHORT).trained.map.digest for name in ("gr", "again")}
+    maps = {name: fit(name, small_part, SHORT).outcome.map.digest for name in ("gr", "again")}
     assert maps["gr"] == maps["again"]
     for keep in KEEPS:
         chosen = replace(SHORT, keep=keep)
@@ -220,9 +220,9 @@ def test_settings_out_of_bounds_are_refused_before_any_training(small_part: Any)
 def test_the_same_seed_gives_the_same_map(name: str, fitted: Any, small_part: Any) -> None:
     chosen = settings_of(name)
     again = fit(name, small_part, chosen)
-    assert again.trained.map.digest == fitted(name).trained.map.digest
+    assert again.outcome.map.digest == fitted(name).outcome.map.digest
     other = replace(chosen, schedule=replace(chosen.schedule, seed=1))
-    moved = fit(name, small_part, other).trained.map.digest != again.trained.map.digest
+    moved = fit(name, small_part, other).outcome.map.digest != again.outcome.map.digest
     assert moved == (name != "leace")  # which has nothing to draw
 
 
@@ -230,8 +230,8 @@ def test_gradient_reversal_without_lambda_is_the_plain_task_map(world: Any) -> N
     idle = fit("gr", world.part, replace(SHORT, lam=0.0))
     plain = fit("fx", world.part, SHORT)
     rows = world.others[:50]
-    np.testing.assert_allclose(idle.trained.map(rows), plain.trained.map(rows), atol=1e-5)
-    assert set(idle.trained.joint) == {"line", "radius"} and not plain.trained.joint
+    np.testing.assert_allclose(idle.outcome.map(rows), plain.outcome.map(rows), atol=1e-5)
+    assert set(idle.outcome.joint) == {"line", "radius"} and not plain.outcome.joint
 
 
 def test_cape_is_post_processing_of_ldp(fitted: Any) -> None:
@@ -254,14 +254,14 @@ def test_the_false_comfort_of_reversal_shows(world: Any) -> None:
     """The joint adversary reads less than a fresh attacker does, on the very same map."""
     schedule = Schedule(epochs=30, device="cpu")
     made = fit("gr", world.part, Settings(lam=1.0, schedule=schedule))
-    assert world.reads("line", "kernel", made.trained.map) > made.trained.joint["line"] + 0.1
+    assert world.reads("line", "kernel", made.outcome.map) > made.outcome.joint["line"] + 0.1
 
 
 @pytest.mark.slow
 def test_gr_plus_beats_reversal_before_fresh_attackers(world: Any) -> None:
     schedule = Schedule(epochs=30, device="cpu")
-    plus = fit("gr+", world.part, Settings(lam=3.0, schedule=schedule)).trained.map
-    plain = fit("gr", world.part, Settings(lam=1.0, schedule=schedule)).trained.map
+    plus = fit("gr+", world.part, Settings(lam=3.0, schedule=schedule)).outcome.map
+    plain = fit("gr", world.part, Settings(lam=1.0, schedule=schedule)).outcome.map
     for secret in ("line", "radius"):
         strongest = [
             max(world.reads(secret, kind, made) for kind in ("linear", "kernel"))
@@ -306,6 +306,25 @@ def test_a_folder_works_without_the_training_extras(
     )
     assert done.returncode == 0, done.stderr
     (got,), shape = json.loads(done.stdout)
-    wanted = found.trained.map(rows)
+    wanted = found.outcome.map(rows)
     assert np.abs(np.array(got) - wanted).max() <= 1e-6 * np.abs(wanted).max()
     assert tuple(shape) == wanted.shape
+
+
+@pytest.mark.parametrize(
+    "code, loads",
+    [
+        ("import capelet.defences", False),
+        ("from capelet.cli import app; app(['protect', '--help'], standalone_mode=False)", False),
+        ("import capelet.defences.training", True),  # the control: what trains does need it
+    ],
+)
+def test_the_table_of_methods_is_read_without_torch(code: str, loads: bool) -> None:
+    """Torch takes a second to import: a list or a help must not wait for it."""
+    process = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print('torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout.splitlines()[-1] == str(loads)

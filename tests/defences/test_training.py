@@ -149,7 +149,7 @@ def test_trainings_that_differ_only_in_lambda_do_not_share_a_file(
         if done == 7:  # the first step of the third epoch
             raise Killed
 
-    straight = {lam: fit("gr", small, settings(lam)).trained.map.digest for lam in (1.0, 2.0)}
+    straight = {lam: fit("gr", small, settings(lam)).outcome.map.digest for lam in (1.0, 2.0)}
     assert straight[1.0] != straight[2.0]
     for lam in straight:
         with pytest.raises(Killed):
@@ -164,7 +164,7 @@ def test_trainings_that_differ_only_in_lambda_do_not_share_a_file(
             tmp_path,
             lambda what, done, total, seen=seen: seen.append(done),
         )
-        assert resumed.trained.map.digest == digest and seen[0] == 7
+        assert resumed.outcome.map.digest == digest and seen[0] == 7
     assert not list(tmp_path.iterdir())
 
 

@@ -54,7 +54,7 @@ def test_layers_are_trained_along_and_only_these(name: str, part: Part) -> None:
     released = PrivateEncoder(made.encoder, *made.steps).release(part.texts).vectors
     assert released.shape == (96, 64) and np.isfinite(released).all()
     if name == "gr":
-        assert set(made.trained.joint) == {"coin"}
+        assert set(made.outcome.joint) == {"coin"}
 
 
 def test_layers_that_stand_still_are_the_encoder(part: Part) -> None:
@@ -69,7 +69,7 @@ def test_layers_that_stand_still_are_the_encoder(part: Part) -> None:
 def test_the_same_seed_gives_the_same_weights(part: Part) -> None:
     first, again = tuned(part, "fx"), tuned(part, "fx")
     assert first.encoder.folder == again.encoder.folder  # named after what was learnt
-    assert first.trained.map.digest == again.trained.map.digest
+    assert first.outcome.map.digest == again.outcome.map.digest
 
 
 def test_methods_that_cannot_tune_say_so(part: Part) -> None:

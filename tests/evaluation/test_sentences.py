@@ -56,10 +56,10 @@ def test_grades_are_compared_by_rank() -> None:
     cosine = (
         (vectors * other).sum(1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(other, axis=1)
     )
-    task = SentenceTask("stsb", TEXTS, np.exp(3 * cosine), others=OTHERS, graded=True)
+    task = SentenceTask("stsb", TEXTS, np.exp(3 * cosine), others=OTHERS, has_grades=True)
     found = task.measure(encode)
     assert found.metric == "spearman" and found.value > 0.999
-    noise = SentenceTask("stsb", TEXTS, RANDOM.normal(size=400), others=OTHERS, graded=True)
+    noise = SentenceTask("stsb", TEXTS, RANDOM.normal(size=400), others=OTHERS, has_grades=True)
     assert abs(noise.measure(encode).value) < 0.2
 
 
@@ -79,7 +79,7 @@ def test_bad_tasks_are_refused() -> None:
     with pytest.raises(DataError, match="no sentence task"):
         SentenceTask.load("blog")
     with pytest.raises(DataError, match="needs pairs"):
-        SentenceTask("stsb", TEXTS, RANDOM.normal(size=400), graded=True).measure(encode)
+        SentenceTask("stsb", TEXTS, RANDOM.normal(size=400), has_grades=True).measure(encode)
     with pytest.raises(DataError, match="not finite"):
         SentenceTask("cr", TEXTS, LABELS).measure(lambda texts: np.full((len(texts), 2), np.nan))
 
@@ -90,4 +90,4 @@ def test_real_sets_load(dataset: Callable[..., Corpus]) -> None:
     assert task.others is not None and task.test is not None and int(task.test.sum()) == 1725
     dataset("stsb")
     graded = SentenceTask.load("stsb")
-    assert graded.graded and len(graded.texts) == 1379
+    assert graded.has_grades and len(graded.texts) == 1379

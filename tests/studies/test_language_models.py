@@ -91,7 +91,7 @@ def test_sampling_agrees_with_enumeration_on_a_trained_model(
     inside = np.isin(tokens, words).all(axis=1)
     exact = exact_exposures(scorer, tokens[inside], words, START)
     found = exposures(scorer, tokens[inside], words, START, samples=20_000)
-    ranked = ~found.extrapolated
+    ranked = ~found.is_extrapolated
     assert ranked.sum() >= 5
     assert np.mean(np.abs(found.bits - exact)[ranked] <= 0.5) >= 0.95
     assert np.isfinite(found.bits).all()

@@ -28,10 +28,14 @@ from capelet.findings.metrics import Codes, Floats, balanced_accuracy
 Matrix = npt.NDArray[np.float32]
 Settings = Mapping[str, Any]
 
+# Kernel features of a text. The Cholesky factor of their own matrix costs 1024³/3, once per width.
 LANDMARKS = 1024
+# More than the largest k that is tried.
 NEIGHBOURS = 64
 COMMITTEE = "committee"
+# Trees look at every axis in every node: the full width of 384 costs about thirty times more.
 AXES = 32
+# With ten labels of each class none can be spared for tuning: the learning curve has one strength.
 FEW_LABELS_STRENGTH = 1e-2
 
 
@@ -59,15 +63,20 @@ class View:
         """Each coordinate with mean 0 and deviation 1; dead ones (MiniLM has three) are 0."""
         fit = self.vectors.fit.astype(np.float64)
         mean, deviation = fit.mean(axis=0), fit.std(axis=0)
+        # A dead coordinate varies by rounding alone, so it is measured against its own size, not
+        # against 0.
         alive = deviation > 1e-6 * np.abs(fit).max(axis=0)
         scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0)
         return Parts(
+            # A coordinate that hardly varies among the rows to fit on may be huge in a victim:
+            # clipped, it does not drown all others.
             *(np.clip((part - mean) * scale, -30, 30).astype(np.float32) for part in self.vectors)
         )
 
     @cached_property
     def principal(self) -> Parts:
         """Standardised vectors in their principal axes, strongest first."""
+        # eigh sorts upwards, hence the reversed columns.
         _, axes = np.linalg.eigh(self.standard.fit.T @ self.standard.fit)
         return Parts(*(part @ axes[:, ::-1] for part in self.standard))
 
@@ -107,6 +116,7 @@ class View:
     def distances(self) -> Parts:
         """Squared distances to the landmarks, in units of their median."""
         points = self.unit.fit[self.landmarks].T
+        # ‖u − v‖² = 2 − 2·u·v for vectors of length one; rounding can leave it below 0.
         squares = [np.maximum(2 - 2 * part @ points, 0) for part in self.unit]
         return Parts(*(part / max(float(np.median(squares[0][:512])), 1e-12) for part in squares))
 
@@ -115,6 +125,9 @@ class View:
         if width not in self._kernels:
             raw = Parts(*(np.exp(part / -width) for part in self.distances))
             corner = raw.fit[self.landmarks].astype(np.float64)
+            # Nyström features K·L⁻ᵀ with L·Lᵀ = the landmarks' own kernels: their products are
+            # kernels again (Williams, Seeger 2001). The jitter is for landmarks that are near
+            # copies.
             root = np.linalg.cholesky(corner + 1e-4 * np.eye(len(corner)))
             inverse = np.linalg.inv(root).T.astype(np.float32)
             self._kernels[width] = Parts(*(part @ inverse for part in raw))
@@ -134,6 +147,8 @@ class View:
 def _nearest(queries: Matrix, base: Matrix, most: int) -> tuple[Rows, Matrix]:
     places = np.empty((len(queries), most), dtype=np.intp)
     cosines = np.empty((len(queries), most), dtype=np.float32)
+    # In blocks: the products of all queries with all rows would not fit into memory. argpartition
+    # is linear in the rows; only the few nearest are then sorted.
     for start in range(0, len(queries), 1024):
         block = slice(start, start + 1024)
         similar = queries[block] @ base.T
@@ -161,6 +176,7 @@ class Secret:
         """A weight per row with mean one; balanced, every class has the same total."""
         if not self.balanced or not len(codes):
             return np.ones(len(codes), dtype=np.float32)
+        # Unweighted, an attacker of a rare attribute names the majority and looks like privacy.
         counts = np.bincount(codes, minlength=self.classes)
         return (len(codes) / (np.count_nonzero(counts) * counts[codes])).astype(np.float32)
 
@@ -241,6 +257,8 @@ class Perceptron:
             alpha=1e-2,
             random_state=view.seed,
         )
+        # Stopped here, epoch by epoch: scikit-learn's own early stopping looks at plain accuracy,
+        # on rows of its own choice.
         everyone = np.arange(secret.classes)
         best, best_layers, idle_epochs = np.inf, None, 0
         for _ in range(self.epochs):
@@ -330,8 +348,11 @@ class Kernel:
         from scipy.linalg import cho_factor, cho_solve
 
         kernel = view.kernel(settings["width"])
+        # Weighted ridge in closed form: (KᵀWK + penalty·I)·slope = KᵀW(Y − level). √W stands on
+        # both sides, so that the matrix stays symmetric.
         root = np.sqrt(secret.weights.fit / len(secret.weights.fit))[:, None]
         target = _one_hot(secret.codes.fit, secret.classes)
+        # The intercept is the weighted share of each class: 1/classes where classes are balanced.
         level = (root**2 * target).sum(axis=0)
         inside = kernel.fit * root
         gram = (inside.T @ inside).astype(np.float64)
@@ -339,6 +360,8 @@ class Kernel:
         slope = cho_solve(cho_factor(gram), inside.T @ ((target - level) * root))
 
         def probabilities(part: Matrix) -> Floats:
+            # Ridge gives no probabilities; cut at 0 and summing to one, they can be averaged in a
+            # committee.
             raw = np.clip(part @ slope.astype(np.float32) + level, 1e-6, None)
             return np.asarray(raw / raw.sum(axis=1, keepdims=True))
 
@@ -385,6 +408,7 @@ class Result:
         if COMMITTEE not in self.best:
             return self.family
         together = self.quality[COMMITTEE]
+        # The binomial standard error of the committee's score on the held-back rows.
         error = np.sqrt(together * (1 - together) / max(self.rows, 1))
         return self.family if self.quality[self.family] > together + error else COMMITTEE
 
@@ -452,6 +476,7 @@ def _candidate(settings: Settings, model: Any, secret: Secret, inputs: Parts) ->
     """Probabilities for all classes from a model that may not have seen each of them."""
     probabilities = []
     for part in inputs[1:]:
+        # A class without rows to fit on keeps the probability 0.
         scores = np.zeros((len(part), secret.classes))
         if len(part):
             scores[:, model.classes_] = model.predict_proba(part)

@@ -52,6 +52,7 @@ class Shots:
         """
         names, codes = np.unique(np.asarray(authors, dtype=str), return_inverse=True)
         counts = np.bincount(codes)
+        # One text more than is known: there must be something left to attribute.
         able = np.flatnonzero(counts >= shots + 1)
         if len(able) < 2:
             raise DataError(
@@ -84,6 +85,7 @@ class LinearProbe:
 
         training, test = _standard(vectors[shots.training], vectors[shots.test])
         truth = codes[shots.training]
+        # The strength is chosen among known texts only; no victim has a say in it.
         fold = np.random.default_rng([self.seed, 0x3B]).permutation(len(truth)) % 3
 
         def fit(strength: float, rows: npt.NDArray[np.bool_]) -> Any:
@@ -96,6 +98,7 @@ class LinearProbe:
 
         best = max(self.strengths, key=accuracy)
         model = fit(best, np.ones(len(truth), dtype=bool))
+        # A writer of whom nothing is known is never named.
         answer = np.full((len(test), shots.writers), -np.inf)
         answer[:, model.classes_] = model.predict_log_proba(test)
         return answer
@@ -129,6 +132,7 @@ class TextCnn:
         truth = torch.from_numpy(codes[shots.training].astype(np.int64))
         random = np.random.default_rng([self.seed, 0x3C])
         order = random.permutation(len(truth))
+        # So few texts are learnt by heart within some epochs: a fifth of them says when to stop.
         tune, fit = order[: len(order) // 5], order[len(order) // 5 :]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -167,7 +171,9 @@ def _network(words: int, shape: TextCnn, writers: int) -> Any:
             super().__init__()
             self.table = nn.Embedding(words, shape.width, padding_idx=0)
             self.filters = nn.ModuleList(
-                nn.Conv1d(shape.width, shape.filters, size, padding=size - 1) for size in (3, 4, 5)
+                # Padded by its width, a filter also sees texts shorter than itself.
+                nn.Conv1d(shape.width, shape.filters, size, padding=size - 1)
+                for size in (3, 4, 5)
             )
             self.drop = nn.Dropout(0.5)
             self.out = nn.Linear(3 * shape.filters, writers)
@@ -183,6 +189,8 @@ def _network(words: int, shape: TextCnn, writers: int) -> Any:
 
 
 def _vocabulary(texts: Sequence[Sequence[str]]) -> dict[str, int]:
+    # Sorted: a word's number decides its first weights, and the order of a set changes between
+    # runs.
     words = sorted({word for text in texts for word in text})
     return {word: number for number, word in enumerate(words, 2)}
 
@@ -245,6 +253,8 @@ class Authorship:
             add("authorship", self.probe.name, self.probe.scores(vectors, shots, shots.codes))
             random_codes = shots.codes.copy()
             random = np.random.default_rng([seed, 0x3D])
+            # Only the known labels are permuted: the same probe on the same vectors, with nothing
+            # to learn.
             random_codes[shots.training] = random.permutation(random_codes[shots.training])
             add("authorship-null", self.probe.name, self.probe.scores(vectors, shots, random_codes))
             if self.baseline is not None and texts is not None:
@@ -290,6 +300,7 @@ class Authorship:
 
 def _ranks(scores: Floats, truth: Codes) -> Codes:
     """How many writers score above the true one; a tie counts half of its luck against it."""
+    # Equal scores are no success: a probe that says nothing must not look as if it found everyone.
     right = scores[np.arange(len(truth)), truth][:, None]
     above = (scores > right).sum(axis=1)
     ties = (scores == right).sum(axis=1) - 1
@@ -300,6 +311,8 @@ def _standard(training: Floats, test: Floats) -> tuple[Floats, Floats]:
     """Standardised by the known texts alone, then scaled to length about one; dead axes are 0."""
     wide = training.astype(np.float64)
     mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    # Each of d standardised coordinates has variance 1; divided by √d, vectors of any encoder have
+    # length about one, and one grid of strengths fits all.
     alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
     scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0) / np.sqrt(max(alive.sum(), 1))
     return (wide - mean) * scale, (test - mean) * scale

@@ -27,22 +27,24 @@ import numpy.typing as npt
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
-from capelet.findings.metrics import Guesses, score, tpr_at
+from capelet.findings.metrics import Codes, Flags, Guesses, score, tpr_at
 
 Floats = npt.NDArray[np.float64]
 Tokens = npt.NDArray[np.int64]
 
+# The rank of a secret that was never inserted is uniform, and E[−log2 U] = 1/ln 2.
 CHANCE_BITS = 1 / math.log(2)
+# Where fewer samples than this lie below a canary, a fitted tail helps counting.
 ANCHOR = 32
-"""Where fewer samples than this lie below a canary, a fitted tail helps counting."""
 
+# So many of the lowest samples give the tail its shape.
 TAIL = 256
-"""So many of the lowest samples give the tail its shape."""
 
+# Toy spaces only: five of 40,000 words make 10²³ sequences.
 MOST_ENUMERATED = 2_000_000
 
+# With fewer texts that were not trained on, 0.1 % of them is less than one false alarm.
 RARE = 1000
-"""With fewer texts that were not trained on, 0.1 % of them is less than one false alarm."""
 _CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 
@@ -58,14 +60,14 @@ class Model(Protocol):
 class Exposure:
     """Bits of exposure per canary, which of them are extrapolated, and how well the tail fits.
 
-    `fitted` is the plain estimate of Carlini et al., −log2 of the fitted skew-normal's CDF; `bits`
-    counts samples where there are any below a canary, and uses the fit only beyond all of them.
-    `misfit` is the Kolmogorov–Smirnov distance of the fit.
+    `parametric_bits` is the plain estimate of Carlini et al., −log2 of the fitted skew-normal's
+    CDF; `bits` counts samples where there are any below a canary, and uses the fit only beyond all
+    of them. `misfit` is the Kolmogorov–Smirnov distance of the fit.
     """
 
     bits: Floats
-    fitted: Floats
-    extrapolated: npt.NDArray[np.bool_]
+    parametric_bits: Floats
+    is_extrapolated: Flags
     misfit: float
     space_bits: float
     samples: int
@@ -114,9 +116,15 @@ def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int 
         )
     fit = SkewNormal.fit(reference, seed)
     below = np.searchsorted(reference, losses, side="left")
+    # Carlini et al. (2019), by modelling the distribution: −log2 of the fitted distribution below
+    # the canary's loss.
     parametric = -fit.log_cdf(losses) / math.log(2)
+    # The fit may be off by a factor this far out. So only its fall from the last point that
+    # counting settles is used, added to what counting says there.
     beyond = parametric - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
     tail_rank = np.maximum(_smooth(losses, reference, below), 1e-9)
+    # rank/|R| ≈ (below + 1)/(samples + 1): the canary is one of those ranked. With none below, its
+    # rank is at most one in samples + 1.
     bits = np.select(
         [below >= ANCHOR, below > 0],
         [-np.log2((below + 1) / (count + 1)), -np.log2(tail_rank / (count + 1))],
@@ -136,7 +144,7 @@ def fitted_at(fit: SkewNormal, value: float) -> float:
     return float(-fit.log_cdf(np.array([value]))[0] / math.log(2))
 
 
-def _smooth(losses: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> Floats:
+def _smooth(losses: Floats, reference: Floats, below: Codes) -> Floats:
     """The expected count below each loss from a generalised Pareto tail of the lowest samples.
 
     It stays near the count itself (inside its 50 % Poisson interval).
@@ -144,9 +152,12 @@ def _smooth(losses: Floats, reference: Floats, below: npt.NDArray[np.intp]) -> F
     from scipy.stats import chi2, genpareto
 
     threshold = reference[TAIL]
+    # Excesses over a far threshold follow a generalised Pareto law (Pickands 1975). The low end of
+    # the losses is the tail, so they are mirrored.
     excess = np.maximum(threshold - reference[:TAIL], 1e-12)
     shape, _, scale = genpareto.fit(excess, floc=0.0)
     rank = TAIL * genpareto.sf(threshold - losses, shape, scale=scale)
+    # The exact interval of a Poisson mean given its count (Garwood 1936), at 50 %.
     low, high = chi2.ppf(0.25, 2 * np.maximum(below, 1)) / 2, chi2.ppf(0.75, 2 * below + 2) / 2
     return np.clip(rank, low, high)
 
@@ -168,7 +179,7 @@ def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start:
     return length * math.log2(size) - np.log2(rank)
 
 
-def _among(rows: Tokens, canaries: Tokens) -> npt.NDArray[np.bool_]:
+def _among(rows: Tokens, canaries: Tokens) -> Flags:
     """Which rows are canaries: one secret's rank must not depend on how many others there are."""
     members = {tuple(row) for row in canaries.tolist()}
     return np.array([tuple(row) in members for row in rows.tolist()], dtype=bool)
@@ -199,6 +210,7 @@ class SkewNormal:
             values = np.random.default_rng([seed, 0x5F]).choice(values, 20_000, replace=False)
         begin = cls._moments(values)
 
+        # The scale is searched as a logarithm, so that it cannot become negative.
         def cost(point: Floats) -> float:
             return -float(
                 cls(point[0], point[1], math.exp(min(point[2], 50)))._log_density(values).mean()
@@ -211,6 +223,7 @@ class SkewNormal:
     @classmethod
     def _moments(cls, values: Floats) -> SkewNormal:
         mean, deviation = float(values.mean()), float(values.std()) or 1e-9
+        # No skew-normal is more skewed than 0.995: beyond it the moments have no solution.
         skew = float(np.clip(np.mean(((values - mean) / deviation) ** 3), -0.95, 0.95))
         third = abs(skew) ** (2 / 3)
         delta = math.sqrt(math.pi / 2 * third / (third + ((4 - math.pi) / 2) ** (2 / 3)))
@@ -234,6 +247,7 @@ class SkewNormal:
         """ln of the density at the value, plus ln of the integral of its fall to the left."""
         from scipy.stats import skewnorm
 
+        # Where the CDF is not small, the library is accurate.
         bulk = float(skewnorm.cdf(value, self.shape, self.place, self.scale))
         if bulk > 1e-3:
             return math.log(min(bulk, 1.0))
@@ -241,7 +255,9 @@ class SkewNormal:
         # The density is log-concave: left of here it falls at least as fast as at this slope.
         step = 1e-4 * self.scale
         slope = (here - float(self._log_density(value - step))) / step
+        # Beyond it the density is below e⁻⁶⁰ of what it is here.
         reach = 60 / max(slope, 1 / (60 * self.scale))
+        # Squared: fine near the value, where nearly all of the integral lies.
         grid = np.linspace(0.0, 1.0, 4001) ** 2 * reach
         heights = np.exp(self._log_density(value - grid) - here)
         return here + math.log(float(np.trapezoid(heights, grid)))
@@ -262,7 +278,7 @@ class SkewNormal:
 class Completion:
     """Per sequence: was all the rest given back, and what share of its words in order."""
 
-    exact: npt.NDArray[np.bool_]
+    exact: Flags
     share: Floats
 
 
@@ -285,8 +301,8 @@ def tab_attack(model: Model, sequences: Tokens, start: int, pad: int = -1) -> Co
 
 def membership(
     losses: Floats,
-    member: npt.NDArray[np.bool_],
-    author: npt.NDArray[np.intp],
+    member: Flags,
+    author: Codes,
     reference: Floats | None = None,
     *,
     seed: int = 0,
@@ -315,13 +331,15 @@ def _membership_rows(
     kind: str,
     attacker: str,
     scores: Floats,
-    member: npt.NDArray[np.bool_],
-    author: npt.NDArray[np.intp],
+    member: Flags,
+    author: Codes,
     seed: int,
 ) -> list[Finding]:
     people, places = np.unique(author, return_inverse=True)
     half = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
     auxiliary = np.isin(author, half)
+    # Other people's rows choose the threshold: on its own rows, the best one of pure noise would
+    # have an advantage too.
     threshold = (
         _best_threshold(scores[auxiliary], member[auxiliary])
         if auxiliary.any()
@@ -330,6 +348,7 @@ def _membership_rows(
     bootstrap = Bootstrap(len(people), seed=seed)
     two = np.stack([-scores, scores], axis=1)
     guesses = Guesses(member.astype(np.intp), two, places)
+    # These need no threshold, so that all rows can serve.
     scores_by_metric = {
         metric: score(metric, [guesses], bootstrap) for metric in ("auc", "tpr_at_1_fpr")
     }
@@ -356,17 +375,17 @@ def _membership_rows(
     ]
 
 
-def _best_threshold(score: Floats, member: npt.NDArray[np.bool_]) -> float:
+def _best_threshold(score: Floats, member: Flags) -> float:
     """The value above which true minus false positive rate is largest."""
+    # One step of the ROC curve for each row; the threshold lies just below the best row, for `>` to
+    # take it in.
     order = np.argsort(-score)
     hits = np.cumsum(member[order]) / max(member.sum(), 1)
     false = np.cumsum(~member[order]) / max((~member).sum(), 1)
     return float(score[order][int(np.argmax(hits - false))]) - 1e-12
 
 
-def _advantage(
-    positive: npt.NDArray[np.bool_], member: npt.NDArray[np.bool_], weights: Any
-) -> float:
+def _advantage(positive: Flags, member: Flags, weights: Any) -> float:
     inside, outside = weights * member, weights * ~member
     if inside.sum() == 0 or outside.sum() == 0:
         return math.nan
@@ -381,8 +400,8 @@ def _advantage(
 def canary_findings(
     exposure: Exposure,
     completion: Completion,
-    repetitions: npt.NDArray[np.intp],
-    author: npt.NDArray[np.intp],
+    repetitions: Codes,
+    author: Codes,
     chance_tab: float,
 ) -> list[Finding]:
     """Mean exposure and tab accuracy for each number of repetitions; 0 is the control.
@@ -390,12 +409,13 @@ def canary_findings(
     The target is `canaries`, the subgroup `repetitions=N`; intervals are over authors.
     """
     rows = []
+    # Canaries with 0 repetitions were drawn like the others and never inserted: the control.
     for level in np.unique(repetitions):
         inside = repetitions == level
         kind = "extraction" if level else "extraction-null"
         about = {
             "repetitions": int(level),
-            "extrapolated": int(exposure.extrapolated[inside].sum()),
+            "extrapolated": int(exposure.is_extrapolated[inside].sum()),
             "space_bits": exposure.space_bits,
             "samples": exposure.samples,
             "misfit": round(exposure.misfit, 4),
@@ -424,9 +444,7 @@ def canary_findings(
     return rows
 
 
-def mean_by_author(
-    values: Floats, author: npt.NDArray[np.intp], seed: int = 0
-) -> tuple[float, float, float]:
+def mean_by_author(values: Floats, author: Codes, seed: int = 0) -> tuple[float, float, float]:
     """The mean with its 95 % interval from a bootstrap over authors.
 
     >>> mean_by_author(np.array([1.0, 1.0]), np.array([0, 1]))

@@ -16,6 +16,7 @@ import numpy as np
 
 from capelet.errors import DataError
 
+# As in appendix A.5 of Mireshghallah et al. (2021), and so are five words.
 REPETITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 40, 50)
 WORDS = 5
 
@@ -55,6 +56,7 @@ def make_canaries(
     >>> sorted(canary.repetitions for canary in made)
     [0, 0, 1, 1, 3, 3]
     """
+    # Sorted: the draws below must not depend on the order of rows or of a set.
     people, space = sorted(set(authors)), sorted(set(words))
     levels = _checked_levels(repetitions)
     each = len(people) if per_level is None else per_level
@@ -65,6 +67,8 @@ def make_canaries(
         )
     nulls = each if controls is None else controls
     count = each * len(levels) + nulls
+    # Ten times more sequences than canaries, so that unique ones are soon drawn; the power is
+    # capped, for it only has to be large.
     if length < 2 or len(space) ** min(length, 64) < 10 * count:
         raise DataError(
             f"{count} canaries of {length} words need more than {len(space)} different words; "
@@ -72,6 +76,7 @@ def make_canaries(
         )
     random = np.random.default_rng([seed, 0xCA7A])
     sequences = _unique(random, count, length, len(space))
+    # Another order of authors at each level: no author has all the often repeated ones.
     owners = [
         (people[person], level) for level in levels for person in random.permutation(len(people))
     ]

@@ -48,6 +48,7 @@ class Corpus:
             if column is not None:
                 if len(column) != len(self):
                     raise DataError(f"corpus columns differ in length: {len(column)}, {len(self)}")
+                # Frozen down to its numbers: a digest taken once stays true.
                 column.setflags(write=False)
 
     def __len__(self) -> int:
@@ -64,6 +65,8 @@ class Corpus:
         """A hash of everything in the corpus, so that two runs can be told to be about the same."""
         total = hashlib.sha256()
         for text in self.texts if self.texts is not None else ():
+            # Texts are hashed one by one, so that moving a character across a border changes the
+            # digest.
             total.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
         if self.vectors is not None:
             total.update(np.ascontiguousarray(self.vectors).tobytes())

@@ -31,6 +31,7 @@ class Dataset:
     author: str | None = None
 
 
+# The sets of sentence tasks all come under the same words.
 _UTILITY_LICENCE = "research use, as its authors ask"
 
 DATASETS: dict[str, Dataset] = {
@@ -192,6 +193,7 @@ def load(name: str, *, where: str | None = None) -> Corpus:
 
 def path(name: str) -> Path:
     """The file of a named set, or one sentence about where it comes from and where to put it."""
+    # CAPELET_DATA first: whoever sets it means it.
     folders = [cache_folder() / "datasets"]
     if os.environ.get("CAPELET_DATA"):
         folders.insert(0, Path(os.environ["CAPELET_DATA"]).expanduser())
@@ -219,6 +221,7 @@ def _reviews() -> Corpus:
     reviews = generate()
 
     def column(values: tuple[object, ...]) -> np.ndarray:
+        # Not np.array(values), which would turn numbers and strings into one fixed type.
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array

@@ -21,15 +21,15 @@ from capelet.data.corpus import Corpus, Values
 from capelet.data.text import long_words
 from capelet.errors import DataError, did_you_mean
 
+# A numeric attribute with more values than this is cut into thirds.
 MANY_VALUES = 12
-"""A numeric attribute with more values than this is cut into thirds."""
+# A class with fewer rows than this cannot be measured on a fifth of the data.
 RARE = 20
-"""A class with fewer rows than this cannot be measured on a fifth of the data."""
 OTHER = "(other)"
+# How many of the most frequent person names `--derive names` asks about.
 NAMES = 5
-"""How many of the most frequent person names `--derive names` asks about."""
+# How many topics `--derive topics` looks for.
 TOPICS = 10
-"""How many topics `--derive topics` looks for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,9 @@ def attribute(
     notes: list[str] = []
     present = [value for value in values if value is not None]
     numeric = bool(present) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in present
+        # In Python True is an int; here it is a class.
+        isinstance(value, int | float) and not isinstance(value, bool)
+        for value in present
     )
     if edges is not None and not numeric:
         raise DataError(f"{name!r} is not numeric, so it cannot be cut at {list(edges)}")
@@ -107,7 +109,9 @@ def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
     """A column of lists as presence attributes `name=value`, one for each frequent value."""
     counts: Counter[str] = Counter()
     for value in values:
-        counts.update({_name(item) for item in value or ()})
+        # Each value once per row, in order: values that are equally frequent stay in this order
+        # in a report, where a set would mix them anew in every run.
+        counts.update(list(dict.fromkeys(_name(item) for item in value or ())))
     present = sum(value is not None for value in values)
     frequent = [item for item, count in counts.most_common() if rare <= count <= present - rare]
     if not frequent:
@@ -154,6 +158,7 @@ def _bin(
 ) -> tuple[Values, list[str]]:
     numbers = np.array([np.nan if value is None else float(value) for value in values])
     if edges is None:
+        # Values that occur, so that a border can be named; equal cuts fall together.
         cuts = np.unique(np.nanquantile(numbers, [1 / 3, 2 / 3], method="nearest"))
         notes.append(
             f"{len(np.unique(numbers[~np.isnan(numbers)]))} numeric values, cut into thirds at "
@@ -165,6 +170,7 @@ def _bin(
     intervals = [f"below {cuts[0]:g}"]
     intervals += [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
     intervals.append(f"{cuts[-1]:g} or more")
+    # A value at a border belongs above it, as "30 to below 60" says.
     places = np.searchsorted(cuts, numbers, side="right")
     names = np.array(
         [
@@ -193,10 +199,12 @@ def _merge_rare(
 
 
 def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
+    # Counted after merging: what is left rare cannot be merged with anything.
     counts = Counter(value for value in names if value is not None)
     if len(classes) < 2:
         values = f"only {classes[0]!r}" if classes else "no value at all"
         raise DataError(f"{name!r} has {values}; at least two classes are needed to guess between")
+    # Refused, not dropped: a score on a handful of rows would be luck with a name.
     few = [(value, counts[value]) for value in classes if counts[value] < rare]
     if few:
         examples = ", ".join(f"{value!r} on {count}" for value, count in few[:4])
@@ -210,11 +218,13 @@ def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
 # ---------------------------------------------------------------------------------------------
 # Presence attributes: secrets that the texts themselves carry (DPNR's names, patterns, word lists)
 
+# Presence is asked for, not the value: a loose pattern costs a wrong label, never a leak.
 _PATTERNS = {
     "email": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
     "phone": re.compile(r"(?<!\w)\+?\(?\d[\d\s().-]{6,}\d(?!\w)"),
     "number": re.compile(r"\d"),
 }
+# At least two capitalised words after another word: a single one may only begin a sentence.
 _NAME = re.compile(r"\b(\w+),?\s([A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?[A-Z][a-z]+)+)\b")
 _BEFORE_PLACES = frozenset(
     ["the", "a", "an", "in", "at", "from", "to", "near", "of", "into", "across", "for", "this"]
@@ -282,6 +292,7 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     words = [word.strip() for word in lines if word.strip()]
     if not words:
         raise DataError(f"--derive words:{argument} names no words")
+    # Escaped: a word of a list is a word, whatever signs it has.
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, words)) + r")\b", re.IGNORECASE)
     title = path.stem if path.is_file() else "/".join(words[:3])
     return {f"mentions {title}": _presence(texts, pattern.search)}
@@ -290,7 +301,8 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
 def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
     """The most frequent names as presence attributes; a name counts once per text."""
     people = _people_by_spacy(texts) or _people_by_rule(texts)
-    counts = Counter(name for names in people for name in names)
+    # In order of spelling: of equally frequent names the same ones must be taken in every run.
+    counts = Counter(name for names in people for name in sorted(names))
     enough = [name for name, count in counts.most_common(most) if count >= rare]
     if not enough:
         best = f"; the most frequent is on {counts.most_common(1)[0][1]}" if counts else ""
@@ -363,6 +375,7 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
     from sklearn.decomposition import LatentDirichletAllocation
     from sklearn.feature_extraction.text import CountVectorizer
 
+    # Counts, not TF-IDF: the model is one of counts of words.
     words = CountVectorizer(
         min_df=min(20, max(2, len(texts) // 100)),
         max_df=0.05,
@@ -385,6 +398,7 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
     names = words.get_feature_names_out()
     titles = [" ".join(names[row.argsort()[::-1][:3]]) for row in model.components_]
     best = shares.argmax(axis=1)
+    # A text of mixed topics has no label, rather than a wrong one.
     sure = shares[np.arange(len(best)), best] >= share
     values = [titles[topic] if clear else None for topic, clear in zip(best, sure, strict=True)]
     column = np.empty(len(values), dtype=object)

@@ -44,6 +44,7 @@ def read(
             f"which column of {source.name!r} holds the texts? Give text= (--text) or, for ready "
             f"vectors, vectors= (--vectors); it has {', '.join(table.column_names)}"
         )
+    # All names are checked before any column becomes Python values, which may take minutes.
     names = [name for name in (text, vectors, label, author, *private) if name is not None]
     for name in names:
         if name not in table.column_names:
@@ -100,6 +101,7 @@ def _read_table(source: Path) -> pa.Table:
 
 def unreadable(source: Path, error: Exception) -> DataError:
     """The complaint about a broken file: never the library's message, which may quote a row."""
+    # A row number and a number of columns are all that may be passed on.
     place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
     return DataError(
         f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'} "
@@ -120,6 +122,7 @@ def _read_jsonl(source: Path) -> pa.Table:
             if not isinstance(row, dict):
                 raise DataError(f"line {number} of {source.name!r} is not a JSON object")
             rows.append(row)
+    # Rows may lack keys: the columns are all that occur, in the order of their first row.
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: _json_column([row.get(name) for row in rows]) for name in names})
 
@@ -152,6 +155,7 @@ def _read_datasets_folder(source: Path) -> pa.Table:
             names = pa.array([*feature["names"]])
             index = table.column_names.index(name)
             codes = table[name].combine_chunks()
+            # `datasets` writes a missing label as −1.
             codes = pc.if_else(pc.less(codes, 0), None, codes)
             table = table.set_column(index, name, names.take(codes))
     return table
@@ -177,6 +181,7 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
     def compute(node: ast.expr) -> Any:
         match node:
             case ast.BoolOp(op=op, values=values):
+                # Three-valued logic: a comparison with a missing value is neither true nor false.
                 join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
                 result = compute(values[0])
                 for value in values[1:]:
@@ -194,9 +199,11 @@ def _filter(table: pa.Table, where: str) -> pa.Table:
 
     def compare(column: pa.ChunkedArray, operator: ast.cmpop, literal: Any) -> Any:
         if isinstance(operator, ast.In | ast.NotIn):
+            # Typed like the column: a literal of another kind is refused, not silently unequal.
             inside = pc.is_in(column, pa.array(literal, type=column.type))
             if isinstance(operator, ast.In):
                 return inside
+            # `is_in` calls a missing value "not inside"; `not in` must not keep it.
             return pc.and_(pc.invert(inside), pc.is_valid(column))
         return _COMPARE[type(operator)](column, pa.scalar(literal))
 
@@ -211,6 +218,7 @@ def _values(column: pa.ChunkedArray) -> Values:
     cells = column.to_pylist()
     values = np.empty(len(cells), dtype=object)
     for row, value in enumerate(cells):
+        # An empty cell of a CSV, a null and NaN all mean that nobody knows.
         missing = value is None or value == "" or (isinstance(value, float) and np.isnan(value))
         values[row] = None if missing else value
     return values

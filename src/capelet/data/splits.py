@@ -24,12 +24,15 @@ from capelet.data.labels import Attribute
 from capelet.data.text import words_of
 from capelet.errors import DataError, did_you_mean
 
+# The defender has most to train; a fifth of the people suffices to score.
 SHARES = {"defender": 0.5, "attacker": 0.3, "victims": 0.2}
+# The tenth on which settings and strongest attackers are chosen: never victims.
 HELD_BACK = 0.1
+# With fewer, a fifth is a dozen victims, and no interval would say anything.
 LEAST_ROWS = 60
 
+# Texts in; the vectors of all their words, one text after another, and where each text begins.
 WordVectors = Callable[[Sequence[str]], tuple[npt.NDArray[np.floating[Any]], Rows]]
-"""Texts in; the vectors of all their words, one text after another, and where each text begins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,7 @@ def split(
             f"{corpus.name!r} has {int(groups.max()) + 1} groups of linked rows (authors or "
             "identical texts); at least 3 are needed, one for each part"
         )
+    # The same random numbers go on to hold back rows: one seed fixes all of a split.
     part = SPLITS[kind](Material(corpus, groups, balance, word_vectors), random)
     held_back = _held_back(groups, part, random)
     rows = {name: np.flatnonzero(part == code) for code, name in enumerate(PARTS)}
@@ -92,9 +96,11 @@ def group_rows(corpus: Corpus) -> Rows:
     author = _number(corpus.author)
     ones = np.ones(len(corpus))
     size = (int(author.max()) + 1, int(same.max()) + 1)
+    # A bipartite graph of authors and texts: its components are whom shared texts tie together.
     graph = coo_array((ones, (author, same + size[0])), shape=(sum(size), sum(size)))
     _, component = connected_components(graph, directed=False)
     component_codes: Rows = np.unique(component[author], return_inverse=True)[1]
+    # An author may have more than a fifth of the rows: it cannot be divided anyway.
     largest_group = max(0.2 * len(corpus), np.bincount(author).max())
     return author if np.bincount(component_codes).max() > largest_group else component_codes
 
@@ -152,17 +158,21 @@ def _stratify(material: Material, random: np.random.Generator) -> Rows:
     long list, ordered by stratum and at random within it, each to the part that lacks most rows: so
     every stretch of the list is spread evenly, however short a stratum is.
     """
+    # Without classes to balance, all groups are one stratum.
     blank = np.zeros(len(material.groups), dtype=np.intp)
     codes = np.stack([item.codes for item in material.balance] or [blank])
     stratum = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)
     numbers, first, inverse, sizes = np.unique(
         material.groups, return_index=True, return_inverse=True, return_counts=True
     )
+    # The last key of lexsort counts first: by stratum, at random within it.
     order = np.lexsort((random.random(len(numbers)), stratum[first]))
     shares = np.array(list(SHARES.values()))
     lacking = shares * random.random(len(shares))  # who goes first differs between seeds
     part = np.empty(len(numbers), dtype=np.intp)
     for group in order:
+        # Each part is owed its share of the rows so far, and the one that is owed most gets the
+        # group.
         lacking += shares * sizes[group]
         part[group] = lacking.argmax()
         lacking[part[group]] -= sizes[group]
@@ -181,6 +191,7 @@ def _wasserstein(material: Material, random: np.random.Generator) -> Rows:
     distance = ((points - centre) ** 2).sum(axis=1)
     numbers, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     nearest = np.full(len(numbers), np.inf)
+    # A group is as near as its nearest row: with it the whole group moves.
     np.minimum.at(nearest, inverse, distance)
     order = np.argsort(nearest, kind="stable")
     inside = np.cumsum(sizes[order]) - sizes[order] / 2 <= SHARES["victims"] * sizes.sum()
@@ -216,12 +227,14 @@ def wasserstein_points(
     random = np.random.default_rng(0)  # directions are public and shared by all seeds
     frame = random.standard_normal((tokens.shape[1], directions)).astype(np.float32)
     projections = tokens @ (frame / np.linalg.norm(frame, axis=0))
+    # Midpoints of equal steps: the mean of squared differences is then the integral over quantiles.
     levels = (np.arange(quantiles) + 0.5) / quantiles
     points = np.zeros((len(corpus), directions * quantiles), dtype=np.float32)
     for row in range(len(corpus)):
         cloud = np.sort(projections[starts[row] : starts[row + 1]], axis=0)
         if len(cloud):
             points[row] = cloud[(levels * len(cloud)).astype(int)].ravel()
+    # Divided so that the squared distance is a mean over directions and quantiles.
     return np.asarray(points / np.sqrt(directions * quantiles), dtype=np.float32)
 
 
@@ -246,6 +259,7 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
     # Multiply-shift hashing: the product wraps at 2^64, so that each factor gives another order.
     factor = random.integers(0, 1 << 63, size=(bands * rows, 1), dtype=np.uint64) * 2 + 1
     shift = random.integers(0, 1 << 63, size=(bands * rows, 1), dtype=np.uint64)
+    # Of a multiply-shift hash only the high bits are mixed well.
     top = np.uint64(32)
     signature = np.stack([((bag * factor + shift) >> top).min(axis=1) for bag in hashes])
     first: list[Rows] = []
@@ -255,6 +269,8 @@ def near_duplicates(texts: Values, bands: int = 16, rows: int = 4) -> Rows:
         _, bucket = np.unique(block.view([("", block.dtype)] * rows).ravel(), return_inverse=True)
         order = np.argsort(bucket, kind="stable")
         meet = np.flatnonzero(bucket[order][1:] == bucket[order][:-1])
+        # Only neighbours in a bucket meet: linear, where all pairs of a stock phrase would be
+        # quadratic.
         first.append(order[meet])
         second.append(order[meet + 1])
     pairs = np.unique(np.stack([np.concatenate(first), np.concatenate(second)]), axis=1)

@@ -22,8 +22,8 @@ from capelet.data.readers import unreadable
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
+# The column of the texts in every named set.
 TEXT = "text"
-"""The column of the texts in every named set."""
 _READ = 1 << 22  # bytes of CSV read at once; no row may be longer
 _ROWS = 1024  # rows of Parquet and JSONL read at once
 
@@ -78,17 +78,19 @@ def _in_memory(corpus: Corpus, columns: list[str]) -> Iterator[Batch]:
 def _parquet(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
     with pa.parquet.ParquetFile(source) as file:
         _check_columns(source, columns, file.schema_arrow.names)
-        done, total = 0, file.metadata.num_rows
+        position, total = 0, file.metadata.num_rows
         for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
             yield [_as_list(batch[column]) for column in columns]
-            done += batch.num_rows
-            progress("checking", done, total)
+            position += batch.num_rows
+            progress("checking", position, total)
 
 
 def _csv(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
     """Every column is read as text, so that no later row can disagree with an earlier guess."""
     tab = source.suffix.lower() == ".tsv"
+    # A quoted text may hold line breaks.
     parse = pa.csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True)
+    # One thread: others would read ahead and hold more of the file in memory.
     read, size = pa.csv.ReadOptions(block_size=_READ, use_threads=False), source.stat().st_size
     with pa.csv.open_csv(source, read, parse) as head:
         _check_columns(source, columns, head.schema.names)
@@ -104,10 +106,10 @@ def _csv(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch
 def _jsonl(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
     rows: list[list[Any]] = []
     first: dict[str, Any] | None = None
-    done, size = 0, source.stat().st_size
+    position, size = 0, source.stat().st_size
     with source.open("rb") as stream:
         for number, line in enumerate(stream, 1):
-            done += len(line)
+            position += len(line)
             if line.strip():
                 row = _json_row(line, number, source)
                 if first is None:
@@ -116,7 +118,7 @@ def _jsonl(source: Path, columns: list[str], progress: Progress) -> Iterator[Bat
             if len(rows) == _ROWS:
                 yield [list(column) for column in zip(*rows, strict=True)]
                 rows = []
-                progress("checking", done, size)
+                progress("checking", position, size)
     if rows:
         yield [list(column) for column in zip(*rows, strict=True)]
 

@@ -27,6 +27,7 @@ _TREEBANK = re.compile(
     r"\w+(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\d+(?:[.,]\d+)*|\w+(?:[-.]\w+)*|[^\w\s]"
 )
 _TREEBANK_PIECE = re.compile(r"[^\W_]+(?=n't\b)|n't\b|[^\W_]+")
+# A simple rule on purpose: it needs no model, and attackers and encoders must cut alike.
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 
 # White space apart, only these marks are public; whatever is not listed is part of a word, so that
@@ -36,8 +37,8 @@ _PUBLIC_MARKS = (
     r"\u3008-\u3011\u3014-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )
 _RUN = rf"[^\s{_PUBLIC_MARKS}]+"
+# A word as word mechanisms see it: a run of what is not public, joined by ' ’ _ @ -.
 PRIVATE_WORD = re.compile(rf"({_RUN}(?:['’_@-]{_RUN})*)")
-"""A word as word mechanisms see it: a run of what is not public, joined by ' ’ _ @ -."""
 
 
 def normalise(text: str) -> str:
@@ -178,6 +179,7 @@ def frequent_words(
     >>> frequent_words([["b", "a", "b"], ["a", "c"]], least=2)
     ('a', 'b')
     """
+    # Sorted by spelling where counts are equal, so the order of a set does no harm here.
     counts = Counter(word for text in texts for word in text)
     frequent = [word for word, count in counts.items() if count >= least]
     return tuple(sorted(frequent, key=lambda word: (-counts[word], word))[:most])

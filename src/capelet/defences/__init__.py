@@ -8,13 +8,12 @@ its training asks for. Families of methods are files (`dense`, `bottleneck`, `er
 from __future__ import annotations
 
 from capelet.defences.methods import METHODS, Method, check_needs, fit, method
-from capelet.defences.settings import KEEPS, Fitted, Settings
-from capelet.defences.training import Part, Schedule
+from capelet.defences.settings import KEEPS, Defence, Part, Schedule, Settings
 
 __all__ = [
     "KEEPS",
     "METHODS",
-    "Fitted",
+    "Defence",
     "Method",
     "Part",
     "Schedule",

@@ -19,7 +19,7 @@ from torch.nn.functional import log_softmax
 
 from capelet.defences.dense import Dense
 from capelet.defences.network import Body, Network
-from capelet.defences.settings import Fitted, Settings
+from capelet.defences.settings import Defence, Settings
 from capelet.defences.terms import Batch, Term
 from capelet.defences.training import Part, Schedule, train
 from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
@@ -29,8 +29,8 @@ from capelet.interfaces import Progress, silent
 from capelet.training.device import seeded_fork
 from capelet.training.networks import Front, dense
 
+# Coordinates of the hidden vector.
 WIDTH = 256
-"""Coordinates of the hidden vector."""
 
 
 class WordBag(Front):
@@ -39,6 +39,8 @@ class WordBag(Front):
     def __init__(self, texts: Sequence[str], words: Sequence[str]) -> None:
         super().__init__()
         number = {word: place for place, word in enumerate(words)}
+        # A padded matrix of all texts would be mostly empty: words are kept flat, with where each
+        # row begins.
         flat, offsets = word_rows(texts, number)
         self.flat, self.offsets = torch.tensor(flat), torch.tensor(offsets)
         self.table = nn.Parameter(torch.randn(len(words), WIDTH))
@@ -76,16 +78,17 @@ class Reconstruction(Term):
 
 def fit_autoencoder(
     part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
-) -> Fitted:
+) -> Defence:
     """The auto-encoder in place of the encoder, then a task map without privacy."""
     if part.texts is None:
         raise DataError("the method 'ae' learns from texts, and there are only vectors")
     start = time.monotonic()
     encoder = autoencode(part, settings.schedule, checkpoints, progress)
+    # From here on the defence sees what the auto-encoder gives, as whoever uses the folder will.
     own = replace(part, vectors=encoder.encode(part.texts))
-    fitted = Dense()(own, settings, checkpoints, progress)
-    trained = replace(fitted.trained, seconds=time.monotonic() - start)
-    return replace(fitted, trained=trained, encoder=encoder)
+    defence = Dense()(own, settings, checkpoints, progress)
+    outcome = replace(defence.outcome, seconds=time.monotonic() - start)
+    return replace(defence, outcome=outcome, encoder=encoder)
 
 
 def autoencode(

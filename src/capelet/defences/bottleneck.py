@@ -20,7 +20,7 @@ import torch
 from capelet.data.labels import Attribute
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import draw, twin
-from capelet.defences.settings import Fitted, Settings, epsilon_of
+from capelet.defences.settings import Defence, Settings, epsilon_of
 from capelet.defences.terms import Reversal, SymbolIndependence, SymbolTask, Task, Term
 from capelet.defences.training import Part, Schedule, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
@@ -28,15 +28,19 @@ from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
 from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
+# The layers of YAWYW: two of 64.
 HIDDEN = 64
+# A candidate is trained for each number of symbols; with more, the chance e^ε/(e^ε + m − 1) of the
+# true one falls.
 MOST_SYMBOLS = 8
+# Few, since the noise grows with the dimension and the signal does not.
 WIDTHS = {"laplace": 4, "privunit": 8}
 # PrivUnit takes no larger ε: its cap is then smaller than rounding.
 MOST_EPSILON = 200.0
+# Releases of the held-back rows over which a candidate is judged.
 DRAWS = 8
-"""Releases of the held-back rows over which a candidate is judged."""
+# The least batch against secrets: their shares in each symbol are estimated from it.
 GUARDED_BATCH = 512
-"""The least batch against secrets: their shares in each symbol are estimated from it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +48,16 @@ class Candidate:
     """A mechanism with the map that was trained for it, and the task's score on held-back rows."""
 
     mechanism: Any
-    trained: TrainedMap
+    outcome: TrainedMap
     score: float
 
 
 def fit_bottleneck(
     part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
-) -> Fitted:
+) -> Defence:
     """The best bottleneck for the ε of the settings, and the noise behind it."""
     best = squeeze(part, settings, checkpoints, progress)
-    return Fitted(best.trained, after=best.mechanism)
+    return Defence(best.outcome, after=best.mechanism)
 
 
 def squeeze(
@@ -70,14 +74,15 @@ def squeeze(
         mechanism = "response"
     mechanisms = _mechanisms(part.task, epsilon_of(settings), mechanism)
     candidates = []
+    # All candidates share the rows, the seed and the judge: only the mechanism differs.
     for place, noise in enumerate(mechanisms):
 
         def report(what: str, done: int, total: int, place: int = place) -> None:
             progress(what, place * total + done, len(mechanisms) * total)
 
-        trained = _train(part, part.task, noise, lam, settings.schedule, checkpoints, report)
-        score = _score(part, part.task, trained, noise, settings.schedule.seed)
-        candidates.append(Candidate(noise, trained, score))
+        outcome = _train(part, part.task, noise, lam, settings.schedule, checkpoints, report)
+        score = _score(part, part.task, outcome, noise, settings.schedule.seed)
+        candidates.append(Candidate(noise, outcome, score))
     return max(candidates, key=lambda item: item.score)
 
 
@@ -107,6 +112,7 @@ def _train(
     fights = bool(lam and part.secrets)
     secrets = part.secrets if fights else ()
     with seeded_fork(schedule.seed):
+        # Softmax: chances of symbols, through which the loss is exact in the mean over the noise.
         if isinstance(noise, RandomisedResponse):
             width = noise.classes
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]), "softmax")
@@ -123,7 +129,7 @@ def _train(
     return train(network, part, schedule, checkpoints, progress)
 
 
-def _score(part: Part, task: Attribute, trained: TrainedMap, noise: Any, seed: int) -> float:
+def _score(part: Part, task: Attribute, outcome: TrainedMap, noise: Any, seed: int) -> float:
     """Accuracy of a plain probe on noisy vectors: learnt on the rows to fit on, scored on tune.
 
     The noise is that of a release but seeded, or the choice could not be repeated.
@@ -137,9 +143,10 @@ def _score(part: Part, task: Attribute, trained: TrainedMap, noise: Any, seed: i
 
     present = task.codes >= 0
     fit, tune = part.fit[present[part.fit]], part.tune[present[part.tune]]
+    # A fresh probe, not the head that was trained along: whoever uses the release has no head.
     probe = LogisticRegression(C=1.0, max_iter=500)
-    probe.fit(noisy(trained.map(part.vectors[fit])), task.codes[fit])
-    inside = trained.map(part.vectors[tune])
+    probe.fit(noisy(outcome.map(part.vectors[fit])), task.codes[fit])
+    inside = outcome.map(part.vectors[tune])
     scores = [
         float((probe.predict(noisy(inside)) == task.codes[tune]).mean()) for _ in range(DRAWS)
     ]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import twin
 from capelet.defences.readers import Mixing, Reader, read
-from capelet.defences.settings import Fitted, Settings, epsilon_of
+from capelet.defences.settings import Adversary, Defence, Part, Schedule, Settings, epsilon_of
 from capelet.defences.terms import (
     CrossGradient,
     Independence,
@@ -24,21 +24,19 @@ from capelet.defences.terms import (
     Task,
     Term,
 )
-from capelet.defences.training import Part, Schedule, train
+from capelet.defences.training import train
 from capelet.interfaces import Progress
 from capelet.mechanisms import Laplace
 from capelet.training.device import seeded_fork
 from capelet.training.networks import Residual, dense
 
+# The share of the training over which λ grows from 0: a strong λ on a blind head only stirs.
 WARM = 0.2
-"""The share of the training over which λ grows from 0: a strong λ on a blind head only stirs."""
+# How many a training against a kernel adversary takes, however many rows there are.
 STEPS = 150
-"""How many a training against a kernel adversary takes, however many rows there are."""
 TUNED_BATCH = 256
+# How often the last layers see each text, after the map was trained on vectors as they are.
 TUNED_EPOCHS = 5
-"""How often the last layers see each text, after the map was trained on vectors as they are."""
-
-Adversary = Literal["none", "reversal", "cross", "kernel"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Dense:
 
     def __call__(
         self, part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
-    ) -> Fitted:
+    ) -> Defence:
         before = Laplace(epsilon_of(settings)) if self.noise else None
         # Without a task there is no label that a mixture of two texts could lack.
         mixes = self.adversary == "kernel" and settings.keep == "neighbours" and bool(part.secrets)
@@ -60,7 +58,7 @@ class Dense:
         schedule = _pace(settings.schedule, part, self.adversary, settings.keep)
         first = train(network, part, schedule, checkpoints, progress)
         if part.top is None:
-            return Fitted(first, before=before)
+            return Defence(first, before=before)
         # The map first, on vectors as they are: through a map that begins at random the layers
         # would learn nonsense before it knows anything.
         network.front = part.top
@@ -68,7 +66,7 @@ class Dense:
         short = replace(schedule, epochs=epochs, batch=batch)
         along = train(network, part, short, checkpoints, progress)
         along = replace(along, seconds=first.seconds + along.seconds)
-        return Fitted(along, before=before, encoder=part.top.cpu().encoder())
+        return Defence(along, before=before, encoder=part.top.cpu().encoder())
 
     def _network(
         self, part: Part, settings: Settings, before: Any, mixes: bool, progress: Progress

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from capelet.data.corpus import Rows
-from capelet.defences.settings import Fitted, Settings
+from capelet.defences.settings import Defence, Settings
 from capelet.defences.training import Part, TrainedMap
 from capelet.errors import MissingExtra
 from capelet.findings.metrics import Floats
@@ -25,9 +25,9 @@ from capelet.release.maps import Map, affine
 
 def fit_erasure(
     part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
-) -> Fitted:
+) -> Defence:
     """The eraser of the part's secrets: nothing to set, nothing to resume."""
-    return Fitted(erase(part))
+    return Defence(erase(part))
 
 
 def erase(part: Part) -> TrainedMap:

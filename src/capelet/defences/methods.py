@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from capelet.data.labels import Attribute
-from capelet.defences.autoencoder import fit_autoencoder
-from capelet.defences.bottleneck import fit_bottleneck
-from capelet.defences.dense import Dense
-from capelet.defences.erasure import fit_erasure
-from capelet.defences.settings import KEEPS, Fit, Fitted, Settings, epsilon_of
-from capelet.defences.training import Part
+from capelet.defences.settings import KEEPS, Adversary, Defence, Fit, Part, Settings, epsilon_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms.words import WordDropout, WordReplacement
@@ -95,6 +91,35 @@ class Method:
         return {item.setting: item.values for item in self.tunes if keep in item.keeps}
 
 
+# What trains a map needs torch, which takes a second to import: `capelet list` and every --help
+# read this table, so the families of methods are imported where they are fitted.
+
+
+def _dense(noise: bool = False, adversary: Adversary = "none") -> Fit:
+    """A dense map, with noise before it or not, against one kind of adversary."""
+
+    def fit_dense(
+        part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
+    ) -> Defence:
+        from capelet.defences.dense import Dense
+
+        return Dense(noise, adversary)(part, settings, checkpoints, progress)
+
+    return fit_dense
+
+
+def _later(module: str, function: str) -> Fit:
+    """A fit function of a module of this room, which is imported at the first fit."""
+
+    def fit_later(
+        part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
+    ) -> Defence:
+        fit_function: Fit = getattr(import_module(f"capelet.defences.{module}"), function)
+        return fit_function(part, settings, checkpoints, progress)
+
+    return fit_later
+
+
 def _replace_words(settings: Settings) -> tuple[Any, ...]:
     return (WordReplacement(epsilon_of(settings), table=settings.table),)
 
@@ -106,20 +131,20 @@ def _drop_words(settings: Settings) -> tuple[Any, ...]:
 METHODS: dict[str, Method] = {
     "fx": Method(
         "A task map without privacy: what the others are compared with.",
-        Dense(),
+        _dense(),
         needs=frozenset({"label"}),
         tunes=(WIDTH,),
         layers=True,
     ),
     "ae": Method(
         "An auto-encoder of the texts in place of the encoder, then a task map without privacy.",
-        fit_autoencoder,
+        _later("autoencoder", "fit_autoencoder"),
         needs=frozenset({"label", "texts"}),
         tunes=(WIDTH,),
     ),
     "gr": Method(
         "Gradient reversal: a joint adversary for each secret.",
-        Dense(adversary="reversal"),
+        _dense(adversary="reversal"),
         needs=frozenset({"private"}),
         keeps=KEEPS,
         fights="by lambda",
@@ -128,7 +153,7 @@ METHODS: dict[str, Method] = {
     ),
     "gr+": Method(
         "A fresh kernel adversary in closed form, in every step.",
-        Dense(adversary="kernel"),
+        _dense(adversary="kernel"),
         needs=frozenset({"private"}),
         keeps=KEEPS,
         fights="by lambda",
@@ -137,14 +162,14 @@ METHODS: dict[str, Method] = {
     ),
     "cgt": Method(
         "Cross-gradient training: each side learns on the other's perturbation.",
-        Dense(adversary="cross"),
+        _dense(adversary="cross"),
         needs=frozenset({"label", "private"}),
         fights="always",  # its strength is the length of the perturbation, not λ
         tunes=(WIDTH,),
     ),
     "leace": Method(
         "Linear erasure in closed form; stops linear attackers only.",
-        fit_erasure,
+        _later("erasure", "fit_erasure"),
         needs=frozenset({"private"}),
         keeps=KEEPS,
         label_for=("both",),  # the least change of the vectors keeps any task, labelled or not
@@ -152,7 +177,7 @@ METHODS: dict[str, Method] = {
     ),
     "ldp": Method(
         "Laplace noise on the vector, then a task map.",
-        Dense(noise=True),
+        _dense(noise=True),
         needs=frozenset({"label", "epsilon"}),
         noise="vectors",
         tunes=(EPSILON, WIDTH),
@@ -160,7 +185,7 @@ METHODS: dict[str, Method] = {
     ),
     "cape": Method(
         "Laplace noise on the vector, then a map trained with reversal.",
-        Dense(noise=True, adversary="reversal"),
+        _dense(noise=True, adversary="reversal"),
         needs=frozenset({"label", "private", "epsilon"}),
         fights="by lambda",
         noise="vectors",
@@ -169,7 +194,7 @@ METHODS: dict[str, Method] = {
     ),
     "mdp": Method(
         "Words replaced under metric privacy, then a task map.",
-        Dense(),
+        _dense(),
         needs=frozenset({"label", "epsilon"}),
         noise="words",
         tunes=(WIDTH,),  # not ε: every trial would have to rewrite and encode all texts
@@ -177,7 +202,7 @@ METHODS: dict[str, Method] = {
     ),
     "dpnr": Method(
         "Words dropped, Laplace noise on the vector, then a task map trained through the noise.",
-        Dense(noise=True),
+        _dense(noise=True),
         needs=frozenset({"label", "epsilon"}),
         noise="vectors",
         tunes=(EPSILON, WIDTH),
@@ -185,7 +210,7 @@ METHODS: dict[str, Method] = {
     ),
     "bottleneck": Method(
         "A learnt bottleneck before the noise: useful at a real ε.",
-        fit_bottleneck,
+        _later("bottleneck", "fit_bottleneck"),
         needs=frozenset({"label", "epsilon"}),
         fights="by lambda",
         noise="vectors",
@@ -255,7 +280,7 @@ def fit(
     settings: Settings,
     checkpoints: Path | None = None,
     progress: Progress = silent,
-) -> Fitted:
+) -> Defence:
     """Fit a method on the defender's part, after checking that it has what it needs.
 
     A training that is killed goes on from its last checkpoint in the folder `checkpoints`.

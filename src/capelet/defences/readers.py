@@ -23,8 +23,8 @@ from capelet.interfaces import Progress, silent
 from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
 
+# Each leaves another fifth of the rows out, and stops when it reads those no better.
 READERS = 5
-"""Each leaves another fifth of the rows out, and stops when it reads those no better."""
 HIDDEN = 256
 
 

@@ -1,19 +1,81 @@
-"""What a user may choose of a method, and what fitting it yields."""
+"""What a defence may see, what a user may choose of it, and what fitting it yields.
+
+Records only: nothing here imports torch, so that the table of methods can be listed at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from capelet.defences.training import Part, Schedule, TrainedMap
+import numpy as np
+
+from capelet.data.corpus import Rows
+from capelet.data.labels import Attribute
 from capelet.errors import CapeletError
-from capelet.interfaces import Encoder, Progress
+from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import check_number
+from capelet.release.maps import Map
 
+if TYPE_CHECKING:
+    from capelet.encoders.tuning import TopLayers
+
+# What a map can be trained to keep: a task's label, each text's neighbours, or both.
 KEEPS = ("task", "neighbours", "both")
-"""What a map can be trained to keep: a task's label, each text's neighbours, or both."""
+Adversary = Literal["none", "reversal", "cross", "kernel"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a defence may see: the defender's vectors, its task and its secrets, and two halves.
+
+    `fit` and `tune` are rows of `vectors`; the attributes' codes have one entry for each of them,
+    and so have the texts, where there are any. `top` are the last layers of the encoder, where they
+    may be trained along.
+    """
+
+    vectors: Vectors
+    fit: Rows
+    tune: Rows
+    task: Attribute | None
+    secrets: tuple[Attribute, ...]
+    texts: Sequence[str] | None = None
+    top: TopLayers | None = None
+
+    @property
+    def width(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @property
+    def targets(self) -> list[Attribute]:
+        return [*self.secrets, *([self.task] if self.task is not None else [])]
+
+    def digest(self) -> str:
+        """A hash of everything that training sees."""
+        # One byte order everywhere, so that a checkpoint is found again on another machine.
+        hasher = hashlib.sha256(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
+        for item in self.targets:
+            hasher.update(item.name.encode() + np.ascontiguousarray(item.codes, "<i8").tobytes())
+        for rows in (self.fit, self.tune):
+            hasher.update(np.ascontiguousarray(rows, "<i8").tobytes())
+        return hasher.hexdigest()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast: batches of `batch`, Adam at `rate`, `patience` epochs without gain."""
+
+    epochs: int = 60
+    batch: int = 128
+    rate: float = 1e-3
+    patience: int | None = 5
+    decay: float = 0.0
+    cooling: bool = False
+    seed: int = 0
+    device: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -32,13 +94,23 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class TrainedMap:
+    """A frozen map, what its own adversaries reached on the held-back rows, and how it went."""
+
+    map: Map
+    joint: Mapping[str, float] = field(default_factory=dict)
+    losses: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Defence:
     """What follows the encoder: noise, the learnt map, noise; and how the training went.
 
     `encoder` is the encoder itself where that was learnt too.
     """
 
-    trained: TrainedMap
+    outcome: TrainedMap
     before: Any = None
     after: Any = None
     encoder: Encoder | None = None
@@ -47,12 +119,12 @@ class Fitted:
     def steps(self) -> tuple[Any, ...]:
         """The vector steps, in the order of a recipe."""
         return tuple(
-            step for step in (self.before, self.trained.map, self.after) if step is not None
+            step for step in (self.before, self.outcome.map, self.after) if step is not None
         )
 
 
-Fit = Callable[[Part, Settings, "Path | None", Progress], Fitted]
-"""Fits a method on a part; the path is a folder for checkpoints."""
+# Fits a method on a part; the path is a folder for checkpoints.
+Fit = Callable[[Part, Settings, "Path | None", Progress], Defence]
 
 
 def epsilon_of(settings: Settings) -> float:

@@ -22,8 +22,8 @@ from capelet.training.networks import dense, reversed_gradient
 if TYPE_CHECKING:
     from capelet.defences.network import Network
 
+# Hidden units of a head, as in YAWYW.
 HEAD = 200
-"""Hidden units of a head, as in YAWYW."""
 
 
 @dataclass(frozen=True, eq=False)

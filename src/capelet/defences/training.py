@@ -5,104 +5,29 @@ Deterministic on a CPU given a seed; the noise in it is seeded, so nothing made 
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from capelet.data.corpus import Rows
-from capelet.data.labels import Attribute
 from capelet.defences.network import Body, Network
+from capelet.defences.settings import Part, Schedule, TrainedMap
 from capelet.defences.terms import class_weights
-from capelet.interfaces import Progress, Vectors, silent
-from capelet.release.maps import Map
+from capelet.interfaces import Progress, silent
 from capelet.training import device as devices
 from capelet.training.checkpoint import Parts, Store
 from capelet.training.loop import Listeners, Plan, Position, TrainingError, run
 
-if TYPE_CHECKING:
-    from capelet.encoders.tuning import TopLayers
-
+# A training that ends with a loss this many times that of blind guessing has diverged.
 RUNAWAY = 10.0
-"""A training that ends with a loss this many times that of blind guessing has diverged."""
+# A held-back loss that falls by less has stopped falling.
 LEAST_GAIN = 1e-5
-"""A held-back loss that falls by less has stopped falling."""
 
 __all__ = ["Body", "Network", "Part", "Schedule", "TrainedMap", "TrainingError", "train"]
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What a defence may see: the defender's vectors, its task and its secrets, and two halves.
-
-    `fit` and `tune` are rows of `vectors`; the attributes' codes have one entry for each of them,
-    and so have the texts, where there are any. `top` are the last layers of the encoder, where they
-    may be trained along.
-    """
-
-    vectors: Vectors
-    fit: Rows
-    tune: Rows
-    task: Attribute | None
-    secrets: tuple[Attribute, ...]
-    texts: Sequence[str] | None = None
-    top: TopLayers | None = None
-
-    @property
-    def width(self) -> int:
-        return int(self.vectors.shape[1])
-
-    @property
-    def targets(self) -> list[Attribute]:
-        return [*self.secrets, *([self.task] if self.task is not None else [])]
-
-    def digest(self) -> str:
-        """A hash of everything that training sees."""
-        hasher = hashlib.sha256(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
-        for item in self.targets:
-            hasher.update(item.name.encode() + np.ascontiguousarray(item.codes, "<i8").tobytes())
-        for rows in (self.fit, self.tune):
-            hasher.update(np.ascontiguousarray(rows, "<i8").tobytes())
-        return hasher.hexdigest()
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how fast: batches of `batch`, Adam at `rate`, `patience` epochs without gain."""
-
-    epochs: int = 60
-    batch: int = 128
-    rate: float = 1e-3
-    patience: int | None = 5
-    decay: float = 0.0
-    cooling: bool = False
-    seed: int = 0
-    device: str = "auto"
-
-    def plan(self) -> Plan:
-        """The same for the loop."""
-        return Plan(
-            self.epochs,
-            self.patience,
-            LEAST_GAIN,
-            advice="give a smaller --lambda, or train longer with a smaller rate",
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedMap:
-    """A frozen map, what its own adversaries reached on the held-back rows, and how it went."""
-
-    map: Map
-    joint: Mapping[str, float] = field(default_factory=dict)
-    losses: tuple[float, ...] = ()
-    seconds: float = 0.0
 
 
 def train(
@@ -119,7 +44,7 @@ def train(
     if checkpoints is not None:
         settings = (part.digest(), schedule, learner.device, network.settings())
         store = Store.in_folder(checkpoints, "defence", *settings)
-    course = run(learner, schedule.plan(), store, Listeners(progress))
+    course = run(learner, _plan(schedule), store, Listeners(progress))
     if store is not None:
         store.forget()
     if course.history:
@@ -128,6 +53,16 @@ def train(
     losses = tuple(learner.loss(row) for row in course.history)
     return TrainedMap(
         network.body.cpu().to_map(part.width), joint, losses, time.monotonic() - start
+    )
+
+
+def _plan(schedule: Schedule) -> Plan:
+    """The schedule as the loop takes it."""
+    return Plan(
+        schedule.epochs,
+        schedule.patience,
+        LEAST_GAIN,
+        advice="give a smaller --lambda, or train longer with a smaller rate",
     )
 
 

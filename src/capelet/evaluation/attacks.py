@@ -33,10 +33,11 @@ from capelet.privacy.guarantees import Guarantee, ceiling_top
 from capelet.release import PrivateEncoder, Release
 
 ALL = "all"
+# How often the attacker sends each of its texts through a noised release.
 DRAWS = 4
-"""How often the attacker sends each of its texts through a noised release."""
+# Known texts of each writer: as many as enough writers have.
 SHOTS = (10, 5, 3)
-"""Known texts of each writer: as many as enough writers have."""
+# Chance is one in so many: among fewer writers, guessing would already look like a find.
 ENOUGH_WRITERS = 10
 
 Measurement = tuple[list[Finding], dict[str, Any]]
@@ -48,7 +49,7 @@ class Evidence:
 
     corpus: Corpus
     members: Sequence[bool] | None = None
-    derived: Sequence[str] = ()
+    derivations: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ class AttributeInference:
 
     def lacks(self, evidence: Evidence) -> str | None:
         corpus = evidence.corpus
-        if corpus.private or corpus.label is not None or evidence.derived:
+        if corpus.private or corpus.label is not None or evidence.derivations:
             return None
         return (
             "attributes need columns to infer; name them (--private) or read some off the texts "
@@ -113,8 +114,10 @@ class WordInversion:
         secrets = {" ".join(words_of(text)) for text in victims}
         # Two writers may have said the same thing; then it is no secret of the victim's.
         own = [text for text in texts[parts.attacker] if " ".join(words_of(text)) not in secrets]
+        # An attacker of noise learns from the same noise. Without it every draw would be the same.
         draws = DRAWS if adds_noise(private) else 1
         attack = replace(settings.inversion, draws=draws, redact=settings.redact)
+        # Whoever must not be split is also resampled as one.
         units = [str(unit) for unit in plan.units[parts.victims]]
         findings = attack.measure(
             victims, private, auxiliary=own, authors=units, progress=target.progress
@@ -146,6 +149,7 @@ class WriterIdentification:
         rows = np.concatenate([parts.attacker, parts.victims])
         authors = corpus.author[rows].tolist()
         texts = corpus.texts
+        # The baseline sees the text, so ready vectors alone have none.
         attack = Authorship(
             shots=shots_for(authors),
             writers=settings.writers,
@@ -206,7 +210,7 @@ class AttackPlan:
         attacks: Sequence[str],
         corpus: Corpus,
         members: Sequence[bool] | None = None,
-        derived: Sequence[str] = (),
+        derivations: Sequence[str] = (),
     ) -> AttackPlan:
         """`all` takes what the data allow; what is asked for by name and lacks data is refused."""
         for name in attacks:
@@ -214,7 +218,7 @@ class AttackPlan:
                 raise CapeletError(
                     f"there is no kind of attack {name!r}; {did_you_mean(name, [*ATTACKS, ALL])}"
                 )
-        evidence = Evidence(corpus, members, derived)
+        evidence = Evidence(corpus, members, derivations)
         gaps = {name: kind.lacks(evidence) for name, kind in ATTACKS.items()}
         for name in attacks:
             # Attributes without columns are refused by the plan, with its own sentence.
@@ -253,6 +257,7 @@ class TextAttacks:
         progress: Progress = silent,
     ) -> Measurement:
         """The rows and the artefacts of all kinds in the plan of attacks, on its first split."""
+        # One split: attackers of words train networks, which would take as many times longer.
         target = Target(plan, with_texts(plan.corpus, private), release, members, progress)
         rows: list[Finding] = []
         artefacts: dict[str, Any] = {}
@@ -279,6 +284,7 @@ def _with_ceiling(row: Finding, guarantee: Guarantee) -> Finding:
     """What the guarantee permits to anyone who has one text of one of so many writers."""
     if row.kind != "authorship":
         return row
+    # n of k equally likely writers: n·e^ε/(n·e^ε + k − n).
     most = {"top1": 1, "top5": 5}[row.metric]
     return replace(row, ceiling=ceiling_top(most, int(row.parameters["writers"]), guarantee))
 
@@ -306,6 +312,7 @@ class ReadyVectors:
         self._vectors: Vectors = corpus.vectors
         self._place: dict[str, int] = {}
         for row, text in enumerate(corpus.texts):
+            # Equal texts get the first one's vector: an encoder would give them the same.
             self._place.setdefault(text, row)
 
     @property

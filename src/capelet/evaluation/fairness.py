@@ -11,8 +11,8 @@ from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses, accuracy_gap, score
 
+# A subgroup with fewer victims than this, over all seeds, is not scored.
 LEAST = 20
-"""A subgroup with fewer victims than this, over all seeds, is not scored."""
 
 
 def subgroups(
@@ -27,6 +27,7 @@ def subgroups(
     findings: list[Finding] = []
     large: list[list[Guesses]] = []
     for code, name in enumerate(attribute.classes):
+        # The task's guesses as they are: no probe is trained anew for a subgroup.
         inside = [attribute.codes[scored_rows] == code for scored_rows in rows]
         part = [
             Guesses(item.truth[mask], item.scores[mask], item.unit[mask])
@@ -51,6 +52,7 @@ def subgroups(
                 recipe_hash=recipe_hash,
             )
         )
+    # Of subgroups large enough: the gap to a tiny one would be that of a few lucky rows.
     if len(large) > 1:
         gap = accuracy_gap(large, bootstrap)
         findings.append(

@@ -23,22 +23,25 @@ from capelet.findings.intervals import Bootstrap, percentile, weighted_means
 from capelet.findings.metrics import Codes, Guesses, score
 from capelet.interfaces import Vectors
 
+# Points of a map: t-SNE takes seconds for these, and more would cover each other.
 POINTS = 1000
+# One that sees planes and one that sees clusters.
 CLASSIFIERS = ("logistic", "knn")
+# Of how many of the attacker's texts, and of how many victims, both vectors are looked at.
 MOST_PAIRS = 2000
-"""Of how many of the attacker's texts, and of how many victims, both vectors are looked at."""
 
 
 def deviation(
-    plan: Plan, original: Vectors, released: Vectors, recipe_hash: str | None
+    plan: Plan, original: Vectors, released_vectors: Vectors, recipe_hash: str | None
 ) -> list[Finding]:
     """How far the release lies from the encoder's own vectors: mean Euclidean and cosine distance.
 
     YAWYW tables 9 and 10. A release of another width (a projection, symbols) has none.
     """
-    if original.shape != released.shape:
+    if original.shape != released_vectors.shape:
         return []
-    before, after = (np.asarray(item, dtype=np.float64) for item in (original, released))
+    before, after = (np.asarray(item, dtype=np.float64) for item in (original, released_vectors))
+    # In float64: between near-equal vectors 1 − cosine is a small difference of large numbers.
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     cosine = (before * after).sum(axis=1) / np.maximum(lengths, 1e-300)
     distances = {
@@ -60,7 +63,7 @@ def deviation(
 
 
 def separability(
-    plan: Plan, original: Vectors, released: Vectors, recipe_hash: str | None
+    plan: Plan, original: Vectors, released_vectors: Vectors, recipe_hash: str | None
 ) -> list[Finding]:
     """How often a fresh classifier tells a released vector from one that the encoder gave.
 
@@ -68,11 +71,11 @@ def separability(
     ones, and names both vectors of the victims. Chance is one half; vectors that were not changed
     end there exactly. The same with shuffled names stands beside it, as `deviation-null`.
     """
-    if original.shape != released.shape:
+    if original.shape != released_vectors.shape:
         return []
     guesses, blind_guesses, strongest = [], [], Counter[str]()
     for parts in plan.splits:
-        view, flags, rows = _both(original, released, parts)
+        view, flags, rows = _both(original, released_vectors, parts)
         victims = view.rows.scored
         units = plan.units[rows[victims]]
         result = attack(view, Secret(view, flags, 2), families(CLASSIFIERS))
@@ -81,6 +84,7 @@ def separability(
         strongest[result.strongest] += 1
         (again,) = families([family])
         random = np.random.default_rng([parts.seed, 0x40])
+        # The family that won, with its settings, learns names that say nothing.
         for _ in range(NULLS):
             random_flags = random.permutation(flags)
             blind = again.fit(view, Secret(view, random_flags, 2), result.best[family].settings)
@@ -93,7 +97,7 @@ def separability(
     ]
 
 
-def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Codes, Rows]:
+def _both(original: Vectors, released_vectors: Vectors, parts: Split) -> tuple[View, Codes, Rows]:
     """A view of both vectors of some texts, whether each vector is released, and whose it is.
 
     A column says how long a vector is: noise shows there first, and no plane sees it. Lengths are
@@ -105,9 +109,11 @@ def _both(original: Vectors, released: Vectors, parts: Split) -> tuple[View, Cod
         for part in (*parts.training("attacker"), parts.victims)
     ]
     rows = np.concatenate(sample)
-    vectors = np.concatenate([original[rows], released[rows]]).astype(np.float64)
+    vectors = np.concatenate([original[rows], released_vectors[rows]]).astype(np.float64)
     lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
     ends = np.cumsum([len(part) for part in sample])[:-1]
+    # Both vectors of a text stand in one part: else the text, not the change, would tell them
+    # apart.
     fit, tune, victims = (
         np.concatenate([places, places + len(rows)])
         for places in np.split(np.arange(len(rows)), ends)
@@ -140,7 +146,7 @@ def _separability(
 
 
 def tsne_shift(
-    original: Vectors, released: Vectors, rows: Rows, seed: int
+    original: Vectors, released_vectors: Vectors, rows: Rows, seed: int
 ) -> dict[str, Any] | None:
     """One t-SNE map of both vectors of some of these rows: what the encoder gave, what left.
 
@@ -149,10 +155,10 @@ def tsne_shift(
     every original vector than to others like it, and is drawn among them. None where the two have
     not one width.
     """
-    if original.shape != released.shape:
+    if original.shape != released_vectors.shape:
         return None
     sample = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
-    both = np.concatenate([original[sample], released[sample]]).astype(np.float64)
+    both = np.concatenate([original[sample], released_vectors[sample]]).astype(np.float64)
     lengths = np.linalg.norm(both, axis=1, keepdims=True)
     flat, order = _flat(both / np.maximum(lengths, 1e-300), seed)
     return {
@@ -190,7 +196,10 @@ def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[n
     from sklearn.manifold import TSNE
 
     points = np.asarray(vectors, dtype=np.float32)
+    # Principal axes first, as van der Maaten and Hinton (2008) do: less noise in the distances, and
+    # faster.
     axes = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
+    # t-SNE looks at three times as many neighbours as its perplexity, and few points have fewer.
     perplexity = min(30.0, (len(points) - 1) / 3)
     mapper = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=seed, n_jobs=1)
     flat = mapper.fit_transform(axes)

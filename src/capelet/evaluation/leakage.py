@@ -48,11 +48,12 @@ from capelet.release import Release
 
 T = TypeVar("T")
 
+# The few-shot range of Song and Raghunathan (2020): 10 to 50 labels.
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
+# Permutations per seed: enough that the null of a rare attribute is not itself a lottery.
 NULLS = 4
-"""Permutations per seed: enough that the null of a rare attribute is not itself a lottery."""
+# Seeds abreast; each holds the kernels of one split in memory.
 MOST_WORKERS = 4
-"""Seeds abreast; each holds the kernels of one split in memory."""
 
 
 @dataclass(eq=False)
@@ -62,7 +63,7 @@ class Tally:
     guesses: dict[tuple[str, str, str], list[Guesses]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    chosen: dict[tuple[str, str], Counter[str]] = field(
+    winners: dict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
     curves: dict[tuple[str, int], list[Guesses]] = field(default_factory=lambda: defaultdict(list))
@@ -72,19 +73,19 @@ class Tally:
         """Take in what another seed gathered."""
         for key, guesses in other.guesses.items():
             self.guesses[key] += guesses
-        for target, counts in other.chosen.items():
-            self.chosen[target] += counts
+        for target, counts in other.winners.items():
+            self.winners[target] += counts
         for point, guesses_at_point in other.curves.items():
             self.curves[point] += guesses_at_point
         self.task_rows += other.task_rows
 
 
 def attack_all(
-    plan: Plan, released: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
+    plan: Plan, vectors_by_split: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
 ) -> Tally:
     """All seeds, as many abreast as there are cores; the result does not depend on how many.
 
-    `released` are the vectors of all rows, once for each split: a trained release differs by split.
+    `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
     """
     counter = count(1)
     work = len(plan.splits) * plan.targets
@@ -92,7 +93,7 @@ def attack_all(
     places = {id(parts): place for place, parts in enumerate(plan.splits)}
 
     def one(parts: Split) -> Tally:
-        vectors = released[places[id(parts)]]
+        vectors = vectors_by_split[places[id(parts)]]
         return measure(
             plan, vectors, parts, attackers, lambda: progress("attacking", next(counter), work)
         )
@@ -105,6 +106,7 @@ def attack_all(
 
 def in_threads(work: Callable[[Split], T], splits: Sequence[Split]) -> Iterator[T]:
     """The work on each split, in order, with one thread for each core."""
+    # Threads, not processes: the arithmetic is outside Python's lock, and vectors are shared.
     workers = min(os.cpu_count() or 1, MOST_WORKERS, len(splits))
     with one_thread(), ThreadPoolExecutor(workers) as pool:
         yield from pool.map(work, splits)
@@ -140,6 +142,7 @@ def _view(
     views: dict[bytes, tuple[View, TextAttacker | None]],
 ) -> tuple[View, TextAttacker | None]:
     """The view of the rows on which the target is known; one for all targets known alike."""
+    # A missing value is nobody's class: such rows neither teach nor score this target.
     present = target.codes >= 0
     key = part.encode() + present.tobytes()
     if key not in views:
@@ -166,11 +169,15 @@ def _task(
 ) -> Codes:
     """Probe the task on the defender's part; returns the label predicted for every other row."""
     view, text = _view(plan, vectors, parts, "defender", label, {})
+    # The label is predicted for all of the attacker's rows and victims, also where the truth is
+    # missing: a user of the release would have it for each.
     rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), view.rows.scored)
     wide = View(
         vectors, view.rows.fit, view.rows.tune, np.concatenate([view.rows.scored, rest]), parts.seed
     )
+    # A stand-in that is never scored: these rows follow the victims, and are cut off below.
     codes = np.where(label.codes < 0, 0, label.codes)
+    # A task is judged by plain accuracy, so its classes are not weighed.
     task = Secret(wide, codes, len(label.classes), balanced=False)
     result = attack(wide, task, attackers)
     victims = view.rows.scored
@@ -183,7 +190,7 @@ def _task(
     tally.guesses["utility", label.name, "strongest"].append(
         Guesses(truth, best.scored[first], units)
     )
-    tally.chosen["utility", label.name][result.strongest] += 1
+    tally.winners["utility", label.name][result.strongest] += 1
     tally.task_rows.append(victims)
     if text is not None:
         narrow = Secret(view, label.codes, len(label.classes), balanced=False)
@@ -217,8 +224,10 @@ def _secret(
         add("attribute-inference", name, candidate.scored)
     best = result.best[result.strongest]
     add("attribute-inference", "strongest", best.scored)
-    tally.chosen["attribute-inference", secret.name][result.strongest] += 1
+    tally.winners["attribute-inference", secret.name][result.strongest] += 1
 
+    # The null has the best family and its best settings: as strong an attacker, with nothing to
+    # learn.
     family = next(item for item in attackers if item.name == result.family)
     settings = result.best[result.family].settings
     random = np.random.default_rng([view.seed, 0x40])
@@ -247,10 +256,11 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
     for (kind, name, attacker), guesses in tally.guesses.items():
         target = plan.label if kind.startswith("utility") and plan.label else targets[name]
         controls = kind.endswith(("-null", "-reference"))
+        # Controls are read beside a score and need no more than these.
         metrics = (
             ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
         )
-        winners = tally.chosen.get((kind, name)) if attacker == "strongest" else None
+        winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
         for metric in metrics:
             rows.append(
                 _finding(kind, target, attacker, metric, guesses, bootstrap, release, winners)
@@ -277,6 +287,7 @@ def _finding(
     # The null comes this way too: its interval has the score's rule, over persons and all seeds.
     interval = score(metric, guesses, bootstrap)
     classes = len(target.classes)
+    # Each seed has its own victims, so the majority is a mean over seeds too.
     majorities = [majority(metric, item.truth, classes) for item in guesses]
     present = [value for value in majorities if value is not None]
     parameters: dict[str, Any] = {"by_seed": list(interval.by_seed)}
@@ -302,8 +313,10 @@ def _ceiling(metric: str, target: Attribute, guarantee: Guarantee) -> float | No
     classes = len(target.classes)
     if metric == "accuracy":
         return ceiling(target.prior(), guarantee)
+    # Every class counts alike, so the prior of the bound is uniform.
     if metric == "balanced_accuracy":
         return ceiling([1 / classes] * classes, guarantee)
+    # No bound is known for F1: the field stays blank.
     return ceiling_auc(guarantee) if metric == "auc" and classes == 2 else None
 
 

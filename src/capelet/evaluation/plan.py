@@ -63,6 +63,7 @@ class Plan:
                 "(--label), let attributes be read off the texts (--derive names,number), or "
                 "attack words (--attacks inversion)"
             )
+        # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
         balance = [*secrets, *([label] if label else [])]
         parts = tuple(split_corpus(corpus, split_kind, seed, balance) for seed in range(seeds))
         return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
@@ -73,6 +74,7 @@ class Plan:
             return ()
         prior = self.label.prior()
         best = ceiling(prior, guarantee)
+        # The ceiling is never below the majority, which needs no release at all.
         if best is None or best > max(prior) + 1e-9:
             return ()
         return (
@@ -95,5 +97,6 @@ def _warnings(secrets: Sequence[Attribute], label: Attribute | None) -> tuple[st
 
 def _same(one: Attribute, other: Attribute) -> bool:
     """Whether two attributes cut the rows into the same classes."""
+    # One-to-one between classes: then there are as many pairs as classes on either side.
     pairs = set(zip(one.codes.tolist(), other.codes.tolist(), strict=True))
     return len(pairs) == len(set(one.codes.tolist())) == len(set(other.codes.tolist()))

@@ -71,14 +71,14 @@ def audit_provenance(
 ) -> dict[str, Any]:
     """Of an audit, by its plan."""
     corpus, model = plan.corpus, encoder.encoder
-    truncated = (
+    cut_texts = (
         int(model.truncated(corpus.texts.tolist()).sum())
         if model is not None and corpus.texts is not None
         else 0
     )
     label = plan.label
     return provenance(
-        describe_corpus(corpus, duplicates=_duplicates(plan), truncated=truncated),
+        describe_corpus(corpus, duplicates=_duplicates(plan), truncated=cut_texts),
         attributes={item.name: _describe_attribute(item) for item in plan.secrets},
         label=None if label is None else {"name": label.name, **_describe_attribute(label)},
         encoder={"dimension": release.vectors.shape[1], **describe_encoder(model)},
@@ -108,6 +108,7 @@ def inversion_provenance(
 ) -> dict[str, Any]:
     """Of one inversion attack; `texts` is how many there were after cutting."""
     rows = findings.select(kind="inversion", metric="f1", subgroup=None)
+    # How the attack itself split: whole authors where they are known.
     kind = "by_author" if corpus.author is not None else "by_text"
     sizes = {
         "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
@@ -135,6 +136,7 @@ def membership_provenance(
 ) -> dict[str, Any]:
     """Of one membership attack on an encoder or on a file of word vectors."""
     rows = findings.select(kind="membership", metric="advantage", subgroup=None)
+    # Aggregates count writers, not rows.
     rows = [row for row in rows if row.target != "aggregates"]
     sizes = {
         "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),

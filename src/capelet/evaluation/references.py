@@ -20,12 +20,14 @@ from capelet.findings.metrics import Codes, Floats
 def from_predicted_label(label_parts: Parts, secret: Secret, labels: int) -> Floats:
     """Class probabilities of a secret given only which label a task probe predicted.
 
-    `said` are the predicted labels of the attacker's rows and of the victims. The rule is Bayes's
-    with equal class priors, from the attacker's counts (with one half added to each).
+    `label_parts` are the predicted labels of the attacker's rows and of the victims. The rule is
+    Bayes's with equal class priors, from the attacker's counts (with one half added to each).
     """
     codes = np.concatenate([secret.codes.fit, secret.codes.tune])
+    # Half a row more in each cell: a label that no row of a class has excludes nobody.
     counts = np.full((labels, secret.classes), 0.5)
     np.add.at(counts, (np.concatenate([label_parts.fit, label_parts.tune]), codes), 1.0)
+    # P(label | class): by columns, so that the classes' own frequencies do not enter.
     likelihood = counts / counts.sum(axis=0)
     posterior: Floats = likelihood[label_parts.scored]
     return posterior / posterior.sum(axis=1, keepdims=True)
@@ -44,6 +46,8 @@ class TextAttacker:
         """Computed once per split and shared by all attributes."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
+        # Learnt on the attacker's texts, as its vectors are; victims' words beyond them are not
+        # known.
         words = TfidfVectorizer(
             ngram_range=(1, 2),
             min_df=2,
@@ -65,6 +69,7 @@ class TextAttacker:
 
         best = -1.0
         result: Floats = np.zeros((len(secret.codes.scored), secret.classes))
+        # Chosen like every attacker: on the held-back rows.
         for strength in self.strengths:
             model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
             model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
@@ -82,13 +87,14 @@ def _all_classes(model: Any, inputs: Any, classes: int) -> Floats:
 
 
 def permute(codes: Codes, units: Codes, random: np.random.Generator) -> Codes:
-    """The secret dealt out at random: the null control keeps everything but the tie to the texts.
+    """The secret permuted: the null control keeps everything but the tie to the texts.
 
-    A secret that is the same on all rows of an author (or of identical texts) is dealt author by
+    A secret that is the same on all rows of an author (or of identical texts) is permuted author by
     author, so that a protocol which lets an attacker recognise victims would betray itself.
     """
     present = np.flatnonzero(codes >= 0)
     _, first, inverse = np.unique(units[present], return_index=True, return_inverse=True)
+    # Is the secret constant within each unit? Then units are permuted, not rows.
     values = codes[present][first]
     result = codes.copy()
     if (values[inverse] == codes[present]).all():

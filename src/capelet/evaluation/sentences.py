@@ -21,10 +21,11 @@ from capelet.findings import Finding
 from capelet.findings.intervals import Score, mean_of, normal_mean, percentile
 from capelet.interfaces import Vectors
 
+# The tasks whose mean is *the* utility of a sentence encoder.
 MAIN = ("mpqa", "trec", "subj", "mrpc")
-"""The tasks whose mean is *the* utility of a sentence encoder."""
 TASKS = (*MAIN, "sst2", "cr", "stsb")
 
+# One grid for every task and encoder, so that none is tuned more than another.
 _STRENGTHS = (0.01, 0.1, 1.0)
 _FOLDS = 5
 
@@ -44,7 +45,7 @@ class SentenceTask:
     labels: npt.NDArray[Any]
     others: tuple[str, ...] | None = None
     test: npt.NDArray[np.bool_] | None = None
-    graded: bool = False
+    has_grades: bool = False
 
     def __post_init__(self) -> None:
         sizes = {len(self.texts), len(self.labels)}
@@ -65,17 +66,17 @@ class SentenceTask:
         if name not in TASKS:
             raise DataError(f"{name!r} is no sentence task; there is {', '.join(TASKS)}")
         table = pyarrow.parquet.read_table(path(name)).to_pydict()
-        graded = name == "stsb"
+        has_grades = name == "stsb"
         split = table["split"]
-        rows = [i for i, part in enumerate(split) if not graded or part == "test"]
-        official = "test" in split and not graded
+        rows = [i for i, part in enumerate(split) if not has_grades or part == "test"]
+        official = "test" in split and not has_grades
         return cls(
             name,
             tuple(table["text"][i] for i in rows),
-            np.array([table["label"][i] for i in rows], dtype=float if graded else None),
+            np.array([table["label"][i] for i in rows], dtype=float if has_grades else None),
             tuple(table["text_b"][i] for i in rows) if "text_b" in table else None,
             np.array([split[i] == "test" for i in rows]) if official else None,
-            graded,
+            has_grades,
         )
 
     def measure(self, encode: Encode, recipe_hash: str | None = None, seed: int = 0) -> Finding:
@@ -84,7 +85,7 @@ class SentenceTask:
         other = None
         if self.others is not None:
             other = _finite(np.asarray(encode(self.others), dtype=np.float64), self.name)
-        if self.graded:
+        if self.has_grades:
             if other is None:
                 raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
             return self._rank_score(_cosines(vectors, other), recipe_hash)
@@ -107,7 +108,10 @@ class SentenceTask:
         strength = None
         constant = True
         for train, test in self._parts(seed):
+            # Learnt on the training rows of the fold alone.
             standard = _standardise(inputs, train)
+            # Chosen once, on the training rows of the first fold: in each it would cost five times
+            # as much.
             strength = strength or _best_strength(standard[train], codes[train], seed)
             guess = _regression(standard[train], codes[train], strength).predict(standard[test])
             constant = constant and len(np.unique(guess)) == 1
@@ -221,6 +225,7 @@ def _cosines(
 def _rank_correlation(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     from scipy.stats import rankdata
 
+    # Spearman: Pearson's correlation of ranks, ties with their mean rank.
     a, b = rankdata(one), rankdata(other)
     a, b = a - a.mean(), b - b.mean()
     length = np.sqrt((a @ a) * (b @ b))

@@ -17,6 +17,7 @@ from typing import Any
 from capelet.errors import OutputError
 from capelet.files import writable_folder, write_whole
 
+# Raised when a reader of the old form would misread the new one.
 SCHEMA = 1
 
 
@@ -101,6 +102,7 @@ class Findings:
             # What shows people's texts is for its owner only.
             shows = isinstance(content, Mapping) and content.get("redacted") is False
             write_whole(artefacts / f"{name}.json", text + "\n", mode=0o600 if shows else 0o644)
+        # A folder may be written twice: what an earlier run left would be read as this one's.
         for stale in artefacts.glob("*.json"):
             if stale.stem not in self.artefacts:
                 stale.unlink()
@@ -128,6 +130,7 @@ class Findings:
                 f"{str(path)!r} has findings schema {schema}, this version reads {SCHEMA}; "
                 "use the version of capelet that wrote it, or run the audit again"
             )
+        # A later version may add fields: they are passed over, the rest can still be read.
         names = {item.name for item in fields(Finding)}
         rows = tuple(
             Finding(**{key: value for key, value in row.items() if key in names})
@@ -146,6 +149,7 @@ def _finite(value: Any) -> Any:
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
+    # numpy's scalars and arrays.
     if hasattr(value, "tolist"):
         return _finite(value.tolist())
     if isinstance(value, float):

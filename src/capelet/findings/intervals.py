@@ -20,8 +20,9 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 Codes = npt.NDArray[np.intp]
 
+# Enough that the ends of an interval move by about a tenth of its width between two seeds.
 DRAWS = 500
-"""Enough that the ends of an interval move by about a tenth of its width between two seeds."""
+# 95 %, by the percentiles of the draws.
 ENDS = (0.025, 0.975)
 NORMAL_95 = 1.96
 
@@ -45,7 +46,11 @@ class Bootstrap:
     """Poisson bootstrap weights per person; the first row is the data as they are."""
 
     def __init__(self, units: int, draws: int = DRAWS, seed: int = 0) -> None:
+        # A fixed seed: scores on the same people have the same draws, so their differences are not
+        # noise.
         random = np.random.default_rng([seed, 0xB007])
+        # Poisson(1) weights need no sum to be kept and are independent between people (Hanley,
+        # MacGibbon 2006). float32 holds such small counts exactly and halves the memory.
         self.weights = random.poisson(1.0, size=(draws + 1, units)).astype(np.float32)
         self.weights[0] = 1.0
         self._rows: dict[int, tuple[Codes, Floats]] = {}
@@ -62,6 +67,7 @@ class Bootstrap:
         the array itself, so that its id cannot be taken over by another one.
         """
         if id(unit) not in self._rows:
+            # Each entry holds draws × rows floats.
             if len(self._rows) > 16:
                 self._rows.clear()
             self._rows[id(unit)] = (unit, self.weights[:, unit])
@@ -92,6 +98,7 @@ def percentile(draws: Floats, by_seed: Sequence[float] = ()) -> Score:
     >>> percentile(np.array([0.5, *np.linspace(0.0, 1.0, 1001)])).ends
     (0.5, 0.025, 0.975)
     """
+    # A draw may leave out everyone of a class and has no score then.
     present = draws[1:][~np.isnan(draws[1:])]
     low, high = np.quantile(present, ENDS) if len(present) else (np.nan, np.nan)
     return Score(float(draws[0]), float(low), float(high), tuple(by_seed))
@@ -100,6 +107,8 @@ def percentile(draws: Floats, by_seed: Sequence[float] = ()) -> Score:
 def mean_over_seeds(draws: Sequence[Floats]) -> Score:
     """The mean over seeds, each given by its draws from one and the same set of weights."""
     by_seed = tuple(float(values[0]) for values in draws)
+    # Averaged draw by draw, before percentiles are taken: seeds share people, so their scores vary
+    # together, and independent intervals would be too narrow.
     return percentile(np.mean(draws, axis=0), by_seed)
 
 
@@ -118,5 +127,6 @@ def mean_of(scores: Sequence[Score]) -> Score:
     """The mean of independent scores: their half widths add up by squares."""
     value = float(np.mean([score.value for score in scores]))
     halves = [(score.high - score.low) / 2 for score in scores]
+    # Tasks share no sentence, so that their errors are independent.
     half = float(np.sqrt(np.sum(np.square(halves)))) / len(scores)
     return Score(value, value - half, value + half)

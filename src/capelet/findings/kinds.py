@@ -17,6 +17,7 @@ Role = Literal["score", "control", "reference"]
 Sense = Literal["leak", "use", "neither"]
 Base = Literal["chance", "majority"]
 
+# Part of schema 1: readers of old findings know these suffixes.
 CONTROL_SUFFIX, REFERENCE_SUFFIX = "-null", "-reference"
 
 
@@ -55,6 +56,7 @@ def measure_of(metric: str) -> Measure:
     title = metric.replace("_", " ")
     if metric.endswith("_gap"):
         return Measure(title, "points", "falls")
+    # A share for what sounds like one: a later version's metric should still be printed sensibly.
     return Measure(title, "share" if any(part in metric for part in _SHARES) else "number")
 
 
@@ -279,4 +281,5 @@ def better(kind: str, metric: str) -> Literal["less", "more"] | None:
     sense, success = kind_of(kind).sense, measure_of(metric).success
     if sense == "neither" or success is None:
         return None
+    # A leak that rises is worse, a use that rises is better; measures of errors turn both round.
     return "less" if (sense == "leak") == (success == "rises") else "more"

@@ -91,13 +91,15 @@ def majority(metric: str, truth: Codes, classes: int) -> float | None:
     >>> round(majority("f1_weighted", np.array([0, 0, 0, 1]), 2), 3)
     0.643
     """
+    # A constant guess of the commonest class: its share p decides every metric.
     share = float(np.bincount(truth, minlength=classes).max() / len(truth))
     return metric_of(metric).majority(share, classes)
 
 
-def balanced_accuracy(truth: Codes, predicted: Codes) -> float:
+def balanced_accuracy(truth: Codes, predictions: Codes) -> float:
     """The mean over the classes present of the share that was guessed right."""
-    hit = truth == predicted
+    # Each class weighs alike, however rare: naming the majority always gives 1/classes.
+    hit = truth == predictions
     return float(np.mean([hit[truth == code].mean() for code in np.unique(truth)]))
 
 
@@ -142,8 +144,10 @@ def _mean_of_present(by_class: Floats) -> Floats:
 def _auc(guesses: Guesses, weights: Floats) -> Floats:
     """Area under the ROC curve; for several classes the mean of one against the rest."""
     scores = guesses.scores
+    # Of two classes only the difference of their scores orders the victims.
     if scores.shape[1] == 2:
         return _area(guesses.truth == 1, scores[:, 1] - scores[:, 0], weights)
+    # A class that no victim has is never right or wrong against the rest.
     present = [code for code in range(scores.shape[1]) if (guesses.truth == code).any()]
     return np.mean(
         [_area(guesses.truth == code, scores[:, code], weights) for code in present], axis=0
@@ -241,6 +245,7 @@ def _counts(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats, Floats]:
     """For each draw and class, weighted: guessed right, truly of the class, named as the class."""
     classes = guesses.scores.shape[1]
     pair = guesses.truth * classes + guesses.predictions
+    # One product with all draws at once: each victim is one cell of the confusion matrix.
     hot = np.zeros((len(pair), classes * classes), dtype=np.float32)
     hot[np.arange(len(pair)), pair] = 1.0
     confusion = (weights @ hot).reshape(-1, classes, classes).astype(np.float64)
@@ -264,6 +269,7 @@ def _rank(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, Flo
 def _area(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     """P(score of a positive > score of a negative), a tie counting one half."""
     hits, others = _rank(positive, scores, weights)
+    # Mann–Whitney: negatives below each positive, ties half.
     below = np.cumsum(others, axis=1) - others / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1)))
@@ -274,6 +280,8 @@ def tpr_at(false_positive_rate: float, positive: Flags, scores: Floats, weights:
     hits, others = _rank(positive, scores, weights)
     false = np.cumsum(others[:, ::-1], axis=1)
     true = np.cumsum(hits[:, ::-1], axis=1)
+    # Thresholds between victims only; no interpolation, which would promise rates that no threshold
+    # has.
     within = false <= false_positive_rate * false[:, -1:]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(within, true, 0.0).max(axis=1) / true[:, -1])

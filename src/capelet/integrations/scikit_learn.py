@@ -91,11 +91,11 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         part = Part(X, np.sort(rows[tune:]), np.sort(rows[:tune]), task, secrets)
         # Of the same state as the rows, so that `random_state` alone decides the training.
         schedule = Schedule(epochs=self.epochs, seed=int(random.randint(2**31 - 1)))
-        result = fit(name, part, self._settings(schedule))
-        self.encoder_ = PrivateEncoder(*result.steps)
+        defence = fit(name, part, self._settings(schedule))
+        self.encoder_ = PrivateEncoder(*defence.steps)
         self.guarantee_ = self.encoder_.guarantee
-        self.joint_ = dict(result.trained.joint)
-        self._n_features_out = result.trained.map.dimension
+        self.joint_ = dict(defence.outcome.joint)
+        self._n_features_out = defence.outcome.map.dimension
         return self
 
     def transform(self, X: Any) -> Vectors:

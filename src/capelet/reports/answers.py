@@ -48,6 +48,7 @@ class Fate:
     @property
     def kind(self) -> str:
         """`gone`, `less`, `more`, `same`, or `quiet` for what leaked neither before nor after."""
+        # An attribute that was not measured before is as good as new.
         is_old = self.before is not None and self.before.level != "none"
         if self.after.level == "none":
             return "gone" if is_old else "quiet"
@@ -80,6 +81,7 @@ def lead(before: Findings, after: Findings) -> str:
     return " ".join(f"{sentence_of(item)}." for item in sentences if item)
 
 
+# The worst news first.
 _CLAUSES = (
     ("more", "{} leaks more than before", "{} leak more than before"),
     ("same", "{} leaks as before, or nearly so", "{} leak as before, or nearly so"),
@@ -100,6 +102,7 @@ _CLAUSES = (
 def answers(before: Findings, after: Findings) -> list[Passage]:
     """Six questions, answered."""
     return [
+        # The same sentence in the past tense.
         Passage("What leaked", _leaks(before).replace("vectors give", "vectors gave", 1)),
         Passage("What leaks now", _leaks(after)),
         Passage("What it costs", _price(before, after)),
@@ -144,6 +147,7 @@ def _price(before: Findings, after: Findings) -> str:
     for _, now in _tasks(before, after):
         if is_number(now.majority):
             clauses.append(f"always naming the commonest class gives {percent(now.majority)}")
+        # A bound of nearly 1 bounds nothing, and would only sound like a promise.
         if now.ceiling is not None and is_number(now.ceiling) and now.ceiling < 0.99:
             clauses.append(f"at this guarantee nobody can reach more than {percent(now.ceiling)}")
     row = _neighbours(after)
@@ -160,6 +164,7 @@ def _gap(before: Findings, after: Findings) -> str:
     pairs = _gaps(before, after)
     if not pairs:
         return ""
+    # The largest gap of either side, which need not be of the same attribute.
     old, now = (max(side, key=lambda row: row.value) for side in zip(*pairs, strict=True))
     return (
         f"the task’s accuracy differed between groups by up to {points(old.value, 1)} "
@@ -230,4 +235,5 @@ def _guarantee(after: Findings) -> Mapping[str, Any] | None:
     content = facts.part(after, "guarantee")
     if content.get("notion", "none") == "none":
         return None
+    # One that is broken, or that nobody claims, is none, whatever its numbers say.
     return content if content.get("status") in ("proven", "claimed") else None

@@ -55,6 +55,7 @@ def audit_page(findings: Findings) -> Page:
     """Verdicts first, then what the attacker needed, every kind, tables, method and provenance."""
     name = facts.name_of(findings)
     kinds = [report.section(findings) for report in reports_of(findings)]
+    # The map of original and released vectors follows the map of the vectors.
     before = [item for item in kinds if item is None or item.anchor != "shift"]
     after = [item for item in kinds if item is not None and item.anchor == "shift"]
     sections = [
@@ -96,6 +97,7 @@ def _tables(findings: Findings) -> list[Block | None]:
     """All numbers, under headings, and what was done to the columns."""
     groups: dict[str, list[Table | None]] = {name: [] for name in GROUPS}
     for report in reports_of(findings):
+        # A kind's own heading comes after those of the page, in the order of the kinds.
         for title, item in report.tables(findings):
             groups.setdefault(title, []).append(item)
     groups["Classes"] = [facts.classes(findings)]

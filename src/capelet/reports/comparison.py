@@ -52,20 +52,24 @@ from capelet.reports.words import (
     sentence_of,
 )
 
+# Two runs and how they are called.
+Both = tuple[Findings, Findings, tuple[str, str]]
+
 
 def comparison_page(before: Findings, after: Findings) -> Page:
     """What changed, the bars and tables of both runs, and each run's verdicts and provenance."""
     names = facts.run_names(before, after)
     runs = list(zip((before, after), names, strict=True))
+    both = (before, after, names)
     changes = all_changes(before, after)
     deviation = report_of("deviation")
     assert isinstance(deviation, Deviation)
     sections = [
         section("changes", "What changed", [_changes(changes)], "Changes"),
-        _leaks(before, after, names),
+        _bars_of(LEAK, both, _LEAK_BARS, "leakage", "Leakage"),
         _others(before, after, names),
         _exposure(runs),
-        _task(before, after, names),
+        _bars_of("utility", both, _TASK_BARS, "task", "Task"),
         deviation.compare(before, after, names),
         section("tables", "Tables", _differences(before, after, names), "Tables"),
         _columns("verdicts", "Verdicts", runs, _verdict_blocks),
@@ -101,6 +105,7 @@ def change_summary(before: Findings, after: Findings) -> str:
             "compared."
         )
     clauses = []
+    # One clause for each outcome, so that the sentence stays short with many attributes.
     for sense, way, words in _CLAUSES:
         names = [f"“{item.target}”" for item in changes if (item.sense, item.way) == (sense, way)]
         if names:
@@ -122,6 +127,7 @@ def change_of(pair: Pair) -> Change | None:
     """A pair in words; None where the two numbers cannot be compared."""
     before, after = pair.before, pair.after
     direction = better(pair.kind, pair.metric)
+    # Two metrics have no difference, and a measure that is neither good nor bad has no way.
     if before is None or after is None or direction is None or before.metric != after.metric:
         return None
     if not (is_number(before.value) and is_number(after.value)):
@@ -176,15 +182,26 @@ def _changes(changes: Iterable[Change]) -> Block:
     return Changes(items) if items else Text(("The two runs have no measurement in common.",))
 
 
-def _leaks(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
-    report = report_of(LEAK)
-    block = bars(
-        paired_bars(report, before, after, names),
-        "Balanced accuracy of the strongest attacker in both runs",
-        "The strongest attacker, per attribute.",
-        "Balanced accuracy on the victims, from chance: a shorter bar is a smaller leak.",
-    )
-    return section("leakage", report.kind.heading, [block], "Leakage")
+# The name, the title and the caption of the bars of one kind.
+_LEAK_BARS = (
+    "Balanced accuracy of the strongest attacker in both runs",
+    "The strongest attacker, per attribute.",
+    "Balanced accuracy on the victims, from chance: a shorter bar is a smaller leak.",
+)
+_TASK_BARS = (
+    "Score of the task in both runs",
+    "The task.",
+    "A bar begins at what needs no vectors at all: a longer bar is a more useful vector.",
+)
+
+
+def _bars_of(
+    kind: str, both: Both, captions: tuple[str, str, str], anchor: str, menu: str
+) -> Section | None:
+    """A section with the headlines of one kind, both runs under each other."""
+    report = report_of(kind)
+    block = bars(paired_bars(report, *both), *captions)
+    return section(anchor, report.kind.heading, [block], menu)
 
 
 def _others(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
@@ -210,17 +227,6 @@ def _exposure(runs: list[tuple[Findings, str]]) -> Section | None:
     report = report_of("extraction")
     assert isinstance(report, Extraction)
     return section("exposure", report.kind.heading, [report.curves(runs)], report.kind.heading)
-
-
-def _task(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
-    report = report_of("utility")
-    block = bars(
-        paired_bars(report, before, after, names),
-        "Score of the task in both runs",
-        "The task.",
-        "A bar begins at what needs no vectors at all: a longer bar is a more useful vector.",
-    )
-    return section("task", report.kind.heading, [block], "Task")
 
 
 def _differences(before: Findings, after: Findings, names: tuple[str, str]) -> list[Block | None]:
@@ -266,4 +272,5 @@ def _verdict_blocks(findings: Findings) -> list[Block]:
 def _limits(after: Findings) -> tuple[Passage, ...]:
     if is_of_language(after):
         return (Passage("What these attacks cannot say", LIMITS),)
+    # The others are of one run's guarantee and data, which stand in its own report.
     return tuple(method.limits(after)[:2])

@@ -11,6 +11,7 @@ from capelet.reports.page import Block, Code, Fact, Line, Origins, Table, table
 from capelet.reports.words import count, day, duration, join_names, percent
 
 Group = tuple[str, tuple[Fact, ...]]
+# How the training methods of language models are called.
 METHODS = {
     "none": "no privacy",
     "adversarial": "adversarial",
@@ -18,7 +19,6 @@ METHODS = {
     "dpsgd": "DP-SGD",
     "dpsgd-loose": "clipping with next to no noise",
 }
-"""How the training methods of language models are called."""
 
 
 def name_of(findings: Findings) -> str:
@@ -35,6 +35,7 @@ def headline(findings: Findings) -> list[Fact]:
     size = f"{count(rows)} texts" if rows is not None else None
     size = f"{size} by {count(authors)} authors" if size and authors else size
     time = findings.provenance.get("created")
+    # What is unknown is left out: an old run's findings lack some of these.
     pairs = (
         ("Data", ", ".join(str(part) for part in (data.get("name"), size) if part)),
         ("Encoder", _encoder(encoder)),
@@ -102,6 +103,7 @@ def incomparable(first: Findings, second: Findings) -> list[str]:
 
 def run_names(first: Findings, second: Findings) -> tuple[str, str]:
     """`before` and `after` for one encoder on one data set, else `first run` and `second run`."""
+    # By digest and fingerprint, not by name: names can be given twice.
     keys = (("data", "digest"), ("encoder", "fingerprint"))
     pairs = [[part(run, name).get(key) for run in (first, second)] for name, key in keys]
     same = all(one is not None and one == other for one, other in pairs)
@@ -143,6 +145,7 @@ def _split(split: Mapping[str, Any]) -> list[Fact]:
     parts = [
         f"{name} {percent(shares[name]) if name in shares else ''}".strip()
         + (f" ({count(sizes[name])})" if name in sizes else "")
+        # An inversion has sizes and no shares.
         for name in dict.fromkeys([*shares, *sizes])
     ]
     seeds = split.get("seeds") or []
@@ -155,6 +158,7 @@ def _split(split: Mapping[str, Any]) -> list[Fact]:
 
 def _guarantee(guarantee: Mapping[str, Any]) -> list[Fact]:
     epsilon = guarantee.get("epsilon")
+    # An ε beside "no guarantee" would look like one.
     is_private = guarantee.get("notion", "none") != "none"
     return _facts(
         ("promise", guarantee.get("sentence"), False),
@@ -203,6 +207,7 @@ def _encoder(encoder: Mapping[str, Any]) -> str:
 
 def part(findings: Findings, name: str) -> Mapping[str, Any]:
     """A part of the provenance; empty where it is missing or of another shape."""
+    # Findings may come from another version or from hand: a page must be drawn all the same.
     content = findings.provenance.get(name)
     return content if isinstance(content, Mapping) else {}
 

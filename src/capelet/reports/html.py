@@ -24,6 +24,7 @@ def draw_html(page: Page) -> str:
 
 def draw(block: Block, level: int = 3) -> Markup:
     """One block by the macro of its name; `level` is that of the headings inside it."""
+    # By the class's name: a block without a macro fails at once, not silently.
     macros = templates().get_template("blocks.html").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, level))
 
@@ -61,6 +62,7 @@ def templates() -> Environment:
 
 def tie_numbers(sentence: str) -> str:
     """The sentence with each number tied to its per cent sign, so that no line parts them."""
+    # A no-break space.
     return re.sub(r"(\d) %", "\\1\u00a0%", sentence)
 
 

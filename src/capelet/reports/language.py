@@ -49,6 +49,7 @@ def language_page(findings: Findings) -> Page:
     """Sentences, the curve of exposure, tables, and what they cannot say."""
     extraction = report_of("extraction")
     assert isinstance(extraction, Extraction)
+    # Kinds with a report of their own are placed by hand; any other gets its plain section.
     others = [r.section(findings) for r in reports_of(findings) if type(r) is KindReport]
     command = str(findings.provenance.get("command") or "")
     model = tuple(facts.model_facts(findings))
@@ -74,17 +75,20 @@ def model_sentences(findings: Findings) -> list[str]:
     sentences = []
     promise = str(facts.part(findings, "guarantee").get("sentence") or "")
     if promise:
+        # "Promised: no guarantee" would be read as a promise.
         none = promise.startswith("no guarantee")
         sentences.append(f"{sentence_of(promise)}." if none else f"Promised: {promise}.")
     sentences += report_of("extraction").sentences(findings)
     for row in findings.select(kind="membership", metric="auc"):
         name = "its loss" if row.attacker == "loss" else "its loss against a reference model"
+        # Above chance with its whole interval, or it is not said.
         sure = row.low is not None and row.low > 0.5
         sentences.append(
             f"Whether a text was trained on is told by {name} with an AUC of {row.value:.2f} "
             f"({interval(row, 2)}; chance 0.5)" + ("." if sure else ": no better than chance.")
         )
     for row in findings.select(kind="utility", metric="perplexity"):
+        # Several methods side by side say their perplexity in their own sentences.
         if row.parameters.get("method") is None:
             sentences.append(f"Test perplexity: {row.value:.1f}.")
     return sentences

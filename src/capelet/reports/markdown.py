@@ -34,11 +34,13 @@ def escape(content: str) -> str:
     >>> escape("a|b <script>"), escape("# 1. https://x.y")
     ('a\\\\|b &lt;script&gt;', '\\\\# 1. https&#58;//x.y')
     """
+    # Line breaks first: a class name could else begin a new block.
     line = " ".join(str(content).split()).replace("&", "&amp;")
     line = re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", line)
     # At the head of a line these would begin a heading, a list or a rule.
     line = re.sub(r"^(#+|[+=-])(?=[ =-]|$)", r"\\\1", line)
     line = re.sub(r"^(\d+)([.)])(?= |$)", r"\1\\\2", line)
+    # Entities, not backslashes: hosts differ in what HTML they let through.
     line = line.replace("<", "&lt;").replace(">", "&gt;")
     # Code hosts turn bare addresses into links.
     return line.replace("://", "&#58;//").replace("www.", "www&#46;")
@@ -51,12 +53,14 @@ def bullets(items: Iterable[str]) -> str:
 
 def draw(block: Block, level: int) -> str:
     """One block, whose headings are of this level; empty for what only a page can show."""
+    # Pictures have none: their numbers stand in the tables.
     drawer = _DRAWERS.get(type(block))
     return drawer(block, level) if drawer else ""
 
 
 def table(item: blocks.Table, level: int = 2) -> str:
     """The table under its title; numbers to the right."""
+    # Numbers to the right, so that digits stand below each other.
     rule = ["---" if i < item.words else "---:" for i in range(len(item.columns))]
     head = [_line(item.columns), "| " + " | ".join(rule) + " |"]
     body = [

@@ -17,6 +17,7 @@ OTHER_ATTACKS = {name: kind.attack for name, kind in KINDS.items() if kind.attac
 def access(findings: Findings) -> list[Passage]:
     """What the attacker was allowed to see, to own and to spend."""
     sizes = part(findings, "split").get("sizes") or {}
+    # An audit calls the attacker's own texts its part, a single attack calls them auxiliary.
     size = sizes.get("attacker", sizes.get("auxiliary"))
     own = f"{count(size)} texts" if size is not None else "Texts"
     seconds = part(findings, "seconds")
@@ -35,6 +36,7 @@ def access(findings: Findings) -> list[Passage]:
 
 
 def _sees(findings: Findings) -> str:
+    # Said only where an attack used it: most readers ask about a thief of vectors.
     open_box = any(
         row.parameters.get("access") == "white-box" for row in findings.select(kind="inversion")
     )
@@ -193,6 +195,7 @@ def _by_author(findings: Findings) -> str:
 
 
 def _families(findings: Findings) -> str:
+    # The committee and the strongest are chosen among the families, and are none.
     names = {row.attacker for row in findings if row.kind == LEAK} - {
         "strongest",
         "committee",
@@ -204,6 +207,7 @@ def _families(findings: Findings) -> str:
 def _scope(findings: Findings) -> str:
     attributes = targets(findings, LEAK)
     kinds = {row.kind for row in findings}
+    # What was not tried is named, since silence would read as safety.
     missing = [attack for kind, attack in OTHER_ATTACKS.items() if kind not in kinds]
     others = [attack for kind, attack in OTHER_ATTACKS.items() if kind in kinds]
     names = join_names(attributes)
@@ -217,6 +221,7 @@ def _guarantee(findings: Findings) -> str:
     promise = part(findings, "guarantee")
     sentence = str(promise.get("sentence") or "no guarantee is stated").strip().rstrip(".")
     sentence = f"{sentence_of(sentence)}." if sentence else "No guarantee is stated."
+    # A notion whose status is "none" promises nothing either.
     if promise.get("notion", "none") == "none" or promise.get("status") == "none":
         return f"{sentence} What is measured here is all that is known about the leak."
     return (

@@ -17,6 +17,7 @@ from capelet.reports.draw.maps import Cloud
 from capelet.reports.draw.pareto import Frontier
 from capelet.reports.verdict import Verdict
 
+# "unclear" is an outcome: a difference that may be chance is neither better nor worse.
 Way = Literal["better", "worse", "unclear"]
 Look = Literal["prose", "note", "list", "list note"]
 
@@ -261,6 +262,7 @@ def section(
     anchor: str, heading: str, blocks: Iterable[Block | None], link: str = ""
 ) -> Section | None:
     """A section of the blocks that there are; None where there are none."""
+    # An empty section would look as if something had been measured and found to be nothing.
     present = tuple(block for block in blocks if block is not None)
     return Section(anchor, heading, present, link) if present else None
 

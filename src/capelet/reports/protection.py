@@ -106,6 +106,7 @@ def _leakage(
     cards = []
     for item in verdicts(after):
         old = [f"before: {percent(scores[item.target])}"] if item.target in scores else []
+        # The only fair look at attributes that nobody thought of.
         remark = HELD_OUT if item.target in apart else ("", "")
         cards.append(Card(item, (*old, f"by chance: {percent(item.chance)}"), remark))
     caption = (
@@ -204,6 +205,7 @@ def comfort(after: Findings) -> Table | None:
         lines.append(Line(cells))
     if not lines:
         return None
+    # Held-out attributes have no adversary of their own, so that only the fresh score is there.
     lines += [
         Line((f"{row.target} (held out)", score(PRIMARY, row.chance), NOTHING, cell(row), NOTHING))
         for row in (strongest(after, name) for name in held_out_attributes(after))
@@ -228,6 +230,7 @@ def comfort_sentences(after: Findings) -> list[str]:
     triples = _joint(after)
     if not triples:
         return []
+    # The worst case: an average would hide one attribute that the training got wrong.
     target, joint, fresh = max(triples, key=lambda item: item[2].value - item[1].value)
     gap = fresh.value - joint.value
     sentence = (
@@ -254,6 +257,7 @@ def headline(after: Findings) -> list[Fact]:
     """The facts at the top: data, encoder, method, guarantee."""
     name = str(facts.part(after, "protect").get("method") or "")
     entries = facts.headline(after)
+    # The method stands before what it promises.
     place = next((i for i, fact in enumerate(entries) if fact.term == "Guarantee"), len(entries))
     entry = [Fact("Method", f"{name} ({_settings(after)})")] if name else []
     return [*entries[:place], *entry, *entries[place:]]
@@ -312,6 +316,7 @@ def _settings(after: Findings, all_of_them: bool = False) -> str:
     settings = dict(facts.part(after, "protect").get("settings") or {})
     schedule = settings.pop("schedule", None)
     if not all_of_them:
+        # What a reader decides by; the rest stands under provenance.
         names = ("epsilon", "lam", *(["keep"] if settings.get("keep") != "task" else []))
         settings = {key: settings[key] for key in names if key in settings}
     elif isinstance(schedule, Mapping):
@@ -335,5 +340,6 @@ def _with_own_words(after: Findings) -> Findings:
     content = after.provenance.get("guarantee")
     if not isinstance(content, Mapping) or content.get("notion", "none") != "none":
         return after
+    # In the page alone: the findings on disk keep their words.
     words = {**content, "sentence": NO_NOISE}
     return replace(after, provenance={**after.provenance, "guarantee": words})

@@ -26,7 +26,9 @@ def search_section(findings: Findings) -> Section | None:
 def search_sentences(frontier: Frontier) -> list[str]:
     """What was asked for, what was chosen, and how near it came where nothing is good enough."""
     leakage, utility = (
-        words.strip().rstrip(".") or "score" for words in (frontier.leakage, frontier.utility)
+        # They come from the findings and stand inside a sentence here.
+        words.strip().rstrip(".") or "score"
+        for words in (frontier.leakage, frontier.utility)
     )
     answers = [
         f"{len(frontier.points)} settings were tried. Leakage is the {leakage}; utility is the "
@@ -46,6 +48,7 @@ def _answer(frontier: Frontier, kind: str, limit: float) -> str:
     demand = f"a leakage of at most {points(limit, 1)}" if leak else ""
     demand = demand or f"a utility of at least {percent(limit, 1)}"
     choice = frontier.choice
+    # Among all points, not only the chosen one: the reader learns how hard the demand was.
     matches = [p for p in frontier.points if (p.leakage <= limit if leak else p.utility >= limit)]
     if matches and choice is not None:
         number = (
@@ -56,6 +59,7 @@ def _answer(frontier: Frontier, kind: str, limit: float) -> str:
             f"{both_values(choice)}."
         )
     by_leak, by_use = (lambda p: p.leakage), (lambda p: -p.utility)
+    # Nearest to the demand alone, whatever it costs on the other side.
     nearest = min(frontier.points, key=by_leak if leak else by_use)
     gap = abs((nearest.leakage if leak else nearest.utility) - limit)
     subject = "No setting" if not matches else "No chosen setting"

@@ -59,6 +59,8 @@ class Verdict:
 def first(findings: Findings, **fields: Any) -> Finding | None:
     """The row that matches, a mean over seeds and all subgroups before a part of them."""
     rows = findings.select(**fields)
+    # Means over seeds and all victims first; a single seed or a subgroup only where nothing else
+    # is.
     rows.sort(key=lambda row: (row.seed is not None, row.subgroup is not None))
     return rows[0] if rows else None
 
@@ -71,6 +73,7 @@ def targets(findings: Findings, kind: str) -> list[str]:
 def level_of(row: Finding) -> Level:
     """`none` when the interval includes chance or the guesses are constant, else by the gain."""
     gain = minus(row.value, row.chance)
+    # Judged by the lower end: a gain within the interval's width may be chance.
     floor = row.low if is_number(row.low) else row.value
     if gain is None or floor is None or row.chance is None or row.degenerate:
         return "none"
@@ -85,6 +88,7 @@ def gain_in_points(value: float | None, base: float | None, digits: int = 0) -> 
     gain = minus(value, base)
     if gain is None or value is None or base is None:
         return points(None)
+    # 78 % against 50 % must not be called 27 points because 77.6 − 50.4 is 27.2.
     words = int(decimal(100 * gain).replace("−", "-"))
     beside = round(100 * value) - round(100 * base)
     return points(gain, digits if words == beside else 1)

@@ -14,6 +14,7 @@ from typing import Any
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
 
+# What was not measured is a dash: a 0 would be a measurement.
 NOTHING = "–"
 
 ATTACKERS = {
@@ -56,6 +57,7 @@ def decimal(value: float, digits: int = 0) -> str:
     ('0.0', '13', '−3')
     """
     scale = 10**digits
+    # Not round(), which takes halves to even; 1e-9 for halves that binary fractions just miss.
     size = math.floor(abs(value) * scale + 0.5 + 1e-9) / scale
     return ("−" if value < 0 and size > 0 else "") + f"{size:.{digits}f}"
 
@@ -91,6 +93,7 @@ def points(gain: float | None, digits: int = 0) -> str:
     if gain is None or not math.isfinite(gain):
         return NOTHING
     number = decimal(100 * gain, digits)
+    # Singular for what is printed, not for what was measured.
     return f"{number} point" if number in ("1", "−1") else f"{number} points"
 
 
@@ -113,6 +116,7 @@ def score(metric: str, value: float | None) -> str:
     measure = measure_of(metric)
     if measure.form == "points":
         return points(value, 1)
+    # A share outside 0 to 1 is broken and is shown as it is.
     if measure.form == "share" and 0 <= value <= 1:
         return percent(value, 1)
     if measure.digits is not None:
@@ -144,6 +148,7 @@ def score_with_interval(row: Finding) -> str:
     value = score(row.metric, row.value)
     if row.low is None or row.high is None or not (is_number(row.low) and is_number(row.high)):
         return value
+    # The unit once, behind the value.
     ends = [re.sub(r" (%|points?)$", "", score(row.metric, end)) for end in (row.low, row.high)]
     return f"{value} ({ends[0]}–{ends[1]})"
 
@@ -181,6 +186,7 @@ def count(number: Any) -> str:
     >>> count(12540), count(None), count(7)
     ('12,540', '–', '7')
     """
+    # Findings come from JSON: whatever else stands there is printed as it is.
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         return NOTHING if number is None else str(number)
     return f"{number:,.0f}"
@@ -205,6 +211,7 @@ def day(time: Any) -> str:
         moment = datetime.fromisoformat(str(time))
     except ValueError:
         return str(time)
+    # Without a zone nobody knows which: none is claimed.
     if moment.tzinfo is None:
         return f"{moment.day} {moment:%B %Y, %H:%M}"
     moment = moment.astimezone(UTC)

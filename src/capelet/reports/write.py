@@ -22,14 +22,14 @@ def page_of(findings: Findings, other: Findings | None = None) -> Page:
     return language_page(findings) if is_of_language(findings) else audit_page(findings)
 
 
-def render_html(findings: Findings, compared: Findings | None = None) -> str:
-    """The page of one run or, with `compared`, of two runs side by side."""
-    return draw_html(page_of(findings, compared))
+def render_html(findings: Findings, other: Findings | None = None) -> str:
+    """The page of one run or, with `other`, of two runs side by side."""
+    return draw_html(page_of(findings, other))
 
 
-def render_markdown(findings: Findings, compared: Findings | None = None) -> str:
-    """The Markdown of one run or, with `compared`, of two runs side by side."""
-    return draw_markdown(page_of(findings, compared))
+def render_markdown(findings: Findings, other: Findings | None = None) -> str:
+    """The Markdown of one run or, with `other`, of two runs side by side."""
+    return draw_markdown(page_of(findings, other))
 
 
 def write_report(findings: Findings, folder: Path) -> Path:

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from capelet.errors import OutputError
 from capelet.files import private_folder, write_whole
 
+# Seconds between two checkpoints in the cache: a crash costs no more than that.
 INTERVAL = 20.0
-"""Seconds between two checkpoints in the cache: a crash costs no more than that."""
 
 _HEADER = "capelet"
 

@@ -57,6 +57,7 @@ def seeded_fork(seed: int, device: torch.device | None = None) -> Iterator[None]
     """
     import torch
 
+    # To fork a GPU's numbers would start the GPU.
     gpus = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from capelet.training.ghost import Place, Site, Trace, Tracer
 
+# Samples whose activations are in memory at once; a Poisson batch may be larger.
 ROWS = {"cpu": 256, "cuda": 1024}
-"""Samples whose activations are in memory at once; a Poisson batch may be larger."""
 
 
 class TiedNetwork(Protocol):

@@ -100,8 +100,8 @@ class Trace:
     after_words: list[Callable[[Tensor], Place]] = field(default_factory=list)
 
 
+# Inputs in, the trace of their forward pass out.
 Tracer = Callable[[Tensor], Trace]
-"""Inputs in, the trace of their forward pass out."""
 
 
 def accumulate(weight: Tensor, total: Tensor) -> None:

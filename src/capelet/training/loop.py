@@ -21,8 +21,8 @@ from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Progress, silent
 from capelet.training.checkpoint import Checkpoint, Parts, Store
 
+# Steps between two looks at the losses inside an epoch: each look waits for the GPU.
 LOOK_EVERY = 100
-"""Steps between two looks at the losses inside an epoch: each look waits for the GPU."""
 
 
 class TrainingError(CapeletError):
@@ -243,6 +243,7 @@ def warm_cosine(steps: int, warm_steps: int) -> Callable[[int], float]:
     """
 
     def share(step: int) -> float:
+        # A full rate on random weights can diverge in the first steps, most of all with Adam.
         if step < warm_steps:
             return (step + 1) / warm_steps
         over = (step - warm_steps) / max(steps - warm_steps, 1)

@@ -21,11 +21,11 @@ from torch.nn import functional
 
 from capelet.errors import CapeletError, MissingExtra
 
+# Gradients per sample that are in memory at once (256 MiB).
 NUMBERS = 2**26
-"""Gradients per sample that are in memory at once (256 MiB)."""
 
+# Sums in another order differ by rounding; a layer that was missed differs by its all.
 SAME = 1e-3
-"""Sums in another order differ by rounding; a layer that was missed differs by its all."""
 
 
 def clipped_sum_by_opacus(

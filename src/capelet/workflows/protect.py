@@ -21,7 +21,7 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Fitted, Settings, check_needs, fit, method
+from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
@@ -117,14 +117,14 @@ def protect(
             )  # fmt: skip
         choice = replace(choice, **frontier.best_settings())
     with clock("training"):
-        results = [
+        defences = [
             _fit_split(plan, parts, base.vectors, against, method_name, choice, progress, plain)
             for parts in plan.splits
         ]
-    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in results]
+    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
     with clock("release"):  # by the object that is saved: what is measured is what ships
         releases = [private.release(inputs, progress) for private in encoders]
-    for item in results[1:]:
+    for item in defences[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
     # The same splits and attackers before and after: only the encoder differs.
@@ -134,8 +134,8 @@ def protect(
     after = _findings(
         plan, encoders[0], releases, original.vectors, attacker_families, clock, progress
     )
-    rows = (*after.rows, *_joint(results, against, releases[0].recipe_hash))
-    about = _about(plan, method_name, choice, against, results)
+    rows = (*after.rows, *_joint(defences, against, releases[0].recipe_hash))
+    about = _about(plan, method_name, choice, against, defences)
     artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
     origin = {
         **after.provenance,
@@ -192,7 +192,7 @@ def _fit_split(
     settings: Settings,
     progress: Progress,
     plain: PrivateEncoder,
-) -> Fitted:
+) -> Defence:
     part = part_of(plan, parts, vectors, against)
     if settings.layers:
         from capelet.encoders.tuning import top_layers
@@ -226,12 +226,13 @@ def _findings(
 
 
 def _joint(
-    results: Sequence[Fitted], against: Sequence[Attribute], recipe_hash: str
+    defences: Sequence[Defence], against: Sequence[Attribute], recipe_hash: str
 ) -> list[Finding]:
     """What the defence's own adversary reached, on the defender's held-back rows."""
     rows = []
     for item in against:
-        scores = [one.trained.joint[item.name] for one in results if item.name in one.trained.joint]
+        heads = [one.outcome.joint for one in defences]
+        scores = [joint[item.name] for joint in heads if item.name in joint]
         if scores:
             rows.append(
                 Finding(
@@ -255,7 +256,7 @@ def _about(
     name: str,
     settings: Settings,
     against: Sequence[Attribute],
-    results: Sequence[Fitted],
+    defences: Sequence[Defence],
 ) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
     return {
@@ -265,7 +266,7 @@ def _about(
         "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
         "trained_on": len(plan.splits[0].defender),
         "seeds": len(plan.splits),
-        "training_seconds": round(float(np.mean([item.trained.seconds for item in results])), 2),
+        "training_seconds": round(float(np.mean([item.outcome.seconds for item in defences])), 2),
         "private_towards_training_texts": False,
     }
 

@@ -16,7 +16,7 @@ import numpy as np
 from capelet.attacks.attribute import Secret, View, attack, families, one_thread
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Fitted, Settings, fit, method
+from capelet.defences import Defence, Settings, fit, method
 from capelet.defences.training import Part
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
@@ -118,10 +118,10 @@ def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attrib
     return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
 
 
-def steps_with(result: Fitted, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
+def steps_with(defence: Defence, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
     """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
-    own_encoder = result.encoder
-    return (*(encoder if own_encoder is None else (own_encoder,)), *result.steps)
+    own_encoder = defence.encoder
+    return (*(encoder if own_encoder is None else (own_encoder,)), *defence.steps)
 
 
 def search(
@@ -253,9 +253,9 @@ class _Bench:
 
     def point(self, name: str, settings: Settings, choice: Mapping[str, float | int]) -> Point:
         learner = replace(self.part, fit=self.learn_rows)
-        result = fit(name, learner, settings)
+        defence = fit(name, learner, settings)
         # The vector steps of what would ship, from vectors that were encoded once for all points.
-        private = PrivateEncoder(*steps_with(result, ()))
+        private = PrivateEncoder(*steps_with(defence, ()))
         inputs = self.part.vectors if private.encoder is None else self.part.texts
         assert inputs is not None
         return self._point(private.release(inputs).vectors, choice)

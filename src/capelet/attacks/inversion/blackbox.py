@@ -12,10 +12,10 @@ best expected F1, tuned on held-back auxiliary texts.
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,11 +30,13 @@ from capelet.attacks.inversion.words import (
     WordSets,
     best_cut,
     cut_sets,
+    draws_of,
     tuned_cut,
 )
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
+from capelet.training.loop import warm_cosine
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,6 +69,7 @@ class WordNetwork(nn.Module):
         self.leave = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout))
         self.words = nn.Linear(width, words)
         self.count = nn.Linear(width, 1)
+        # A sum of word vectors, since a set has no order; the row of the padding stays zero.
         self.prefix = (
             nn.EmbeddingBag(words + 1, width, mode="sum", padding_idx=words) if sees else None
         )
@@ -81,15 +84,16 @@ class WordNetwork(nn.Module):
         for block in self.blocks:
             state = state + block(state)
         state = self.leave(state)
+        # A count is positive, hence softplus.
         return self.words(state), functional.softplus(self.count(state)).squeeze(1)
 
 
-@dataclass(frozen=True)
-class MultiLabel:
-    """Every word is a yes-or-no question to one network (eq. 8), trained by cross-entropy.
+@dataclass(frozen=True, kw_only=True)
+class WordAttack(ABC):
+    """A network that names words, and how it is trained; each attack has its own loss and ranking.
 
-    `members` networks of different seeds are averaged. Vectors are `(texts, d)`, or
-    `(draws, texts, d)` with several noise draws of each text, of which each epoch sees one.
+    `members` networks of different seeds are averaged. `sees_prefix` says whether the network is
+    told which words have been named so far.
     """
 
     width: int = 768
@@ -102,7 +106,8 @@ class MultiLabel:
     members: int = 1
     seed: int = 0
     device: str | None = None
-    name: str = "multi-label"
+    name: str
+    sees_prefix: ClassVar[bool] = False
 
     def fit(
         self,
@@ -111,11 +116,31 @@ class MultiLabel:
         vocabulary: Vocabulary,
         progress: Progress = silent,
     ) -> Inverter:
-        return _fit(self, vectors, sets, vocabulary, progress, sees=False)
+        """Learn on auxiliary vectors, `(texts, d)` or `(draws, texts, d)`.
+
+        Of several noise draws of each text each epoch sees one.
+        """
+        return _fit(self, vectors, sets, vocabulary, progress)
+
+    @abstractmethod
+    def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
+        """The mean loss of a batch; `truth` are word numbers, `words` where a row has fewer."""
+
+    @abstractmethod
+    def rank(self, networks: list[WordNetwork], vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Words in the order of naming, the probability of each, and how many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLabel(WordAttack):
+    """Every word is a yes-or-no question to one network (eq. 8), trained by cross-entropy."""
+
+    name: str = "multi-label"
 
     def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
         scores, count = network(vectors)
         target = _hot(truth, words)
+        # Eq. 8. Summed over the words: a mean over thousands would hide the few that are there.
         each = functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
         return each / len(vectors) + _count_loss(count, (truth < words).sum(dim=1))
 
@@ -127,8 +152,8 @@ class MultiLabel:
         return top.indices, top.values, sizes
 
 
-@dataclass(frozen=True)
-class MultiSet:
+@dataclass(frozen=True, kw_only=True)
+class MultiSet(WordAttack):
     """One word after another until the set is named (eq. 9); the target is uniform over the rest.
 
     In training the words named so far are partly true ones in random order and partly the
@@ -138,37 +163,22 @@ class MultiSet:
     and so that level comes to say how likely the next word is right, and when to stop.
     """
 
-    width: int = 768
-    depth: int = 2
-    dropout: float = 0.3
-    epochs: int = 20
-    batch: int = 512
-    learning_rate: float = 1e-3
-    decay: float = 1e-2
-    members: int = 1
     own: float = 0.5
     fresh: float = 0.3
     uniform: float = 0.5
-    seed: int = 0
-    device: str | None = None
     name: str = "multi-set"
-
-    def fit(
-        self,
-        vectors: Floats,
-        sets: WordSets,
-        vocabulary: Vocabulary,
-        progress: Progress = silent,
-    ) -> Inverter:
-        return _fit(self, vectors, sets, vocabulary, progress, sees=True)
+    sees_prefix: ClassVar[bool] = True
 
     def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
         prefix = self._prefix(network, vectors, truth, words)
         scores, remaining = network(vectors, prefix)
         scores = _without(scores, prefix, words)
+        # What was named already is no target any more; a wrong guess takes nothing from it.
         hit = (truth[:, :, None] == prefix[:, None, :]).any(dim=2)
         still = truth.masked_fill(hit, words)
         count = (still < words).sum(dim=1)
+        # Eq. 9: at each step the target is uniform over the words left before it. In float32: three
+        # digits, as bfloat16 has, are too few for logarithms over thousands of words.
         logs = functional.log_softmax(scores.float(), dim=1).gather(1, still.clamp(max=words - 1))
         uniform = -(logs * (still < words)).sum() / len(vectors)
         each = functional.binary_cross_entropy_with_logits(
@@ -181,15 +191,20 @@ class MultiSet:
         rows, longest = truth.shape
         device = truth.device
         sizes = (truth < words).sum(dim=1)
+        # Padding gets the largest keys, so that true words come first, in random order.
         order = torch.rand(rows, longest, device=device).masked_fill(truth >= words, 2.0)
         prefix = truth.gather(1, order.argsort(dim=1))
+        # At the attack the network sees its own errors; one that met only true words in training
+        # would not know what to do after the first wrong one.
         own = torch.rand(rows, device=device) < self.own
         with torch.no_grad():
             scores = network(vectors[own])[0].float()
             # Gumbel noise makes the choice a draw without replacement from the network's softmax.
             noise = -torch.log(-torch.log(torch.rand_like(scores).clamp(1e-9, 1 - 1e-7)))
+            # Sharper than its softmax, as the attack is, which takes the best word.
             prefix[own] = (scores * 1.5 + noise).topk(longest, dim=1).indices
         step = (torch.rand(rows, device=device) * (sizes + 1)).long()
+        # Every attack begins with none, so that this case is learnt more often than others.
         step[torch.rand(rows, device=device) < self.fresh] = 0
         inside = torch.arange(longest, device=device) < step[:, None]
         return torch.where(inside, prefix, torch.full_like(prefix, words))
@@ -199,6 +214,8 @@ class MultiSet:
         prefix = torch.full((len(vectors), 0), words, device=vectors.device, dtype=torch.long)
         chances: list[Tensor] = []
         sizes = torch.zeros(len(vectors), device=vectors.device)
+        # Each word costs a pass through all networks, so it stops at half as many as `MultiLabel`
+        # may name.
         for step in range(min(MOST // 2, words)):
             outputs = [network(vectors, prefix) for network in networks]
             scores = torch.stack([_without(scores, prefix, words) for scores, _ in outputs])
@@ -214,7 +231,7 @@ class MultiSet:
 class Inverter:
     """A fitted black-box attacker: vectors in, word sets out."""
 
-    attack: MultiLabel | MultiSet
+    attack: WordAttack
     networks: list[WordNetwork]
     mean: Floats
     scale: Floats
@@ -242,58 +259,53 @@ class Inverter:
 
 def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
     """The auxiliary texts that an attacker of this seed tunes on, and those it learns from."""
+    # One split for all attackers of a seed: what one tunes on, another has not learnt either.
     order = np.random.default_rng([seed, 0x1A]).permutation(texts)
     tenth = min(max(texts // 10, 10), 5000)
     return order[:tenth], order[tenth:]
 
 
 def _fit(
-    attack: MultiLabel | MultiSet,
+    attack: WordAttack,
     vectors: Floats,
     sets: WordSets,
     vocabulary: Vocabulary,
     progress: Progress,
-    sees: bool,
 ) -> Inverter:
     """Train the networks on nine tenths of the auxiliary texts; tune the cut on the last tenth."""
-    draws = vectors if vectors.ndim == 3 else vectors[None]
-    if draws.shape[1] != len(sets):
-        raise DataError(f"{draws.shape[1]} vectors do not match {len(sets)} auxiliary texts")
-    if len(sets) < _LEAST_TEXTS:
-        raise DataError(f"{len(sets)} auxiliary texts are too few; give at least {_LEAST_TEXTS}")
+    draws = draws_of(vectors, len(sets), _LEAST_TEXTS)
     if not np.isfinite(draws).all():
         raise DataError("some auxiliary vectors are not finite; leave those texts out")
     tune, fit = held_back(attack.seed, len(sets))
     device = choose(attack.device)
+    # Learnt on the rows to fit on: the tuning rows stand for victims.
     mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
     truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
     networks = [
-        _train(
-            attack, draws[:, fit], truth, vocabulary, (mean, scale), device, sees, member, progress
-        )
+        _train(attack, draws[:, fit], truth, vocabulary, (mean, scale), device, member, progress)
         for member in range(attack.members)
     ]
     rough = Inverter(attack, networks, mean, scale, len(vocabulary), 1.0)
     tuning_sets = sets.take(tune)
+    # One draw, since a victim is released once.
     weight = tuned_cut(*rough.rank(draws[0][tune]), tuning_sets, len(vocabulary))
     return Inverter(attack, networks, mean, scale, len(vocabulary), weight)
 
 
 def _train(
-    attack: MultiLabel | MultiSet,
+    attack: WordAttack,
     draws: Floats,
     truth: Tensor,
     vocabulary: Vocabulary,
     standard: tuple[Floats, Floats],
     device: torch.device,
-    sees: bool,
     member: int,
     progress: Progress,
 ) -> WordNetwork:
     words = len(vocabulary)
     with seeded_fork(attack.seed * 1000 + member, device):
         network = WordNetwork(
-            draws.shape[2], attack.width, attack.depth, words, attack.dropout, sees
+            draws.shape[2], attack.width, attack.depth, words, attack.dropout, attack.sees_prefix
         )
         _start_from_frequencies(network, vocabulary)
         network = network.to(device)
@@ -308,7 +320,8 @@ def _train(
             weight_decay=attack.decay,
             betas=(0.9, 0.98),
         )
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _pace(step, steps))
+        pace = warm_cosine(steps, max(steps // 10, 1))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
         what, step_count = f"{attack.name}", member * steps
         for rows in _batches(len(truth), batch, attack.epochs, device):
             draw = torch.randint(len(inputs), (len(rows),), device=device)
@@ -324,14 +337,6 @@ def _train(
     return network.eval()
 
 
-def _pace(step: int, steps: int) -> float:
-    """The share of the rate at a step: up over the first tenth, then down as a cosine."""
-    warm = max(steps // 10, 1)
-    if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(steps - warm, 1)))
-
-
 def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterator[Tensor]:
     for _ in range(epochs):
         order = torch.randperm(rows, device=device)
@@ -343,6 +348,7 @@ def _start_from_frequencies(network: WordNetwork, vocabulary: Vocabulary) -> Non
     """The first guess is each word's frequency; the network learns what a vector adds to it."""
     shares = torch.from_numpy(vocabulary.shares).float()
     with torch.no_grad():
+        # Small weights, so that the biases speak first.
         network.words.weight.mul_(0.1)
         network.words.bias.copy_(torch.logit(shares))
 
@@ -351,6 +357,8 @@ def _standard(vectors: Floats) -> tuple[Floats, Floats]:
     """Mean and inverse deviation of each coordinate; a dead one (MiniLM has three) becomes 0."""
     wide = vectors.astype(np.float64)
     mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    # Measured against the coordinate's own size: rounding keeps a dead one from being exactly
+    # constant.
     alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
     return mean, np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
 
@@ -362,6 +370,7 @@ def _tensor(vectors: Floats, mean: Floats, scale: Floats, device: torch.device) 
 
 def _hot(truth: Tensor, words: int) -> Tensor:
     """`(rows, words)` with 1 where a word belongs to the text."""
+    # The last column takes the padding and is cut off.
     hot = torch.zeros(len(truth), words + 1, device=truth.device)
     return hot.scatter_(1, truth, 1.0)[:, :words]
 
@@ -371,6 +380,7 @@ def _without(scores: Tensor, prefix: Tensor, words: int) -> Tensor:
     if not prefix.shape[1]:
         return scores
     mask = torch.zeros(len(scores), words + 1, device=scores.device, dtype=torch.bool)
+    # Not −inf: its product with a target of 0 in the cross-entropy would be NaN.
     return scores.masked_fill(mask.scatter_(1, prefix, True)[:, :words], -1e4)
 
 

@@ -30,6 +30,7 @@ def bleu_counts(guesses: Sequence[str], truths: Sequence[str]) -> Floats:
         right, whole = [], []
         for order in range(1, ORDERS + 1):
             mine, true = _runs(output, order), _runs(reference, order)
+            # The smaller of both counts: a word said twice is right twice only if it is true twice.
             right.append((mine & true).total())
             whole.append(mine.total())
         rows.append([*right, *whole, len(output), len(reference)])
@@ -46,8 +47,10 @@ def bleu(counts: Floats) -> Floats:
     output_length, reference_length = counts[..., -2], counts[..., -1]
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(right / whole).mean(axis=-1)
+        # The logarithm of the brevity penalty: without it one sure word would be a perfect answer.
         short = np.minimum(0.0, 1 - reference_length / output_length)
         value = np.exp(logs + short)
+    # Without smoothing, no match of some order is a BLEU of 0.
     return np.where((right > 0).all(axis=-1), value, 0.0)
 
 

@@ -22,9 +22,8 @@ from capelet.attacks.inversion.words import Ids
 if TYPE_CHECKING:
     from torch import Tensor
 
-PAD, REAL, SYNTHETIC, END = range(
-    4
-)  # REAL opens a text of a person, SYNTHETIC one put together by us
+# REAL opens a text of a person, SYNTHETIC one that the attacker put together.
+PAD, REAL, SYNTHETIC, END = range(4)
 _SPECIAL = ["<|pad|>", "<|real|>", "<|made|>", "<|end|>"]
 
 
@@ -49,11 +48,13 @@ class Pieces:
             vocab_size=most,
             min_frequency=2,
             special_tokens=_SPECIAL,
+            # All bytes are pieces, so that no text is unknown.
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
         inner.train_from_iterator(texts, trainer)
         lengths = [len(one.ids) for one in inner.encode_batch(list(texts[:5000]))]
+        # As long as nearly all texts need: every further position costs in each step.
         usual = int(np.quantile(lengths, 0.995)) + 3
         return cls(inner, min(usual, longest))
 
@@ -199,11 +200,14 @@ class Decoder(nn.Module):
                 hidden_state = block(hidden_state, cache, at)
             at += state.shape[1]
             scores = self._scores(hidden_state[:, -1]).float()
+            # Only END and pieces can be written.
             scores[:, PAD] = scores[:, REAL] = scores[:, SYNTHETIC] = -1e4
+            # Clamped away from 0 and 1, where the logarithms are infinite.
             noise = -torch.log(-torch.log(torch.rand_like(scores).clamp(1e-9, 1 - 1e-7)))
             next_piece = (scores + heat[:, None] * noise).argmax(dim=1)
             pieces[:, step] = next_piece.masked_fill(finish, PAD)
             finish |= next_piece == END
+            # Each look waits for the device.
             if step % 4 == 3 and bool(finish.all()):
                 break
             state = self._embed(next_piece[:, None], step + 1)
@@ -213,6 +217,8 @@ class Decoder(nn.Module):
         return self.drop(self.piece(pieces) + self.positions[at : at + pieces.shape[1]])
 
     def _scores(self, state: Tensor) -> Tensor:
+        # Tied: the table of pieces is the first and the last layer, as small data need fewer
+        # weights.
         return functional.linear(self.last(state), self.piece.weight)
 
 

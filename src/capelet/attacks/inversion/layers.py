@@ -20,6 +20,7 @@ from capelet.interfaces import Encoder, Progress, silent
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Victims are short: the mean over these positions is a token as it usually stands.
 _POSITIONS = 16
 
 
@@ -64,6 +65,8 @@ class OpenModel:
         import torch
 
         weight = self.model.get_input_embeddings().weight.detach()
+        # A token's vector alone is not what layer 0 averages: positions and a normalisation follow
+        # it.
         embed = getattr(self.model, "embeddings", None)
         if embed is None:
             return np.asarray(weight.cpu().numpy())
@@ -85,6 +88,7 @@ class OpenModel:
             add_special_tokens=False,
             return_offsets_mapping=True,
             truncation=True,
+            # Room for the special tokens, which stand in the encoder's input.
             max_length=self.limit - 2,
         )
         return list(zip(encoding["input_ids"], encoding["offset_mapping"], strict=True))
@@ -102,6 +106,8 @@ class OpenModel:
         width = self.model.config.hidden_size
         device = next(self.model.parameters()).device
         answer = {layer: np.zeros((len(texts), width), dtype=np.float32) for layer in layers}
+        # Texts of like length share a batch; the longest come first, where memory would fail at
+        # once.
         order = np.argsort([-len(text) for text in texts], kind="stable")
         batch = 1024 if device.type == "cuda" else 64
         with torch.inference_mode():
@@ -132,6 +138,7 @@ class OpenTable:
     def tokens(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Token ids and character spans of each text."""
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        # A tokenizer may number more tokens than the table has rows.
         last = len(self.table) - 1
         return [([min(number, last) for number in one.ids], one.offsets) for one in encodings]
 

@@ -52,7 +52,9 @@ def inversion_findings(
     weights = group_weights(unit)
     size = len(vocabulary)
     hits, often = compare(guess, truth, size), compare(blind, truth, size)
+    # Another person's guess: what remains is what any text shares with any other.
     null_hits = compare(guess.take(_others(unit)), truth, size)
+    # Every text got the same set: then the score tells about frequent words, not about the vectors.
     same = len(np.unique(guess.ids)) == len(guess.ids) / max(len(guess), 1)
     extra = dict(parameters or {})
 
@@ -102,6 +104,7 @@ def sentence_findings(
     rows = []
     for kind, sentences in (("inversion", list(guesses)), ("inversion-null", others)):
         draws = {
+            # BLEU is no mean over sentences: its counts are summed first, for each replicate anew.
             "bleu": bleu(weights @ bleu_counts(sentences, truths)),
             "exact_match": weighted_means(weights, exact(sentences, truths)),
         }
@@ -166,7 +169,9 @@ def _others(unit: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     if len(unit) < 2:
         return order
     answer = np.empty_like(order)
+    # A ring has no fixed point: nobody is paired with its own guess.
     answer[order] = np.roll(order, 1)
+    # Those of the same person draw again; where one person wrote nearly everything some stay.
     for _ in range(8):
         clash = np.flatnonzero(unit[answer] == unit)
         if not len(clash):
@@ -191,6 +196,7 @@ def examples(
     there were, were named and were right. The victims shown are spread evenly, not chosen by
     success.
     """
+    # Evenly spread: examples chosen by success would flatter or frighten.
     rows = np.unique(np.linspace(0, len(truth) - 1, min(count, len(truth))).astype(int))
     size = len(vocabulary)
     hits = {name: compare(guess, truth, size) for name, guess in guesses.items()}

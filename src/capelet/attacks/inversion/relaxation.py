@@ -33,6 +33,7 @@ class Relaxation:
     """
 
     layer: int | None = None
+    # The paper's temperature. Its rate of 1e-3 needs ten times as many steps for the same way.
     temperature: float = 0.05
     learning_rate: float = 1e-2
     steps: int = 500
@@ -65,6 +66,7 @@ class Relaxation:
             means = model.means(texts, [self.layer], progress)[self.layer]
             layer_map = Ridge.fit(vectors[fit], means[fit], (tuning_vectors, means[tune]))
         token_ids = np.unique(np.concatenate([np.array(ids, dtype=np.int64) for ids in tokens]))
+        # A ridge map may guess any length; no text is shorter or longer than those met.
         bounds = (float(lengths.min()), float(lengths.max()))
         return Relaxer(self, model, length, bounds, layer_map, token_ids, vocabulary)
 
@@ -89,6 +91,7 @@ class Relaxer:
         lengths = np.clip(np.rint(self.length(vectors)[:, 0]), *self.bounds).astype(int)
         targets = vectors if self.layer_map is None else self.layer_map(vectors)
         texts: list[str] = [""] * len(vectors)
+        # Texts of like length share a batch, so that little of it is padding.
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(order), self.attack.batch):
             rows = order[start : start + self.attack.batch]
@@ -109,11 +112,14 @@ class Relaxer:
         frame = _Frame(self.encoder, torch.from_numpy(np.asarray(lengths)).to(device))
         generator = torch.Generator().manual_seed(self.attack.seed)
         shape = (len(targets), int(lengths.max()), len(token_ids))
+        # Nearly uniform, but not alike: equal positions would have equal gradients for ever.
         scores = (0.01 * torch.randn(shape, generator=generator)).to(device).requires_grad_()
         optimiser = torch.optim.Adam([scores], lr=self.attack.learning_rate)
         for parameter in model.parameters():
+            # Only the scores move; gradients of the weights would cost as much again.
             parameter.requires_grad_(False)
         for _ in range(self.attack.steps):
+            # Eq. 5: a position is the mean token vector under its softmax.
             soft = (scores / self.attack.temperature).softmax(dim=2) @ table[token_ids]
             loss = ((self._vector(frame, soft, goal) - goal) ** 2).sum()
             optimiser.zero_grad(set_to_none=True)

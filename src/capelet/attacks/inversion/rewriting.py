@@ -34,6 +34,7 @@ class Maker:
     def _join(self) -> list[str]:
         first, second = self.random.choices(self.split, k=2)
         head, tail = self.random.randint(1, len(first)), self.random.randint(1, len(second))
+        # No longer than real texts, or the decoder would learn lengths that no victim has.
         most = max(len(first), len(second), 5)
         return (first[:head] + second[-tail:])[:most]
 
@@ -87,4 +88,5 @@ def edits(
         else:
             variants.add(text[:stop] + " " + word + text[stop:])
     tidy = {" ".join(one.split()) for one in variants} - {text, ""}
+    # Sorted before drawing: the order of a set changes with Python's hash seed.
     return sorted(tidy)[:most] if len(tidy) <= most else rng.sample(sorted(tidy), most)

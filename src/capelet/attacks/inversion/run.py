@@ -88,6 +88,7 @@ class Inversion:
         release = private.release(parts.victims, progress)
         draws = [
             private.release(parts.auxiliary, progress).vectors
+            # Without noise every draw would be the same.
             for _ in range(self.draws if private.protects else 1)
         ]
         world = _World(
@@ -113,6 +114,8 @@ class Inversion:
             victim_rows = np.sort(random.permutation(len(texts))[: self.victims])
             own = list(auxiliary)
         else:
+            # Whole authors (or groups of identical texts) are drawn, until there are enough
+            # victims.
             order = random.permutation(int(groups.max(initial=-1)) + 1)
             place = np.argsort(order)[groups]
             order_of_rows = np.argsort(place, kind="stable")
@@ -159,6 +162,7 @@ class Inversion:
         truth = world.vocabulary.sets(world.parts.victims)
         wide = world.wide  # numbers the same words alike, so that blind guesses hold for both
         truth_wide = truth if wide is world.vocabulary else wide.sets(world.parts.victims)
+        # The blind guess is tuned on auxiliary texts, as attackers are.
         auxiliary_sets = world.vocabulary.sets(world.parts.auxiliary[:2000])
         blind = most_frequent(auxiliary_sets, len(world.vocabulary), len(truth))
         units = world.parts.units
@@ -183,6 +187,8 @@ class Inversion:
                 )
             else:
                 guess = self._guess(name, world, progress)
+            # A slow attacker reads the first victims only; its truth and its blind guess are cut
+            # alike.
             few = np.arange(len(guess))
             guesses[name] = guess
             common: dict[str, Any] = {
@@ -234,6 +240,7 @@ class Inversion:
         from capelet.attacks.inversion.sequence import SequenceInversion
 
         options = {"seed": self.seed, **(self.options or {}).get(SENDING, {})}
+        # A weak attacker looks like privacy: where there is a GPU, the large one runs.
         build = SequenceInversion.large if gpu_available() else SequenceInversion
         attack = build(**options)
         assert world.send is not None
@@ -249,12 +256,10 @@ class Inversion:
 
     def _inverter(self, name: str, world: _World, progress: Progress) -> Inverter:
         """A black-box attacker of words, fitted once."""
-        from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
+        from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet, WordAttack
 
         if name not in world.inverters:
-            kind: Callable[..., MultiLabel | MultiSet] = (
-                MultiLabel if name == "multi-label" else MultiSet
-            )
+            kind: type[WordAttack] = MultiLabel if name == "multi-label" else MultiSet
             attack = kind(**{"seed": self.seed, **(self.options or {}).get(name, {})})
             sets = world.vocabulary.sets(world.parts.auxiliary)
             world.inverters[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)

@@ -26,6 +26,8 @@ from capelet.training.device import half_precision
 if TYPE_CHECKING:
     from torch import Tensor
 
+# From "the cosine alone" to "hardly the cosine": under heavy noise the nearest vector says little.
+# Tuned on held-back auxiliary texts.
 LOGS = (0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.15, 0.4, 2.0)
 BELIEFS = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 3.0)
 _EDITS_PER_PASS = 6  # edits of one victim that stay in a pass
@@ -105,6 +107,7 @@ class Search:
         self.inputs = standard(targets)
         self.candidates: list[dict[str, tuple[float, float, float]]] = [{} for _ in targets]
         self.random = random.Random(seed)
+        # What fits into memory beside the caches of the decoder.
         self.block = 8192 if self.inputs.device.type == "cuda" else 256
 
     def propose(
@@ -115,6 +118,7 @@ class Search:
         `others` are further candidates for each target.
         """
         owners = torch.arange(len(self.targets)).repeat_interleave(samples)
+        # Temperature 0 is the likeliest sentence; warmer draws bring other words into the pool.
         heat = torch.linspace(0, 1, samples).repeat(len(self.targets))
         self._write(owners, heat, None, progress)
         rows = [row for row, texts in enumerate(others) for _ in texts]
@@ -132,6 +136,7 @@ class Search:
         rows = torch.from_numpy(self.pieces.rows(texts)).to(self.inputs.device)
         owners = torch.tensor([row for row, _ in pairs])
         each = torch.arange(len(pairs)).repeat_interleave(variants)
+        # A correction that only repeats the draft is useless, so variants differ in temperature.
         heat = torch.linspace(0, 0.9, variants).repeat(len(pairs))
         self._write(owners[each], heat, (vectors, rows, each), silent)
 
@@ -156,6 +161,7 @@ class Search:
     ) -> Weights:
         """The weights whose best sentences share most words with the true ones (mean F1)."""
         truth = [set(words_of(text)) for text in texts]
+        # F1 of words, not the cosine: the nearest vector is not always the truest text.
         shares = [
             {text: _f1(set(words_of(text)), there) for text in candidates}
             for candidates, there in zip(self.candidates, truth, strict=True)
@@ -182,7 +188,7 @@ class Search:
 
     def _belief(self, row: int, text: str) -> float:
         """The F1 that the words of a text may expect."""
-        words = set(words_of(text))
+        words = dict.fromkeys(words_of(text))  # a sum in a fixed order, to the last digit
         chances = self.words[row]
         right = sum(chances.get(word, 0.0) for word in words)
         return 2 * right / max(len(words) + self.sizes[row], 1.0)
@@ -190,7 +196,9 @@ class Search:
     def _pool(self, row: int, weights: Weights) -> tuple[list[str], list[float]]:
         """Words to try: those that `words` names and those of the better half of candidates."""
         best_texts = self._top(row, 30, weights)
-        counts = Counter(word for text in best_texts for word in set(words_of(text)))
+        # Each word once per text, in the order of the text: a set's order changes with Python's
+        # hash seed, and the draws from this pool would change with it.
+        counts = Counter(word for text in best_texts for word in dict.fromkeys(words_of(text)))
         pool = {word: count / len(best_texts) for word, count in counts.items()}
         for word, chance in self.words[row].items():
             pool[word] = pool.get(word, 0.0) + chance
@@ -235,6 +243,7 @@ class Search:
             for row, text in zip(owners, texts, strict=True)
             if text and text not in self.candidates[row]
         }
+        # Sorted, since the order of a set changes with Python's hash seed.
         pairs = sorted(fresh)
         for row in {row for row in owners if not self.candidates[row]} - {row for row, _ in pairs}:
             pairs.append((row, "."))  # a decoder that writes nothing still has a guess

@@ -32,8 +32,7 @@ from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, hel
 from capelet.attacks.inversion.decoder import PAD, REAL, SYNTHETIC, Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import Maker
 from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, cosines
-from capelet.attacks.inversion.words import Floats, Ids, Vocabulary
-from capelet.errors import DataError
+from capelet.attacks.inversion.words import Floats, Ids, Vocabulary, draws_of
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Encode = Callable[[Sequence[str]], Floats]
+# Pieces, decoder and weights are all learnt from these.
 _LEAST_TEXTS = 100
 _CHUNK = 32_768  # auxiliary texts of one round of training
 
@@ -121,18 +121,13 @@ class SequenceInversion:
         `words` is a black-box attacker fitted on the same texts: it names candidates for single
         words, and how likely each is.
         """
-        draws = vectors if vectors.ndim == 3 else vectors[None]
-        if draws.shape[1] != len(texts):
-            raise DataError(f"{draws.shape[1]} vectors do not match {len(texts)} auxiliary texts")
-        if len(texts) < _LEAST_TEXTS:
-            raise DataError(
-                f"{len(texts)} auxiliary texts are too few; give at least {_LEAST_TEXTS}"
-            )
+        draws = draws_of(vectors, len(texts), _LEAST_TEXTS)
         # What `words` has not learnt either: else its beliefs there would be too good to tune on.
         spare, fit = held_back(words.attack.seed, len(texts))
         tuning, fit = spare[: self.tune], np.concatenate([spare[self.tune :], fit])
         device = choose(self.device)
         own = [" ".join(texts[row].split()) for row in fit.tolist()]
+        # Where the release does not tell capitals from small letters, pieces are not spent on both.
         pieces = Pieces.of(
             own, most=self.pieces, longest=self.longest, lower=not _tells_case(encode, own)
         )
@@ -308,15 +303,18 @@ class _Learner:
 
     def _share(self, number: float, rounds: float) -> float:
         """How much of the training is over, by rounds or by time."""
+        # By time too, so that the rate has come down when the minutes are over.
         share_of_time = (time.monotonic() - self.start) / (60 * self.attack.minutes)
         return min(max(number / rounds, share_of_time), 1.0)
 
     def _round(
         self, some: Tensor, correcting: bool, span: tuple[float, float], progress: Progress
     ) -> str:
+        # One of the noise draws of each text, another one in each round.
         own = self.inputs[torch.randint(len(self.inputs), (len(some),), device=self.device), some]
         new, rows = self._synthesise(round(self.attack.synthetic * len(some)))
         targets, pieces = torch.cat([own, new]), torch.cat([self.rows[some], rows])
+        # The decoder is told which texts are of people, and at the attack writes one of those.
         openers = torch.full((len(pieces),), SYNTHETIC, device=self.device)
         openers[: len(some)] = REAL
         start, width = span
@@ -363,6 +361,7 @@ class _Learner:
         The decoder has learnt its own texts partly by heart and would write drafts better than a
         victim's: there it is shown a blurred vector.
         """
+        # Standardised coordinates have deviation 1.
         noisy = targets + 0.4 * torch.randn_like(targets) * own[:, None]
         parts = []
         self.decoder.eval()
@@ -440,6 +439,8 @@ def _by_length(pieces: Tensor, batch: int) -> Iterator[Tensor]:
     lengths = (pieces != PAD).sum(dim=1)
     order = torch.randperm(len(pieces), device=pieces.device)
     whole = []
+    # Sorted by length within sixteen batches: little padding, and batches still differ in each
+    # round.
     for start in range(0, len(order), 16 * batch):
         some = order[start : start + 16 * batch]
         whole += list(torch.split(some[lengths[some].argsort()], batch))
@@ -458,4 +459,5 @@ def _tells_case(encode: Encode, texts: Sequence[str]) -> bool:
     """Whether the release tells capitals from small letters, beyond what its noise does."""
     some = list(texts[:64])
     first, again, small = encode(some), encode(some), encode([text.lower() for text in some])
+    # Two releases of the same texts say how much noise alone changes.
     return bool(cosines(first, small).mean() < cosines(first, again).mean() - 1e-3)

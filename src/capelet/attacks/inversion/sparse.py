@@ -33,6 +33,7 @@ from capelet.attacks.inversion.words import (
     best_cut,
     compare,
     cut_sets,
+    draws_of,
     tuned_cut,
 )
 from capelet.data.text import word_spans
@@ -43,8 +44,8 @@ from capelet.training.device import choose
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Texts to token ids and character spans, without special tokens.
 Tokens = Callable[[Sequence[str]], list[tuple[list[int], list[tuple[int, int]]]]]
-"""Texts to token ids and character spans, without special tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,8 @@ class Dictionary:
             block = list(texts[start : start + 1024])
             for text, (ids, spans) in zip(block, tokens(block), strict=True):
                 for word, pieces in _pieces(text, ids, spans):
+                    # −1 is what is no word, −2 a word outside the vocabulary, of which only the
+                    # pieces count below.
                     number = place.get(word, -2) if word else -1
                     if number > -2:
                         counts[number, pieces] += 1
@@ -84,7 +87,10 @@ class Dictionary:
         absent = [word for number, word in enumerate(vocabulary.words) if number not in present]
         for word, (ids, _) in zip(absent, tokens(absent), strict=True):
             if ids:
+                # A word that no auxiliary text holds can still be named: the encoder's tokenizer
+                # says how it is cut.
                 counts[place[word], tuple(ids)] += 0
+        # How often a piece stands in words met once estimates how often it will in words never met.
         for pieces, times in every.items():
             for piece in pieces if times == 1 else ():
                 counts[-1, (piece,)] += 1
@@ -143,8 +149,11 @@ class Ridge:
         wide, outputs = inputs.astype(np.float64), targets.astype(np.float64)
         middle, level = wide.mean(axis=0), outputs.mean(axis=0)
         wide = wide - middle
+        # One decomposition serves all penalties: (XᵀX + p·I)⁻¹ = A·(Λ + p)⁻¹·Aᵀ. In float64, since
+        # float32 loses the small eigenvalues of XᵀX.
         values, axes = np.linalg.eigh(wide.T @ wide)
         cross = axes.T @ (wide.T @ (outputs - level))
+        # Penalties are relative to it, so that one grid fits encoders of any scale.
         unit = max(values.mean(), 1e-30)
         best: tuple[float, Ridge] | None = None
         for penalty in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0):
@@ -162,6 +171,7 @@ def whitener(errors: Floats) -> Floats:
     rows, width = errors.shape
     covariance = errors.T.astype(np.float64) @ errors / rows
     mean = np.trace(covariance) / width
+    # With few rows the covariance has directions without any error, which whitening would blow up.
     shrink = min(0.5, 0.01 + width / (width + rows) * 0.1)
     values, axes = np.linalg.eigh((1 - shrink) * covariance + shrink * mean * np.eye(width))
     return np.asarray((axes / np.sqrt(np.maximum(values, 1e-12 * mean + 1e-30))) @ axes.T)
@@ -187,11 +197,13 @@ def sparse_code(
     import torch
 
     where = choose(device)
+    # Each target holds a matrix of inner products of its own working set.
     block = 2048 if where.type == "cuda" else 64
     atoms = torch.from_numpy(np.ascontiguousarray(dictionary, dtype=np.float32)).to(where)
     # Rows of length one are the same problem, better conditioned, and fair to short rows.
     norms = atoms.norm(dim=1).clamp(min=1e-12)
     atoms = atoms / norms[:, None]
+    # A coefficient of a row of length one is ‖d‖ times as large: its price is λ/‖d‖.
     cost = torch.from_numpy(np.asarray(penalty, dtype=np.float32)).to(where) / norms
     most, size = min(MOST, len(dictionary)), min(working, len(dictionary))
     rounds = 1 if size == len(dictionary) else rounds  # nobody is left to join
@@ -199,6 +211,7 @@ def sparse_code(
     for start in range(0, len(targets), block):
         batch = torch.from_numpy(np.asarray(targets[start : start + block], dtype=np.float32))
         code = _encode(batch.to(where), atoms, cost, steps, rounds, size)
+        # Back to amounts of the rows as they were.
         top = (code / norms).topk(most, dim=1)
         places.append(top.indices.cpu().numpy())
         values.append(top.values.cpu().numpy())
@@ -215,11 +228,15 @@ def _encode(
     pull = targets @ atoms.T - cost  # minus the gradient at zero
     toward = pull
     for _ in range(rounds):
+        # Active rows stay; the others join by how much the optimality conditions are violated
+        # there.
         working_set = toward.masked_fill(code > 0, torch.inf).topk(size, dim=1).indices
         some = atoms[working_set]
         inner = some @ some.transpose(1, 2)
         small = _fista(inner, pull.gather(1, working_set), code.gather(1, working_set), steps)
         code = torch.zeros_like(code).scatter_(1, working_set, small)
+        # Positive entries of `toward` outside the set violate them: the solution is not yet
+        # optimal.
         reconstruction = (small[:, None, :] @ some)[:, 0]
         toward = pull - reconstruction @ atoms.T
     return code
@@ -233,18 +250,22 @@ def _fista(inner: Tensor, pull: Tensor, start: Tensor, steps: int) -> Tensor:
     for _ in range(8):  # the largest eigenvalue, by the power method
         direction = direction / direction.norm(dim=1, keepdim=True).clamp(min=1e-30)
         direction = (inner @ direction[:, :, None])[:, :, 0]
+    # 1/L. The power method finds the largest eigenvalue from below, hence 5 % more.
     step_size = 1 / (1.05 * direction.norm(dim=1, keepdim=True).clamp(min=1e-30))
     code, ahead = start, start
     momentum = torch.ones_like(step_size)
     for step in range(steps):
         gradient = (inner @ ahead[:, :, None])[:, :, 0] - pull
         new = (ahead - step_size * gradient).clamp_(min=0.0)
+        # The momentum points uphill: restart it (O'Donoghue, Candès 2015, gradient scheme).
         wrong = ((ahead - new) * (new - code)).sum(dim=1, keepdim=True) > 0
         momentum = torch.where(wrong, torch.ones_like(momentum), momentum)
+        # t' = (1 + √(1 + 4t²))/2 (Beck, Teboulle 2009).
         following = (1 + (1 + 4 * momentum**2).sqrt()) / 2
         change = new - code
         ahead = new + (momentum - 1) / following * change
         code, momentum = new, following
+        # Each look waits for the device, so it is not taken in every step.
         if step % 10 == 9 and float(change.abs().max()) < 1e-5 * float(new.max()):
             break
     return code
@@ -281,9 +302,7 @@ class SparseCoding:
         progress: Progress = silent,
     ) -> SparseInverter:
         """Learn map, whitening, length, penalty and thresholds on auxiliary texts only."""
-        draws = vectors if vectors.ndim == 3 else vectors[None]
-        if draws.shape[1] != len(texts):
-            raise DataError(f"{draws.shape[1]} vectors do not match {len(texts)} auxiliary texts")
+        draws = draws_of(vectors, len(texts))
         dictionary = Dictionary.of(texts, tokens, table, vocabulary)
         means, lengths = token_means(texts, tokens, table)
         order = np.random.default_rng([self.seed, 0x1B]).permutation(len(texts))
@@ -292,8 +311,11 @@ class SparseCoding:
         inputs = draws[:, fit].reshape(-1, draws.shape[2])
         targets = np.tile(np.hstack([means, lengths[:, None]])[fit], (len(draws), 1))
         tuning_vectors = draws[0][tune]
+        # Coefficients of a mean scale as 1/length; times the length they are counts of words.
         length = Ridge.fit(inputs, targets[:, -1:], (tuning_vectors, 1.0 * lengths[tune, None]))
+        # A linear map has no bounds; lengths that hardly any text has are its errors.
         shortest, longest = np.quantile(lengths[fit], [0.01, 0.99])
+        # Both directions are kept until held-back texts decide.
         candidates = []
         for direction in self.directions:
             back_map, rows, errors = _linear(
@@ -327,6 +349,7 @@ def _linear(
         return ridge, rows, ridge(fit[0]) - fit[1]
     ahead = Ridge.fit(fit[1], fit[0], (tune[1], tune[0]))
     identity = np.eye(fit[0].shape[1])
+    # The released vector stays as it is but for the intercept; the words move instead.
     return Ridge(identity, -ahead.level), rows @ ahead.slope, ahead(fit[1]) - fit[0]
 
 
@@ -334,6 +357,8 @@ def _best_of(
     candidates: Sequence[SparseInverter], vectors: Floats, truth: WordSets
 ) -> SparseInverter:
     """The direction and penalties with the highest F1 on some of the held-back texts."""
+    # Sixteen combinations are tried by default: some texts settle which is best, and all of them
+    # calibrate it.
     few = np.arange(min(300, len(truth)))
     some = truth.take(few)
     best: tuple[float, SparseInverter] | None = None
@@ -395,6 +420,8 @@ class SparseInverter:
     def _costs(self) -> Floats:
         """λ of each row: a share of the largest useful one, more for words that are rare."""
         counts = np.maximum(self.dictionary.counts, 0.5)
+        # A word that stands once in a text of usual length pulls with ‖d‖²/length: λ as a share of
+        # that.
         scale = np.median((self.dictionary.rows**2).sum(axis=1)) / np.mean(self.bounds)
         rare = np.log(counts.max() / counts)
         above = (rare - np.average(rare, weights=counts)).clip(-2)
@@ -427,6 +454,8 @@ class SparseInverter:
         right = np.isin(rows * size + words[present], truth.rows * size + truth.ids)
         if right.all() or not right.any():
             return self
+        # The paper cuts at one coefficient for all words; a learnt probability also knows which
+        # words are frequent.
         model = LogisticRegression(max_iter=500).fit(self._features(words, amounts)[present], right)
         inverter = replace(self, slopes=np.r_[model.coef_[0], model.intercept_])
         return replace(inverter, weight=tuned_cut(*inverter.rank(vectors), truth, size))
@@ -439,6 +468,7 @@ def _by_word(words: Ids, amounts: Floats) -> tuple[Ids, Floats]:
     first = np.ones_like(same, dtype=bool)
     first[:, 1:] = same[:, 1:] != same[:, :-1]
     flat = np.take_along_axis(amounts, order, axis=1)
+    # Runs of one word, summed at once.
     starts = np.flatnonzero(first.ravel())
     total = np.zeros(same.size)
     total[starts] = np.add.reduceat(flat.ravel(), starts)

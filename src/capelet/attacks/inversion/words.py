@@ -92,7 +92,10 @@ class Vocabulary:
         for text in texts:
             counter.update(set(tokenise(text)))
             rows += 1
-        frequent = [item for item in counter.most_common(most) if item[1] >= least]
+        # Equal counts in order of spelling: a set comes in the order of Python's hash seed, which
+        # differs from run to run, and a word's place decides which random weights it starts from.
+        ranking = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+        frequent = [item for item in ranking[:most] if item[1] >= least]
         if rows < 50 or len(frequent) < 20:
             raise DataError(
                 f"the auxiliary text is too small to learn words from: {rows} texts with "
@@ -129,6 +132,7 @@ class Vocabulary:
     @property
     def shares(self) -> Floats:
         """The share of auxiliary texts that hold each word, never quite 0 or 1."""
+        # Half a text more keeps the logit of a word that no text holds finite.
         return (self.counts + 0.5) / (self.texts + 1.0)
 
     def bands(self) -> Ids:
@@ -136,6 +140,8 @@ class Vocabulary:
 
         Each band holds a fifth of all occurrences, so that a recall by band is well measured.
         """
+        # Words are sorted by frequency, so the sum from the rear is the share of all rarer
+        # occurrences.
         share = np.cumsum(self.counts[::-1])[::-1] / max(int(self.counts.sum()), 1)
         return np.minimum((share * BANDS).astype(np.int64), BANDS - 1)
 
@@ -180,6 +186,7 @@ def compare(guess: WordSets, truth: WordSets, vocabulary: int) -> Hits:
 
 
 def _hit(guess: WordSets, truth: WordSets, vocabulary: int) -> npt.NDArray[np.bool_]:
+    # Each pair of a text and a word becomes one number, so that one look-up serves all texts.
     return np.isin(guess.rows * vocabulary + guess.ids, truth.rows * vocabulary + truth.ids)
 
 
@@ -188,6 +195,7 @@ def hits_by_band(
 ) -> list[tuple[Floats, Floats]]:
     """For each frequency band, per text: words found and words there; rare words first."""
     band = vocabulary.bands()[truth.ids]
+    # From the side of the truth: recall asks which true words were found.
     hit = _hit(truth, guess, len(vocabulary))
     answer = []
     for number in range(BANDS):
@@ -196,6 +204,16 @@ def hits_by_band(
         right = np.bincount(truth.rows[inside & hit], minlength=len(truth)).astype(float)
         answer.append((right, there))
     return answer
+
+
+def draws_of(vectors: Floats, texts: int, least: int = 1) -> Floats:
+    """An attacker's own vectors as `(draws, texts, d)`; one draw may be given as `(texts, d)`."""
+    draws = vectors if vectors.ndim == 3 else vectors[None]
+    if draws.shape[1] != texts:
+        raise DataError(f"{draws.shape[1]} vectors do not match {texts} auxiliary texts")
+    if texts < least:
+        raise DataError(f"{texts} auxiliary texts are too few; give at least {least}")
+    return draws
 
 
 def best_cut(chances: Floats, sizes: Floats, weight: float) -> Ids:
@@ -209,6 +227,7 @@ def best_cut(chances: Floats, sizes: Floats, weight: float) -> Ids:
     [2]
     """
     count = np.arange(1, chances.shape[1] + 1)
+    # The factor 2 of F1 does not move the maximum.
     f1 = np.cumsum(chances, axis=1) / (count + weight * sizes[:, None])
     return np.asarray(f1.argmax(axis=1) + 1, dtype=np.int64)
 
@@ -217,6 +236,7 @@ def tuned_cut(
     words: Ids, chances: Floats, sizes: Floats, truth: WordSets, vocabulary: int
 ) -> float:
     """The weight of `best_cut` with the highest mean F1 on held-back auxiliary texts."""
+    # 1 would be right for calibrated chances; below it fewer words are named, above it more.
     weights = np.linspace(0.2, 4.0, 20)
     f1 = [
         compare(cut_sets(words, best_cut(chances, sizes, weight)), truth, vocabulary).f1.mean()
@@ -239,6 +259,7 @@ def most_frequent(truth: WordSets, vocabulary: int, texts: int) -> WordSets:
     most frequent, as in a `Vocabulary`.
     """
     most = min(MOST, vocabulary)
+    # Tuned like any attacker, or it would be too easy to beat.
     ids = np.tile(np.arange(most), (len(truth), 1))
     f1 = [
         compare(cut_sets(ids, np.full(len(truth), count)), truth, vocabulary).f1.mean()

@@ -56,6 +56,7 @@ class Membership:
         windows = match_frequencies(windows, self.per_word, self.seed)
         people = np.arange(len(texts)) if authors is None else _codes_of(authors)
         auxiliary = self._auxiliary(people, np.asarray(member, dtype=bool))[windows.text]
+        # Counted over all texts: a decile must not depend on who is a member.
         counts = np.bincount(
             _places([word for text in words for word in text], table.words),
             minlength=len(table.words),
@@ -88,6 +89,7 @@ class Membership:
         flags = _flags(member, len(texts))
         private = encoder if isinstance(encoder, PrivateEncoder) else PrivateEncoder(encoder)
         pieces, owner = sentences_of(texts, least=3, most=60)
+        # Rows whose next row is the next sentence of the same text.
         next_too = np.flatnonzero(owner[1:] == owner[:-1]) if len(owner) > 1 else owner
         if len(next_too) < 20:
             raise DataError(
@@ -104,6 +106,7 @@ class Membership:
         scores: dict[str, Floats] = {
             name: pair_scores(first, second, name) for name in ("dot", "cosine")
         }
+        # The only attacker that learns: on auxiliary pairs, whose membership is known to it.
         similarity = LearnedSimilarity(seed=self.seed).fit(
             first[auxiliary], second[auxiliary], flags[text][auxiliary]
         )
@@ -133,6 +136,7 @@ class Membership:
         means, order = aggregate(scores, units)
         flags = aggregate(member.astype(float), units)[0]
         inside = aggregate(auxiliary.astype(float), units)[0] > 0
+        # A writer with texts on both sides has no one answer.
         pure = (flags == 0) | (flags == 1)
         if not pure.all() or not _both_everywhere(flags > 0.5, inside):
             return []
@@ -153,6 +157,7 @@ class Membership:
         names, codes = np.unique(units, return_inverse=True)
         flags = aggregate(member.astype(float), units)[0] > 0.5
         marks = np.zeros(len(names), dtype=bool)
+        # A third of each side: a threshold needs members and others.
         for side in (True, False):
             rows = random.permutation(np.flatnonzero(flags == side))
             marks[rows[: max(1, round(self.share * len(rows)))]] = True
@@ -204,6 +209,7 @@ def read_words(path: Path | str) -> WordTable:
         raise DataError(
             f"cannot read the word vectors {str(path)!r}; give a text file of words and numbers"
         ) from None
+    # word2vec's header: how many words there are, and how wide.
     start = 1 if lines and len(lines[0].split()) == 2 else 0
     for number, line in enumerate(lines[start:], start + 1):
         word, *numbers = line.rstrip().split(" ")

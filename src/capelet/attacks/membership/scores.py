@@ -76,6 +76,7 @@ def windows_of(
         wide = np.concatenate([np.full(size, -1), ids, np.full(size, -1)])
         around = np.lib.stride_tricks.sliding_window_view(wide, 2 * size + 1)
         centres.append(ids)
+        # Without the centre itself, whose cosine with itself is 1.
         contexts.append(np.delete(around, size, axis=1))
         owners.append(np.full(len(ids), number))
     if not centres:
@@ -88,12 +89,16 @@ def match_frequencies(windows: Windows, per_word: int = 20, seed: int = 0) -> Wi
     """As many member as non-member windows of every centre word, at most `per_word` of each."""
     random = np.random.default_rng([seed, 0x2A])
     order = random.permutation(len(windows))
+    # Windows of one word and one side stand together, in random order: a place below the quota is a
+    # random choice among them.
     order = order[np.lexsort((windows.member[order], windows.centre[order]))]
     key = windows.centre[order] * 2 + windows.member[order]
     starts = np.r_[0, np.flatnonzero(np.diff(key)) + 1]
     place = np.arange(len(key)) - np.repeat(starts, np.diff(np.r_[starts, len(key)]))
     size = int(windows.centre.max()) + 1
     counts = np.bincount(key, minlength=2 * size).reshape(size, 2)
+    # The scarcer side decides. Otherwise a word that is more frequent on one side would tell
+    # membership by its frequency.
     quota = np.minimum(counts.min(axis=1), per_word)
     rows = order[place < quota[windows.centre[order]]]
     if not len(rows):
@@ -101,14 +106,15 @@ def match_frequencies(windows: Windows, per_word: int = 20, seed: int = 0) -> Wi
     return windows.take(np.sort(rows))
 
 
-def window_scores(vectors: Floats, windows: Windows, centred: bool = False) -> Floats:
+def window_scores(vectors: Floats, windows: Windows, centre: bool = False) -> Floats:
     """The mean cosine of the centre and each word of its context (algorithm 4).
 
-    `centred` first takes the mean vector off, which most tables share in every word and which says
+    `centre` first takes the mean vector off, which most tables share in every word and which says
     nothing of any of them.
     """
-    unit = _unit(vectors - vectors.mean(axis=0) if centred else vectors)
+    unit = _unit(vectors - vectors.mean(axis=0) if centre else vectors)
     scores = np.empty(len(windows))
+    # In blocks: every window holds ten context vectors.
     for start in range(0, len(windows), 4096):
         rows = slice(start, start + 4096)
         present = windows.context[rows] >= 0
@@ -151,13 +157,17 @@ class LearnedSimilarity:
 
         _both(member, "auxiliary pairs")
         mean = np.concatenate([first, second]).mean(axis=0)
+        # W has thousands of weights and learns few pairs by heart; what reads a held-back fifth of
+        # the auxiliary pairs best is kept.
         tuning = np.random.default_rng([self.seed, 0x2B]).random(len(member)) < 0.2
         one, other = _torch(first - mean), _torch(second - mean)
         truth = torch.from_numpy(member.astype(np.float32))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
+            # Orthonormal rows: at first W is a plain cosine in a random subspace.
             start = torch.nn.init.orthogonal_(torch.empty(self.width, first.shape[1]))
         inside = start.T.contiguous().requires_grad_()
+        # σ(±5) is nearly 0 and 1: the range of a cosine spans that of the answer.
         slope = torch.tensor([5.0, 0.0], requires_grad=True)
         optimiser = torch.optim.AdamW(
             [inside, slope], lr=self.learning_rate, weight_decay=self.decay
@@ -206,6 +216,7 @@ def threshold_of(scores: Floats, member: Flags) -> float:
     order = np.argsort(-scores, kind="stable")
     in_order = member[order]
     gain = np.cumsum(in_order) / in_order.sum() - np.cumsum(~in_order) / (~in_order).sum()
+    # Rows of equal score lie on one side of any threshold: only the last of them may be one.
     last = np.r_[scores[order][1:] != scores[order][:-1], True]
     return float(scores[order][np.where(last, gain, -np.inf).argmax()])
 
@@ -231,6 +242,8 @@ def membership_findings(
     unit = np.arange(len(scores)) if units is None else np.unique(units, return_inverse=True)[1]
     _check(scores, member, auxiliary, unit)
     random = np.random.default_rng([seed or 0, 0x2C])
+    # The control: the same scores against membership that says nothing, unit by unit as in the
+    # truth.
     random_member = _permute(member, unit, random)
     rows = []
     for kind, truth in (("membership", member), ("membership-null", random_member)):
@@ -267,7 +280,7 @@ def by_decile(
     Each tenth has its own threshold, since rare words lie at other similarities than frequent ones.
     """
     present = np.unique(windows.centre)
-    random = np.random.default_rng(0x2D)  # equal counts are dealt into tenths at random
+    random = np.random.default_rng(0x2D)  # words of equal count fall into tenths at random
     order = np.lexsort((random.random(len(present)), counts[present]))
     tenth = np.empty(len(present), dtype=np.int64)
     tenth[order] = np.arange(len(present)) * DECILES // len(present)
@@ -277,6 +290,7 @@ def by_decile(
     for decile in range(DECILES):
         inside = of_word[windows.centre] == decile
         member, inside_auxiliary = windows.member[inside], auxiliary[inside]
+        # Too few windows on some side to choose a threshold or to score it.
         if not all(
             (member & part).any() and (~member & part).any()
             for part in (inside_auxiliary, ~inside_auxiliary)
@@ -299,6 +313,7 @@ def _score(metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: I
     numbers = np.unique(unit[victims], return_inverse=True)[1]
     bootstrap = Bootstrap.over(numbers)
     if metric in ("auc", "tpr_at_1_fpr"):
+        # `Guesses` compares two classes by the difference of their scores: ±v/2 give v.
         two = np.stack([-values, values], axis=1) / 2
         return score(metric, [Guesses(truth.astype(np.intp), two, numbers)], bootstrap)
     weights = bootstrap.of(numbers)
@@ -306,6 +321,7 @@ def _score(metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: I
         return percentile(tpr_at(0.001, truth, values, weights))
     # Advantage: TPR − FPR at a threshold that no scored row has influenced.
     positive = values >= threshold_of(scores[auxiliary], member[auxiliary])
+    # A replicate without a member, or without others, has no rate: it becomes NaN and is left out.
     with np.errstate(invalid="ignore", divide="ignore"):
         true_rate = (weights @ (positive & truth)) / (weights @ truth)
         false_rate = (weights @ (positive & ~truth)) / (weights @ ~truth)
@@ -326,6 +342,7 @@ def _check(scores: Floats, member: Flags, auxiliary: Flags, unit: Ids) -> None:
         raise DataError("some scores are not finite; is a vector broken?")
     for name, part in (("auxiliary rows", auxiliary), ("rows to score", ~auxiliary)):
         _both(member[part], name)
+    # A text whose membership is known and whose score counts would be scored by its own threshold.
     share = np.bincount(unit, auxiliary) / np.bincount(unit)
     if ((share > 0) & (share < 1)).any():
         raise DataError(

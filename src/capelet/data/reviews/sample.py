@@ -151,11 +151,11 @@ def generate(writers: int = WRITERS, seed: int = SEED) -> Reviews:
     return Reviews(*zip(*rows, strict=True))
 
 
-def posterior(texts: Sequence[str], balanced: bool = False) -> dict[str, Floats]:
+def posterior(texts: Sequence[str], equal_priors: bool = False) -> dict[str, Floats]:
     """P(value | text) of every attribute and of the stars, from the text alone.
 
     Each entry has one row per text and one column per value, in the order of `PRIOR` and `STARS`.
-    With `balanced` the attribute asked for has equal priors; the other attributes keep theirs.
+    With `equal_priors` the attribute asked for has equal priors; the other attributes keep theirs.
     A text that the generator cannot write is a `DataError`.
 
     >>> text = generate(writers=1).texts[0]
@@ -164,7 +164,7 @@ def posterior(texts: Sequence[str], balanced: bool = False) -> dict[str, Floats]
     """
     result = {}
     for name, likelihood in _likelihoods(texts).items():
-        joint = likelihood * _prior(name, balanced)
+        joint = likelihood * _prior(name, equal_priors)
         result[name] = joint / joint.sum(axis=1, keepdims=True)
     return result
 
@@ -269,6 +269,7 @@ def _slot(source: str, table: words.Table) -> _Slot:
         fillers = tuple(filler for group in table.values() for filler in group)
         rows = []
         for stars in STARS:
+            # An opinion of a neighbouring star happens; a further one never does.
             near = {0: 1.0, 1: NEIGHBOUR}
             weights = [
                 near.get(abs(int(key) - int(stars)), 0.0) / len(group)
@@ -394,6 +395,7 @@ def _lexicon() -> dict[str, dict[str, tuple[str, Choices]]]:
         sentences = result.setdefault(category, {})
         for kind in sorted(kinds):
             for sentence, choices in _expand(kind, category, {}):
+                # Point 1 of the proof above, checked over the whole grammar.
                 if sentence in sentences or _SENTENCE_END.search(sentence):
                     raise ValueError(f"the grammar is ambiguous at {sentence!r} ({category})")
                 sentences[sentence] = kind, choices
@@ -447,16 +449,20 @@ def _likelihoods(texts: Sequence[str]) -> dict[str, Floats]:
         for name, index in _read(text).items():
             source = _slots()[name].source
             if source:
+                # Slots are independent given their source: a product over slots for each state.
                 by_source[source][row] *= tables[name][:, index]
     shape = tuple(len(prior) for prior in PRIOR.values())
     writer = np.ones((len(texts), len(_people())))
     for name in ("interest", "voice", "spelling", "teller"):
+        # Σ over states of P(state | writer)·Π P(choice | state), then the product over sources.
         writer *= by_source[name] @ sources[name].T
+    # Slots that no one writer fills so: then the text is not of this grammar.
     impossible = (writer.sum(axis=1) == 0) | (by_source["stars"].sum(axis=1) == 0)
     if impossible.any():
         text = texts[int(impossible.argmax())]
         raise DataError(f"no writer would write {text!r}; give one of the generator's own texts")
     joint = writer.reshape(len(texts), *shape)
+    # Marginal over the other two attributes, which are independent of each other.
     gender, age, country = (_prior(name, False) for name in PRIOR)
     return {
         "gender": np.einsum("ngac,a,c->ng", joint, age, country),
@@ -470,18 +476,20 @@ def _values(name: str) -> dict[str, float]:
     return STARS if name == "stars" else PRIOR[name]
 
 
-def _prior(name: str, balanced: bool) -> Floats:
+def _prior(name: str, equal: bool) -> Floats:
     values = np.array(list(_values(name).values()))
-    return np.full(len(values), 1 / len(values)) if balanced else values
+    return np.full(len(values), 1 / len(values)) if equal else values
 
 
 def _clustered_error(values: Floats, cluster: npt.NDArray[np.intp]) -> float:
     """The standard error of a mean when the texts of one writer go together."""
+    # Deviations are summed within a writer before they are squared (a cluster-robust error).
     sums = np.bincount(cluster, weights=values - values.mean())
     return float(np.sqrt((sums**2).sum()) / len(values))
 
 
 def _draw(random: Random, probabilities: Sequence[float]) -> int:
     """An index with these probabilities, from one call of `random.random()`."""
+    # Plain Python floats and one call each: the same sample on every machine.
     steps = list(itertools.accumulate(probabilities))
     return min(bisect_right(steps, random.random() * steps[-1]), len(steps) - 1)

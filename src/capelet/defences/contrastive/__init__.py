@@ -122,6 +122,7 @@ class Contrastive:
         beginning = time.monotonic()
         device = choose(self.device)
         with seeded_fork(self.seed, device):
+            # Only a transformer is stacked.
             layers = self.layers if self.network == "transformer" else min(self.layers, 1)
             network = build(self.network, len(pairs.words), self.width, layers, self.dimension)
             if start is not None:
@@ -137,6 +138,7 @@ class Contrastive:
             course = run(learner, plan, store, Listeners(progress))
             if store is not None:
                 store.forget()
+        # Where it was trained is no property of the encoder.
         settings = {key: value for key, value in asdict(self).items() if key != "device"}
         account = {
             "pairs": len(pairs),
@@ -173,15 +175,16 @@ class Contrastive:
 
 
 def _begin_from(
-    network: SentenceNetwork, words: Sequence[str], known: Sequence[str], vectors: Vectors
+    network: SentenceNetwork, words: Sequence[str], source_words: Sequence[str], vectors: Vectors
 ) -> None:
     """Put known word vectors, turned at random into the table's width, where words have one."""
-    place = {word: row for row, word in enumerate(known)}
+    place = {word: row for row, word in enumerate(source_words)}
     pairs = [(row, place[word]) for row, word in enumerate(words) if word in place]
     if not pairs:
         raise DataError("none of the words has a vector to begin from; give vectors of words")
     rows = torch.tensor([row for row, _ in pairs])
     start = torch.from_numpy(np.asarray(vectors[[at for _, at in pairs]], dtype=np.float32))
+    # Word vectors share a mean that says nothing of any word, and differ in scale between tables.
     start = (start - start.mean(dim=0)) / start.std(dim=0).clamp(min=1e-6)
     table = network.table.weight
     # A random projection keeps angles (Johnson, Lindenstrauss 1984), whatever the two widths are.

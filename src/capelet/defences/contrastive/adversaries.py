@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from capelet.training.networks import dense
 
+# In units of the mean variance, so that shrinking the vectors does not blind the reader.
 _RIDGE = 1e-3
 
 
@@ -44,6 +45,7 @@ class Reader(nn.Module):
         last = self.layers[-1]
         assert isinstance(last, nn.Linear)
         with torch.no_grad():
+            # Blind at first: frequencies in the biases, hardly anything in the weights.
             last.weight.mul_(0.1)
             last.bias.copy_(self.start.to(last.bias.device))
 
@@ -66,6 +68,8 @@ class Adversary(nn.Module):
         for place, (reader, optimiser) in enumerate(
             zip(self.readers, self.optimisers, strict=True)
         ):
+            # Resets are spread over the period: there is always a reader that has had time to
+            # learn.
             offset = place * self.renew // max(len(self.readers), 1)
             if self.renew and step and step % self.renew == offset:
                 reader.reset()  # type: ignore[operator]
@@ -106,6 +110,7 @@ class Words(Adversary):
         words: int,
         hidden: int = 768,
     ) -> None:
+        # Clamped: a word in all or in no sentence would have an infinite logit.
         share = torch.from_numpy(shares).float().clamp(1e-6, 1 - 1e-6)
         super().__init__(width, hidden, torch.logit(share), readers, renew)
         place = torch.full((words,), len(numbers), dtype=torch.long)
@@ -115,6 +120,7 @@ class Words(Adversary):
         self.register_buffer("place", place)
         self.register_buffer("weight", share * (1 - share))
         entropy = -(share * share.log() + (1 - share) * (1 - share).log())
+        # What guessing by frequency loses: the unit of the loss.
         self.blind = float(entropy.sum())
 
     def target(self, tokens: Tensor) -> Tensor:
@@ -144,11 +150,14 @@ class Authors(Adversary):
     ) -> None:
         share = torch.from_numpy(counts / counts.sum()).float().clamp(min=1e-9)
         super().__init__(width, hidden, share.log(), readers, renew)
+        # At least one bit, or two authors of whom one wrote nearly everything would make any loss
+        # huge.
         self.blind = max(float(-(share * share.log()).sum()), math.log(2))
 
     def share(self, scores: Tensor, target: Tensor) -> Tensor:
         present = target >= 0
         if not present.any():
+            # As good as blind, and with a gradient (of zero), which the optimiser expects.
             return scores.sum() * 0 + 1.0
         return functional.cross_entropy(scores[present].float(), target[present]) / self.blind
 

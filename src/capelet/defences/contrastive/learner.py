@@ -37,6 +37,7 @@ class DualLearner:
         self.authors = torch.from_numpy(pairs.authors).to(device)
         self.words = self._words() if settings.lambda_words else None
         self.writers = self._writers() if settings.lambda_authors else None
+        # Few pairs in large batches would be too few steps.
         self.size = min(settings.batch, max(32, len(pairs) // 8))
         self.random = np.random.default_rng([settings.seed, 0x5C])
         self.optimiser = torch.optim.AdamW(
@@ -58,6 +59,7 @@ class DualLearner:
 
     def step(self, batch: np.ndarray[Any, Any], position: Position) -> Tensor:
         first = self.pairs.first[batch]
+        # One pass for both sentences of all pairs; the halves are told apart again in `_contrast`.
         both = np.concatenate([first, first + 1])
         index = torch.from_numpy(both).to(self.device)
         tokens = self.tokens[index, : int(self.lengths[both].max())].long()

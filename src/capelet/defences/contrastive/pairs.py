@@ -22,6 +22,7 @@ from capelet.errors import DataError
 Codes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
+# Fewer cannot fill batches with negatives of other posts.
 LEAST_PAIRS = 100
 
 
@@ -81,6 +82,7 @@ class Pairs:
         """Number the words (the `vocabulary` most frequent ones) and find the neighbours."""
         if len(sentences.posts) != len(sentences) or len(sentences.authors) != len(sentences):
             raise DataError("sentences, posts and authors differ in number")
+        # Neighbours in one post; the last sentence of a post begins no pair.
         first = np.flatnonzero(sentences.posts[:-1] == sentences.posts[1:])
         if len(first) < LEAST_PAIRS:
             raise DataError(
@@ -112,8 +114,9 @@ class Pairs:
 
 def most_frequent(texts: Sequence[str], size: int) -> tuple[str, ...]:
     """The special words, then the most frequent ones that stand in at least two texts."""
-    used = (set(words_and_signs(text)) for text in texts)
-    return (*SPECIAL, *frequent_words(used, size, least=2))
+    # Counted once per text: a word that one text repeats is not frequent.
+    texts_as_sets = (set(words_and_signs(text)) for text in texts)
+    return (*SPECIAL, *frequent_words(texts_as_sets, size, least=2))
 
 
 def batches(
@@ -126,6 +129,8 @@ def batches(
     order = random.permutation(len(pairs))
     if together > 1:
         authors = pairs.authors[pairs.first[order]]
+        # Stable after a permutation: an author's pairs stay in random order, and change company
+        # each epoch.
         order = order[np.argsort(authors, kind="stable")]
         pieces = np.array_split(order, max(1, len(order) // together))
         order = np.concatenate([pieces[place] for place in random.permutation(len(pieces))])
@@ -138,6 +143,7 @@ def _codes(authors: Sequence[Any] | None, posts: int, fewest: int) -> tuple[Code
         return np.full(posts, -1, dtype=np.int64), ()
     names = [str(author) for author in authors]
     counts = Counter(names)
+    # Sorted by name, so that codes do not depend on the order of the rows.
     frequent = sorted(name for name, count in counts.items() if count >= fewest)
     place = {name: code for code, name in enumerate(frequent)}
     return np.array([place.get(name, -1) for name in names], dtype=np.int64), tuple(frequent)

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from capelet.reports.draw.svg import short, svg, text
 from capelet.reports.words import is_number, percent, span
 
+# In the order of the legend: from what needs no vectors up to what nobody can exceed.
 MARKS = {
     "chance": "chance",
     "majority": "always naming the commonest class",
@@ -25,6 +26,7 @@ MARKS = {
     "other-text": "paired with another text (control)",
     "ceiling": "ceiling of the guarantee",
 }
+# Drawn below the bar, where they cover neither its end nor its interval; the others are lines.
 _SHAPES = {
     "predicted-label": "M0 -5L5 0L0 5L-5 0Z",
     "tf-idf": "M0 -5L5 4L-5 4Z",
@@ -64,6 +66,7 @@ def meter(value: float | None, base: float | None) -> Markup:
 def _fill(start: float, value: float, top: int, height: int) -> str:
     """The bar itself; pale where the value lies below what it begins at."""
     left, right = sorted((start, value))
+    # A bar to the left of its start would else look like a gain.
     back = " back" if value < start else ""
     return (
         f'<rect class="fill{back}" x="{_at(left)}" y="{top}" '
@@ -84,6 +87,7 @@ def bars(rows: Sequence[Bar], name: str) -> Markup:
             top += 26
         group = row.group
         parts.append(_bar(row, top))
+        # Room for a lane of marks only where there are some.
         top += 64 if _lane(row) else 48
     parts.append(_axis(top))
     return svg("bars", f'width="100%" height="{top + 24}"', name, _description(rows), parts)
@@ -96,6 +100,7 @@ def marks_of(pairs: Iterable[tuple[str, float | None]]) -> tuple[tuple[str, floa
 
 def legend_of(rows: Iterable[Bar]) -> list[tuple[str, Markup]]:
     """What each mark in these rows means, with its sign, in a fixed order."""
+    # Only what is drawn is explained.
     kinds = {kind for row in rows for kind, _ in row.marks}
     return [(meaning, _swatch(kind)) for kind, meaning in MARKS.items() if kind in kinds]
 
@@ -156,6 +161,7 @@ def _mark(kind: str, value: float, track: int) -> str:
     title = f"<title>{MARKS[kind]}: {percent(value, 1)}</title>"
     if kind in _SHAPES:
         return (
+            # A nested svg: a path has no coordinates in per cent, but its frame has.
             f'<svg x="{_at(value)}" y="{track + 22}" width="1" height="1" overflow="visible">'
             f'<path class="mark {kind}" d="{_SHAPES[kind]}">{title}</path></svg>'
         )
@@ -164,6 +170,7 @@ def _mark(kind: str, value: float, track: int) -> str:
 
 
 def _axis(bottom: int) -> str:
+    # The outer labels must not leave the picture.
     anchors = {0: "start", 25: "middle", 50: "middle", 75: "middle", 100: "end"}
     return "".join(
         f'<text class="tick" x="{share}%" y="{bottom + 14}" text-anchor="{anchor}">{share} %</text>'

@@ -36,6 +36,7 @@ class Curve:
         lows = content.get("low") or []
         highs = content.get("high") or []
         keep = [i for i in range(size) if is_number(values[i]) and is_number(labels[i])]
+        # A band with holes would look like certainty there: all ends, or no band.
         has_band = all(
             i < min(len(lows), len(highs)) and is_number(lows[i]) and is_number(highs[i])
             for i in keep
@@ -62,6 +63,7 @@ def reach_of(curves: Sequence[Curve]) -> tuple[float, float]:
         for value in (*curve.values, *curve.lows, *curve.highs, curve.full)
         if value is not None
     ]
+    # At least five points below and fifteen above chance, or noise would fill the panel.
     return min(*offsets, -0.05) - 0.02, max(*offsets, 0.15) + 0.05
 
 
@@ -99,6 +101,8 @@ def _curve_numbers(curve: Curve, spots: Sequence[tuple[float, float]], down: Sca
     parts = []
     for i in sorted({0, len(spots) - 1}):
         x, y = spots[i]
+        # The number moves below its point where it would stand on the line of the full attack,
+        # unless the line of chance is there.
         near_full = curve.full is not None and 0 <= y - down(curve.full) < 26
         free = curve.chance is None or down(curve.chance) - y > 30
         place = y + 22 if near_full and free else y - 12
@@ -111,6 +115,7 @@ def _curve_numbers(curve: Curve, spots: Sequence[tuple[float, float]], down: Sca
 
 def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
     down, across = _down(height), _across(curve.labels)
+    # At most about six rungs.
     step = 1 if height[1] - height[0] <= 0.5 else 2
     tenths = range(math.ceil(10 * height[0]), math.floor(10 * height[1]) + 1)
     parts = [
@@ -171,7 +176,9 @@ class Series:
 def exposure_curves(items: Sequence[Series], chance: float) -> Markup:
     """Bits of exposure over repetitions (log scale), 640 by 320, a line per model."""
     levels = sorted({level for item in items for level in item.levels})
+    # Ten bits at least: chance alone has 1.4 and must not look high.
     top = max(10.0, *(value for item in items for value in item.highs)) * 1.05
+    # One level alone has no width: the 1 keeps the division defined.
     wide = math.log(max(levels[-1], levels[0] + 1) / levels[0])
 
     def across(level: float) -> float:
@@ -213,6 +220,7 @@ def _line(item: Series, colour: int, across: Scale, down: Scale) -> list[str]:
 def _exposure_frame(
     levels: Sequence[int], top: float, chance: float, across: Scale, down: Scale
 ) -> list[str]:
+    # At most seven rungs.
     step = next(size for size in (2, 5, 10, 20, 50) if top / size <= 7)
     parts = [_rung(down(tick), str(tick), (60, 620)) for tick in range(0, int(top) + 1, step)]
     parts += _ticks(levels, across, 24, 290)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from capelet.reports.draw.svg import svg
 from capelet.reports.words import is_number
 
+# More could hardly be told apart, least of all on paper.
 MOST_COLOURS = 7
 
 
@@ -40,6 +41,7 @@ class Cloud:
         """The points of an artefact that have two coordinates; None where there are none."""
         pairs = [
             ((spot[0], spot[1]), None if group is None else str(group))
+            # An artefact of another version may have more points than classes.
             for spot, group in zip(points, classes, strict=False)
             if len(spot) == 2 and is_number(spot[0]) and is_number(spot[1])
         ]
@@ -80,6 +82,7 @@ def cloud_panel(cloud: Cloud) -> Markup:
 def _keys(groups: Sequence[str | None]) -> tuple[Key, ...]:
     sizes = Counter(group for group in groups if group is not None)
     common = [group for group, _ in sorted(sizes.items(), key=lambda item: (-item[1], item[0]))]
+    # By name, so that a class has the same colour in the maps of two runs.
     names = sorted(common[:MOST_COLOURS])
     keys = [Key(group, sizes[group], str(i + 1)) for i, group in enumerate(names)]
     rest = common[MOST_COLOURS:]

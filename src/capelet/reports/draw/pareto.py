@@ -18,6 +18,7 @@ from capelet.findings import Findings
 from capelet.reports.draw.svg import short, svg, text
 from capelet.reports.words import is_number, percent, points
 
+# The edges of the plot in a picture of 480 by 330: axes and their words stand outside.
 WEST, EAST, NORTH, SOUTH = 60.0, 454.0, 14.0, 276.0
 NAMES = {"lam": "λ", "lambda": "λ", "epsilon": "ε", "mu": "μ"}
 
@@ -78,6 +79,7 @@ def picture(frontier: Frontier) -> Markup:
             f'<path class="mark tf-idf" transform="translate({x:.1f} {y:.1f})" '
             f'd="M0 -6L6 0L0 6L-6 0Z"><title>{text(title)}</title></path>'
         )
+    # The chosen point last, on top of the others.
     for point in sorted(frontier.points, key=lambda item: item.choice):
         parts.append(_spot(point, across(point.leakage), down(point.utility)))
     description = "; ".join(
@@ -93,6 +95,7 @@ def _spot(point: Point, x: float, y: float) -> str:
     title = f"<title>{text(f'{point.settings}: {both_values(point)}')}</title>"
     if not point.choice:
         return f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>'
+    # Its words go towards the middle of the picture.
     side, shift = ("end", -12) if x > (WEST + EAST) / 2 else ("start", 12)
     height = y + 22 if y < NORTH + 30 else y - 10
     return (
@@ -122,6 +125,7 @@ def _ends(frontier: Frontier) -> tuple[float, float]:
     more = (frontier.ceiling, demand.get("max_leakage"), (frontier.baseline or (None,))[0])
     values = [point.leakage for point in frontier.points]
     values += [value for value in more if value is not None]
+    # Noise may put a point below chance, which must stay in the picture.
     return min(-0.01, *values) - 0.01, math.ceil(20 * max(0.1, *values) + 0.2) / 20
 
 
@@ -132,6 +136,7 @@ def _reach(frontier: Frontier) -> tuple[float, float]:
     if frontier.demand is not None and frontier.demand[0] == "min_utility":
         values.append(frontier.demand[1])
     low = math.floor(10 * min(values) - 0.2) / 10
+    # A fifth of a tenth more, so that no point lies on the frame.
     high = math.ceil(10 * max(values) + 0.2) / 10
     return max(0.0, low), min(1.0, high) if high > low else low + 0.1
 
@@ -148,6 +153,7 @@ def _grid(frontier: Frontier) -> list[str]:
             f"{10 * tenth} %</text>"
         )
     right = _ends(frontier)[1]
+    # At most seven labels.
     step = 5 if right < 0.31 else 10
     for number in range(0, math.floor(100 * right + 1e-6) + 1, step):
         x = across(number / 100)
@@ -204,6 +210,7 @@ def _edge(frontier: Frontier) -> list[str]:
     spots: list[str] = []
     for before, point in zip([None, *edge], edge, strict=False):
         if before is not None:
+            # Steps, not slopes: between two settings nothing was measured.
             spots.append(f"{across(point.leakage):.1f},{down(before.utility):.1f}")
         spots.append(f"{across(point.leakage):.1f},{down(point.utility):.1f}")
     return [f'<polyline class="curve" points="{" ".join(spots)}"/>'] if len(edge) > 1 else []
@@ -218,6 +225,7 @@ def best_of(candidates: Sequence[Point]) -> list[Point]:
     """
     edge: list[Point] = []
     for point in sorted(candidates, key=lambda item: (item.leakage, -item.utility)):
+        # Sorted by leakage, so a point is beaten unless it is more useful than all before it.
         if not edge or point.utility > edge[-1].utility:
             edge.append(point)
     return edge
@@ -274,5 +282,6 @@ def _demand(entry: Any) -> tuple[str, float] | None:
 
 
 def _number(value: Any) -> float | None:
+    # JSON's true is a number to Python.
     number = isinstance(value, int | float) and not isinstance(value, bool) and is_number(value)
     return float(value) if number else None

@@ -41,7 +41,6 @@ from capelet.reports.words import (
 
 LEAK = "attribute-inference"
 PRIMARY = KINDS[LEAK].metric
-# A control may lie this far below chance by the luck of one draw without a warning.
 
 
 def verdicts(findings: Findings) -> list[Verdict]:
@@ -70,6 +69,7 @@ def overall(findings: Findings) -> str:
         level: [f"“{verdict.target}”" for verdict in items if verdict.level == level]
         for level in reversed(LEVELS)
     }
+    # Strongest first, one adverb for each level.
     leaks = [
         f"{join_names(names)} {adverb}"
         for (level, names), adverb in zip(
@@ -84,6 +84,7 @@ def overall(findings: Findings) -> str:
         sentence = f"The vectors give away {join_names(leaks)}"
         if groups["none"]:
             sentence += f"; no leak of {join_names(groups['none'])} was found"
+    # A warning in the first sentence: nobody should quote a number that it voids.
     doubtful = [f"“{verdict.target}”" for verdict in items if verdict.warnings]
     if doubtful:
         sentence += f". There is a warning about {join_names(doubtful)}: read it first"
@@ -119,6 +120,8 @@ class AttributeInference(KindReport):
         return section("leakage", self.kind.heading, [block], "Leakage")
 
     def bar(self, findings: Findings, row: Finding, label: str, group: str = "") -> Bar:
+        # From chance, also where the majority class is larger: balanced accuracy does not profit
+        # from it.
         return replace(super().bar(findings, row, label, group), start=row.chance)
 
     def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
@@ -195,6 +198,7 @@ def _statement(row: Finding, label: float | None, text: float | None) -> str:
 
 
 def _outcome(row: Finding, digits: int) -> str:
+    # A constant guess is at chance by definition and shows nothing about the vectors.
     if row.degenerate:
         return (
             "the strongest attacker gave every text the same answer, "
@@ -204,6 +208,7 @@ def _outcome(row: Finding, digits: int) -> str:
         return f"the attacker gains {gain_in_points(row.value, row.chance, digits)}"
     room = minus(row.high, row.chance)
     if room is not None and room > 0:
+        # What could still be there: a wide interval around chance is no comfort.
         room_words = points(room, max(digits, int(room < 0.1)))
         return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
     return "no leak found, which is not proof that there is none"
@@ -248,6 +253,7 @@ def _null_warning(null: Finding | None) -> str:
 
 
 def _ceiling_warning(row: Finding) -> str:
+    # The whole interval, not the value: a value above its bound by luck is no broken proof.
     if row.ceiling is None or row.low is None or row.low <= row.ceiling:
         return ""
     return (

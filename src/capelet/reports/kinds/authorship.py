@@ -27,6 +27,7 @@ from capelet.reports.words import (
     score,
 )
 
+# Five guesses, as in the paper: a short list of suspects is what an attacker needs.
 GUESSES = {"top1": "the first guess", "top5": "the first five guesses"}
 
 
@@ -50,6 +51,7 @@ class Authorship(KindReport):
             f"of cases, against {percent(row.chance)} by chance"
         )
         sentence += "; writers could not be told apart." if level == "none" else "."
+        # What the text itself tells a network is the yardstick: a vector may tell more.
         text = self.reference(findings, row.metric)
         if text is not None:
             sentence += f" A network that reads the texts themselves reaches {percent(text.value)}."

@@ -37,8 +37,8 @@ from capelet.reports.words import (
 )
 
 KIND = "deviation"
+# From here on "nearly always" is said.
 APART = 0.95
-"""From here on "nearly always" is said."""
 NOTE = (
     "Told apart: the share of vectors that a fresh classifier (logistic regression and nearest "
     "neighbours, learnt on the attacker’s texts) names rightly as original or released."
@@ -85,6 +85,7 @@ class Deviation(KindReport):
             whom = (
                 f"{count(sizes[0])} of {count(sizes[1])} victims" if all(sizes) else "some victims"
             )
+            # The picture beside its numbers, and either alone where the other is missing.
             columns = [Column("", (block,)) for block in (Maps((cloud,)), numbers) if block]
             picture = Columns(
                 tuple(columns),
@@ -132,6 +133,7 @@ class Deviation(KindReport):
         cloud = shift_map(findings, f"{title}: {steps}" if steps else title)
         notes = text(self.sentences(findings), "note")
         if cloud is None:
+            # A projection to another width has no common map with what went in.
             absent = "No map: this run released the vectors as they are, or with another width."
             return Column(title, tuple(b for b in (text([absent]), notes) if b))
         return Column("", tuple(b for b in (Maps((cloud,)), notes) if b))

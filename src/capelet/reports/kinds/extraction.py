@@ -19,8 +19,8 @@ from capelet.reports.page import Exposure, Line, Section, Table, section, table,
 from capelet.reports.words import NOTHING, percent, sentence_of
 
 THIS_MODEL = "this model"
+# From so many bits on, a sentence calls a secret remembered: one in a thousand ranks higher.
 REMEMBERED_BITS = 10.0
-"""From so many bits on, a sentence calls a secret remembered: one in a thousand ranks higher."""
 GROUP = "What the model remembers"
 CANARIES, BITS, TAB = "canaries", "exposure_bits", "accuracy"
 TAB_TITLE = "Tab attack on canaries: share given back whole"
@@ -98,6 +98,7 @@ class Extraction(KindReport):
             verb = "is remembered" if most.value >= REMEMBERED_BITS else "is hardly remembered"
             subject = f"A made-up secret that one author repeated {often} times"
             return [f"{subject} {verb}: exposure {figures}."]
+        # Beside its price: less exposure at a worse perplexity is only less learning.
         costs = [
             f"test perplexity {row.value:.1f}, "
             for row in findings.select(kind="utility", metric="perplexity")
@@ -142,6 +143,8 @@ class Extraction(KindReport):
             sides = (_by_key(run, target, metrics) for run in (before, after))
             for pair in pair_up(self.kind.name, sides, _pair_name, title):
                 control = any(row and split_kind(row.kind)[1] == "control" for row in pair.rows)
+                # Exposure is the finest measure; the tab attack is 0 until a secret is known by
+                # heart.
                 headline = metrics == (BITS,) and not control
                 pairs.append(replace(pair, headline=headline, control=control))
         return pairs
@@ -179,6 +182,7 @@ def series(report: Extraction, findings: Findings, name: str = "") -> list[Serie
         # A training that was stopped early is a reference at equal perplexity, and no method.
         if not rows or (method is not None and "stopped" in method):
             continue
+        # Two runs of one method are told apart by their own names.
         label = method_name(method) if method or not name else ""
         items.append(
             Series(

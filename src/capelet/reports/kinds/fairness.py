@@ -34,6 +34,7 @@ def group_bars(findings: Findings) -> Bars | None:
     """The task's accuracy in each subgroup, as dots, grouped by attribute."""
     rows = []
     for row in findings.select(kind=FAIRNESS, metric="accuracy"):
+        # A class name may hold "=" too: only the first one parts.
         group, _, name = (row.subgroup or "").partition("=")
         if is_number(row.value):
             label = name or row.subgroup or row.target

@@ -19,6 +19,7 @@ def family_table(findings: Findings, kind: str, target: str) -> Table:
     """Of one attribute or task: every family under every metric, and every control."""
     is_leak = kind_of(kind).sense == "leak"
     rows = findings.select(kind=kind, target=target, subgroup=None)
+    # A leak is judged class by class, a task by what its users see.
     order = METRIC_ORDER if is_leak else ("accuracy", *METRIC_ORDER)
     metrics = in_order((row.metric for row in rows), order)
     families = in_order((row.attacker or "" for row in rows), FAMILY_ORDER)
@@ -65,6 +66,7 @@ def _cells(rows: Sequence[Finding], family: str, metrics: Sequence[str]) -> list
     cells = []
     for metric in metrics:
         matching = [r for r in rows if (r.attacker or "") == family and r.metric == metric]
+        # The mean over seeds where there is one.
         matching.sort(key=lambda row: row.seed is not None)
         cells.append(cell(matching[0] if matching else None))
     return cells

@@ -87,8 +87,8 @@ class KindReport:
     """All that a report says of one kind; the methods are those that pages call."""
 
     column = "attack"
+    # The metrics that its own tables show; rows of any other are listed one by one.
     metrics: tuple[str, ...] = ()
-    """The metrics that its own tables show; rows of any other are listed one by one."""
     method: Passage | None = None
 
     def __init__(self, kind: Kind) -> None:
@@ -131,6 +131,7 @@ class KindReport:
 
     def base(self, row: Finding) -> float:
         """What needs no vectors at all."""
+        # What a kind begins at is said by its record, not by its report.
         base = row.majority if self.kind.base == "majority" else row.chance
         return base if base is not None and is_number(base) else 0.0
 
@@ -148,6 +149,7 @@ class KindReport:
     def verdicts(self, findings: Findings) -> list[Verdict]:
         """What the attacker that reached most learnt; nothing of kinds that are no leak."""
         row = self.strongest(findings)
+        # Levels are gains in points: bits and distances have none.
         if row is None or self.kind.sense != "leak" or not is_share(row.metric):
             return []
         base, level = self.base(row), self.level(findings, row)
@@ -247,6 +249,7 @@ class KindReport:
             self.bar(
                 findings, row, attacker_name(row.attacker), row.target if len(targets) > 1 else ""
             )
+            # Bars of one target stand together, in the order of the findings.
             for row in sorted(rows, key=lambda row: targets.index(row.target))
         ]
         heading = self.kind.heading or self.kind.title
@@ -323,6 +326,7 @@ def pair_up(
 ) -> list[Pair]:
     """The rows of two runs that have the same key; the other side of a pair may be missing."""
     before, after = sides
+    # Also what only one run measured: a missing row is shown as a dash, not left out.
     keys = dict.fromkeys([*before, *after])
     return [Pair(kind, name(key), before.get(key), after.get(key), table) for key in keys]
 
@@ -370,6 +374,7 @@ def _pair_line(pair: Pair) -> Line:
     before, after = pair.before, pair.after
     role = "control" if pair.control else ""
     cells = (pair.name, cell(before), cell(after))
+    # No difference between unlike measures.
     if before is None or after is None or before.metric != after.metric:
         return Line((*cells, NOTHING, NOTHING), role)
     difference = change(before.metric, minus(after.value, before.value))
@@ -380,6 +385,7 @@ def apart(before: Finding, after: Finding) -> bool | None:
     """Whether the two intervals have nothing in common; None where one is missing."""
     if before.low is None or before.high is None or after.low is None or after.high is None:
         return None
+    # Strict: intervals that touch overlap.
     return after.high < before.low or before.high < after.low
 
 

@@ -77,6 +77,7 @@ class Inversion(KindReport):
         recall, level = self.row(findings, "recall", row.attacker), self.level(findings, row)
         if level == "none" or recall is None:
             return "no words could be read back beyond the most frequent ones"
+        # A share of words would sound like much: most of those found are the most frequent ones.
         if level == "slight":
             return "little more than the most frequent words can be read back from a vector"
         return f"{percent(recall.value)} of a text’s words can be read back from its vector"
@@ -160,6 +161,7 @@ class Inversion(KindReport):
 
     def _bands(self, findings: Findings) -> Table | None:
         rows = findings.select(kind=self.kind.name, metric="recall")
+        # Reversed, so that the first row of a key wins.
         by_key = {(row.subgroup, row.attacker): row for row in reversed(rows)}
         names = [row.attacker for row in self.rows(findings)]
         lines = [
@@ -185,6 +187,7 @@ def example_blocks(findings: Findings) -> list[Block | None]:
     items: list[Mapping[str, Any]] = artefact(findings, "inversion_examples").get("examples") or []
     if not items:
         return []
+    # Only then are there texts in the artefact at all.
     if shows_texts(findings):
         return [Examples(tuple(_example(item) for item in items))]
     numbers = _numbers(items)

@@ -51,6 +51,7 @@ class Membership(KindReport):
     )
 
     def strongest(self, findings: Findings) -> Finding | None:
+        # The first of the order that was measured, whatever its score is.
         order = {key: place for place, key in enumerate(ORDER)}
         return min(
             self.rows(findings),
@@ -103,6 +104,7 @@ class Membership(KindReport):
             return []
         tenths = []
         for item in self.parts(findings, row, row.metric):
+            # Each tenth beside its own control: few windows make wide intervals.
             marks = marks_of([("null", value_of(self.control(findings, item)))])
             name = tenth_name(item.subgroup)
             tenths.append(Bar(name, item.value, item.low, item.high, marks=marks))

@@ -31,6 +31,7 @@ def judged_row(findings: Findings, target: str) -> Finding | None:
     rows = [
         row
         for row in findings.select(kind=USE, target=target)
+        # Neighbours and perplexity have no probe.
         if row.metric in ORDER and row.attacker in (None, "strongest")
     ]
     return min(rows, key=lambda row: ORDER.index(row.metric), default=None)
@@ -119,6 +120,7 @@ def _sentence(findings: Findings, row: Finding) -> str:
     if text is not None:
         sentence += f"; {attacker_name(text.attacker)} gives {percent(text.value)}"
     sentence += "."
+    # Said plainly, for a release that serves nothing leaks nothing either.
     if row.low is not None and row.majority is not None and row.low <= row.majority:
         sentence += " The vectors cannot be told from that guess: they do not serve this task."
     return sentence
