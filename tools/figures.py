@@ -95,13 +95,14 @@ def main() -> None:
                 where = f"{path.relative_to(folder)}:{node.name}"
                 functions.append(((node.end_lineno or 0) - node.lineno + 1, where))
                 # A command's parameters are its options: they are counted in its --help.
-                if "cli" not in path.parts:
+                if "cli" not in path.absolute().parts:
                     widest.append((parameters(node), where))
     bare = {name: n for name, n in names.items() if is_participle(name, participles, others)}
     share = 100 * sum(bare.values()) / sum(names.values())
-    rooms = [item for item in folder.iterdir() if item.name[0] not in "._"]
+    visible = (item for item in folder.iterdir() if item.name[0] not in "._")
+    rooms = [item for item in visible if item.is_dir() or item.suffix == ".py"]
     lengths = [size for size, _ in functions]
-    longest, most = max(functions), max(widest)
+    longest, most = max(functions), max(widest, default=(0, ""))
     print(f"top-level rooms          {len(rooms)}")
     print(f"files                    {len(files)}")
     print(f"lines of a file          median {quantile(files, 0.5)}, 95 % {quantile(files, 0.95)}")
