@@ -138,8 +138,8 @@ def test_what_is_gathered_of_one_split(tally: tuple[Plan, Tally, Means]) -> None
         wanted["attribute-inference-null", secret, "strongest"] = NULLS
         wanted["attribute-inference-reference", secret, "predicted-label"] = 1
     assert counts == wanted and NULLS == 4
-    assert result.chosen["utility", "task"] == Counter(means=1)
-    assert result.chosen["attribute-inference", "two"] == Counter(means=1)
+    assert result.winners["utility", "task"] == Counter(means=1)
+    assert result.winners["attribute-inference", "two"] == Counter(means=1)
     (rows,) = result.task_rows
     assert rows.tolist() == plan.splits[0].victims.tolist()
     enough = [n for n in LABELS_PER_CLASS if ("three", n) in result.curves]
@@ -243,7 +243,7 @@ def test_without_a_label_there_is_no_task_and_no_reference_from_it() -> None:
         "attribute-inference-null",
     }
     assert {name for _, _, name in result.guesses} == {"a", "b", COMMITTEE, "strongest"}
-    (strongest,) = result.chosen["attribute-inference", "two"]
+    (strongest,) = result.winners["attribute-inference", "two"]
     chosen = result.guesses["attribute-inference", "two", strongest][0]
     assert result.guesses["attribute-inference", "two", "strongest"][0].scores is chosen.scores
     rows = findings_of(plan, release(plan), result)
@@ -275,7 +275,7 @@ def test_each_split_is_attacked_on_its_own_release_and_in_order() -> None:
         wanted = [item for single in singles for item in single.guesses[key]]
         for one, other in zip(guesses, wanted, strict=True):
             np.testing.assert_array_equal(one.scores, other.scores)
-    assert sum(total.chosen["utility", "task"].values()) == 3
+    assert sum(total.winners["utility", "task"].values()) == 3
     assert [rows.tolist() for rows in total.task_rows] == [
         parts.victims.tolist() for parts in plan.splits
     ]
@@ -417,10 +417,10 @@ def test_tallies_add_up() -> None:
     one, other = Tally(), Tally()
     for tally_, name in ((one, "a"), (other, "b")):
         tally_.guesses["k", "t", "x"].append(guess)
-        tally_.chosen["k", "t"][name] += 1
+        tally_.winners["k", "t"][name] += 1
         tally_.curves["t", 10].append(guess)
         tally_.task_rows.append(np.array([1]))
     one.add(other)
     assert len(one.guesses["k", "t", "x"]) == len(one.curves["t", 10]) == len(one.task_rows) == 2
-    assert one.chosen["k", "t"] == Counter(a=1, b=1)
+    assert one.winners["k", "t"] == Counter(a=1, b=1)
     assert silent("x", 1, 1) is None
