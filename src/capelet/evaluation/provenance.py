@@ -12,7 +12,6 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -200,7 +199,7 @@ def describe_cache(model: Encoder | None) -> str | None:
 def describe_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[str, Any]:
     """What is promised of the text and, where word dropout adds something, of each word."""
     return {
-        **asdict(guarantee),
+        **guarantee.to_json(),
         "sentence": guarantee.sentence(),
         "words": words.sentence() if words is not None else None,
     }

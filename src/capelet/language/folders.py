@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class LanguageModel:
         """Write the model folder."""
         from safetensors.torch import save
 
-        promise = {} if self.guarantee.notion == "none" else asdict(self.guarantee)
+        promise = {} if self.guarantee.notion == "none" else self.guarantee.to_json()
         about = {
             "network": self.network.kind,
             "sizes": self.network.sizes,
@@ -84,7 +84,7 @@ class LanguageModel:
             vocabulary = Vocabulary(tuple(about["vocabulary"]), about["public_vocabulary"])
             # The sentence is for people who open the file; the fields are what counts.
             promise = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
-            guarantee = Guarantee(**promise) if promise else NONE
+            guarantee = Guarantee.from_json(promise) if promise else NONE
             secrets = json.loads(source.read(CANARIES)) if CANARIES in source.files else []
             canaries = tuple(
                 Canary(item["author"], tuple(item["words"]), item["repetitions"])

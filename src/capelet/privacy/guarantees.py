@@ -15,8 +15,8 @@ does not depend on the victim's text, and that there is no side information.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,14 +24,20 @@ import numpy as np
 from capelet.errors import CapeletError
 
 Notion = Literal["none", "local", "metric", "central"]
-Unit = Literal["text", "word", "record"]
+Unit = Literal["author", "text", "word", "record"]
 Status = Literal["proven", "claimed", "broken", "none"]
 Neighbours = Literal["", "add-remove", "replace"]
 
 # From the weakest to the strongest: a composition is worth as much as its weakest part.
 _RANKS: list[Status] = ["none", "broken", "claimed", "proven"]
 # What hides a unit hides its parts; a record of a training set has none that a reader could see.
-_FINER: dict[Unit, tuple[Unit, ...]] = {"text": ("text", "word"), "word": ("word",), "record": ()}
+# What hides a coarser unit hides each finer one; a record is whatever its training calls one.
+_FINER: dict[Unit, tuple[Unit, ...]] = {
+    "author": ("author", "text", "word"),
+    "text": ("text", "word"),
+    "word": ("word",),
+    "record": (),
+}
 
 
 def check_number(
@@ -70,10 +76,14 @@ class Guarantee:
     """What a release promises: (ε, δ) in a notion of privacy, for a unit, with a status.
 
     `metric` names the distance of metric privacy, `neighbours` the relation of central privacy, and
-    `caveat` what the proof leaves out.
+    `caveat` what the proof leaves out. All of it speaks of the texts that *pass*. Where something
+    on the road was learnt from private texts, `training` is what those texts are promised: `NONE`,
+    or a central guarantee of the training. It is None where nothing was learnt from anyone.
 
     >>> Guarantee(epsilon=2.0, notion="local", unit="text", status="proven").sentence()
     '2-local differential privacy for each text (proven)'
+    >>> Guarantee(epsilon=2.0, training=NONE).sentence()
+    '2-local differential privacy for each text that passes (proven); training texts: no guarantee'
     """
 
     epsilon: float
@@ -84,6 +94,7 @@ class Guarantee:
     metric: str = ""
     neighbours: Neighbours = ""
     caveat: str = ""
+    training: Guarantee | None = None
 
     def __post_init__(self) -> None:
         if self.notion == "none":
@@ -96,6 +107,14 @@ class Guarantee:
 
     def sentence(self) -> str:
         """The promise in words, as reports print it."""
+        passing = self._passing_sentence()
+        if self.training is None:
+            return passing
+        if self.training.notion == "none":
+            return f"{passing}; training texts: no guarantee"
+        return f"{passing}; training texts: {self.training.sentence()}"
+
+    def _passing_sentence(self) -> str:
         if self.notion == "none":
             return "no guarantee: the vectors are released as they are"
         amount = f"{self.epsilon:g}" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})"
@@ -103,7 +122,29 @@ class Guarantee:
         where = f" under {self.neighbours} neighbours" if self.neighbours else ""
         status = f"{self.status}; {self.caveat}" if self.caveat else self.status
         kind = f"{self.notion} differential privacy{of}"
-        return f"{amount}-{kind} for each {self.unit}{where} ({status})"
+        # Only where some texts trained must those that pass be told from them.
+        passing = " that passes" if self.training is not None else ""
+        return f"{amount}-{kind} for each {self.unit}{passing}{where} ({status})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON holds them; an infinite ε is null, for JSON has no infinity."""
+        content = {item.name: getattr(self, item.name) for item in fields(self)}
+        content["epsilon"] = None if self.notion == "none" else self.epsilon
+        content["training"] = None if self.training is None else self.training.to_json()
+        return content
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Guarantee:
+        """What `to_json` gave; a guarantee written before there was `training` has none of it.
+
+        >>> Guarantee.from_json(Guarantee(2.0, training=NONE).to_json()).training == NONE
+        True
+        """
+        training = content.get("training")
+        part = None if training is None else cls.from_json(training)
+        if content["notion"] == "none":
+            return replace(NONE, training=part)
+        return cls(**{**content, "training": part})
 
     def for_unit(self, unit: Unit) -> Guarantee:
         """The same ε for a finer unit: what hides a whole text hides each word of it.
@@ -178,7 +219,8 @@ def chain(parts: Sequence[Guarantee]) -> Guarantee:
     promises = [part for part in parts if part.notion != "none"]
     if not promises:
         return NONE
-    notions, units = ["local", "central", "metric"], ["text", "record", "word"]
+    notions = ["local", "central", "metric"]
+    units = ["author", "text", "record", "word"]
 
     def order(part: Guarantee) -> tuple[int, int, int, float, float]:
         # The status first: a small ε that is only claimed is worth less than a proven one.
@@ -213,6 +255,15 @@ def _alike(parts: Sequence[Guarantee]) -> None:
             raise CapeletError(f"{notion} guarantees add up only when they name one {field!r}")
 
 
+def compose_trainings(parts: Sequence[Guarantee | None]) -> Guarantee | None:
+    """What training texts are promised by several learnt parts: they add up; one without is none.
+
+    Two trainings with equal ε are still two: nothing here can know that they are one.
+    """
+    trainings = [part for part in parts if part is not None]
+    return compose(trainings) if trainings else None
+
+
 def _together(parts: Sequence[Guarantee], epsilon: float, delta: float) -> Guarantee:
     return replace(
         parts[0],
@@ -220,6 +271,7 @@ def _together(parts: Sequence[Guarantee], epsilon: float, delta: float) -> Guara
         delta=delta,
         status=min((part.status for part in parts), key=_RANKS.index),
         caveat="; ".join(dict.fromkeys(part.caveat for part in parts if part.caveat)),
+        training=compose_trainings([part.training for part in parts]),
     )
 
 

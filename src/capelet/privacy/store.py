@@ -310,11 +310,12 @@ class Ledger:
     def _guarantee(self, which: int) -> Guarantee:
         if which not in self._guarantees:
             content = self._rows("SELECT said FROM guarantees WHERE id = ?", which)[0][0]
-            self._guarantees[which] = Guarantee(**json.loads(content))
+            self._guarantees[which] = Guarantee.from_json(json.loads(content))
         return self._guarantees[which]
 
     def _number(self, db: sqlite3.Connection, guarantee: Guarantee) -> int:
-        content = json.dumps(asdict(guarantee), sort_keys=True)
+        # A charge is for texts that pass; what training texts are promised costs nobody here.
+        content = json.dumps(replace(guarantee, training=None).to_json(), sort_keys=True)
         db.execute("INSERT OR IGNORE INTO guarantees (said) VALUES (?)", (content,))
         row = db.execute("SELECT id FROM guarantees WHERE said = ?", (content,)).fetchone()
         return int(row[0])

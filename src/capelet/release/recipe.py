@@ -17,7 +17,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from capelet.errors import CapeletError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms.words import OnTexts, WordDropout
-from capelet.privacy.guarantees import NONE, Guarantee, chain
+from capelet.privacy.guarantees import Guarantee, chain
 from capelet.release.maps import Map
 from capelet.release.steps import (
     as_step,
@@ -95,11 +95,9 @@ class Release:
             metadata = json.loads((table.schema.metadata or {})[METADATA])
             column = table["vector"].combine_chunks()
             vectors = column.flatten().to_numpy().reshape(len(column), -1)
-            promise = metadata["guarantee"]
-            # Its infinite ε was written as null: JSON has no infinity.
-            guarantee = NONE if promise["notion"] == "none" else Guarantee(**promise)
+            guarantee = Guarantee.from_json(metadata["guarantee"])
             of_words = metadata.get("word_guarantee")
-            words = None if of_words is None else Guarantee(**of_words)
+            words = None if of_words is None else Guarantee.from_json(of_words)
             return cls(vectors, guarantee, metadata["recipe"], words)
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
             raise OutputError(
@@ -112,11 +110,9 @@ def describe(
     guarantee: Guarantee, recipe: Mapping[str, Any], words: Guarantee | None = None
 ) -> bytes:
     """Guarantee and recipe as JSON; an unbounded ε is null, and so is no guarantee for words."""
-    promise = asdict(guarantee)  # JSON has no infinity
-    if guarantee.notion == "none":
-        promise["epsilon"] = None
-    of_words = None if words is None else asdict(words)
-    metadata = {"guarantee": promise, "word_guarantee": of_words, "recipe": dict(recipe)}
+    of_words = None if words is None else words.to_json()
+    promise = {"guarantee": guarantee.to_json(), "word_guarantee": of_words}
+    metadata = {**promise, "recipe": dict(recipe)}
     return json.dumps(metadata, sort_keys=True).encode()
 
 
