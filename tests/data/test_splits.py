@@ -336,6 +336,15 @@ def test_the_victims_of_vectors_are_the_nearest_to_one_row() -> None:
     assert {row % 100 for row in rows} in nearest and len(rows) == 40
 
 
+def test_whole_groups_come_as_near_to_a_fifth_as_they_can() -> None:
+    """13 authors of 8 rows: three of them are 24 of 104 rows, nearer to 20.8 than two are."""
+    vectors = np.random.default_rng(3).normal(size=(104, 4)).astype(np.float32)
+    author = column([f"w{row // 8}" for row in range(104)])
+    for seed in range(4):
+        parts = split(Corpus("v", vectors=vectors, author=author), "wasserstein", seed)
+        assert len(parts.victims) == 24
+
+
 # ---- near duplicates -----------------------------------------------------------------------------
 
 

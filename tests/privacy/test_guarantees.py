@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -461,3 +463,34 @@ def test_laplace_scale_and_bad_targets() -> None:
             laplace_scale(value)  # type: ignore[arg-type]
         with pytest.raises(CapeletError, match="delta is"):
             gaussian_sigma(1.0, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        Guarantee(2.0, 1e-6, caveat="on a grid"),
+        NONE,
+        Guarantee(2.0, training=NONE),
+        Guarantee(2.0, training=Guarantee(4.0, 1e-6, "central", "author", neighbours="replace")),
+    ],
+)
+def test_a_guarantee_comes_back_from_json_as_it_was(guarantee: Guarantee) -> None:
+    content = json.loads(json.dumps(guarantee.to_json(), allow_nan=False))
+    assert Guarantee.from_json(content) == guarantee
+    without = {key: value for key, value in content.items() if key != "training"}
+    assert Guarantee.from_json(without) == replace(guarantee, training=None)
+
+
+def test_texts_that_trained_are_told_from_texts_that_pass() -> None:
+    trained = Guarantee(4.0, 1e-6, "central", "author", neighbours="replace")
+    sentence = Guarantee(2.0, training=trained).sentence()
+    assert "for each text that passes" in sentence and "training texts: (4, 1e-06)" in sentence
+    assert "training" not in Guarantee(2.0).sentence()
+
+
+def test_two_trainings_add_up_and_one_without_a_promise_leaves_none() -> None:
+    trained = Guarantee(4.0, 1e-6, "central", "text", neighbours="replace")
+    both = compose([Guarantee(1.0, training=trained), Guarantee(2.0, training=trained)])
+    assert both.epsilon == 3.0 and both.training is not None and both.training.epsilon == 8.0
+    none = compose([Guarantee(1.0, training=trained), Guarantee(2.0, training=NONE)])
+    assert none.training == NONE and compose([Guarantee(1.0), Guarantee(2.0)]).training is None
