@@ -50,6 +50,8 @@ LEAST = 1e-12
 class Noise(Protocol):
     """What can say how private r of its releases are together; hashable, since it is cached."""
 
+    def __hash__(self) -> int: ...
+
     def delta(self, epsilon: float, texts: int) -> float:
         """δ at ε' of so many releases, each of another text of one person."""
 
@@ -147,6 +149,7 @@ def person_ceiling(
     return min(plain, *(_least(bound, noise, texts, total.epsilon) for noise in laws))
 
 
+@lru_cache(maxsize=1024)  # many attackers are held against the same ceiling
 def _least(bound: Bound, noise: Noise, texts: int, most: float) -> float:
     """The least of the bound along the curve of a noise."""
     from scipy.optimize import minimize_scalar
