@@ -100,8 +100,8 @@ def test_no_vote_exceeds_it_and_for_two_classes_one_reaches_it(
     random = np.random.default_rng(0)
     secrets = random.integers(0, classes, people)
     step = RandomisedResponse(epsilon, classes)
-    said = step.labels(np.repeat(secrets, texts)).reshape(people, texts)
-    votes = np.stack([(said == c).sum(axis=1) for c in range(classes)], axis=1)
+    answers = step.labels(np.repeat(secrets, texts)).reshape(people, texts)
+    votes = np.stack([(answers == c).sum(axis=1) for c in range(classes)], axis=1)
     guesses = (votes + random.random(votes.shape) / 2).argmax(axis=1)
     score = float((guesses == secrets).mean())
     stated = person_ceiling(balanced(classes), step.guarantee, texts, [step.noise])
@@ -160,11 +160,11 @@ def test_it_lies_between_one_text_and_the_plain_sum_and_grows(bound: Bound, delt
 def test_known_noise_never_states_more_than_unknown_noise() -> None:
     for symbols in (2, 3, 10):
         noise = Response(1.0, symbols=symbols)
-        known = person_ceiling(balanced(4), Guarantee(1.0), 6, [noise])
-        unknown = person_ceiling(balanced(4), Guarantee(1.0), 6)
-        assert known is not None and unknown is not None
-        assert known <= unknown + 1e-12
-    assert known < unknown - 0.05
+        own_law = person_ceiling(balanced(4), Guarantee(1.0), 6, [noise])
+        worst_law = person_ceiling(balanced(4), Guarantee(1.0), 6)
+        assert own_law is not None and worst_law is not None
+        assert own_law <= worst_law + 1e-12
+    assert own_law < worst_law - 0.05
 
 
 def test_the_curves_are_those_of_dp_accounting() -> None:

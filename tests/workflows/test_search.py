@@ -223,8 +223,8 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
     frontier = run("leace", world=plan_of(label=False))
     assert frontier.utility_name == "recall of ten neighbours"
     assert frontier.points[0].utility == frontier.baseline.utility == 1.0
-    kept = run("gr", Settings(keep="neighbours"), fixed_settings=("lam",))
-    assert kept.utility_name == "recall of ten neighbours"
+    neighbours = run("gr", Settings(keep="neighbours"), fixed_settings=("lam",))
+    assert neighbours.utility_name == "recall of ten neighbours"
 
     def shuffled(vectors: Any, settings: Settings) -> Any:
         return vectors[np.random.default_rng(0).permutation(len(vectors))]
@@ -315,8 +315,8 @@ def test_the_task_has_a_ceiling_of_its_own(method: Callable[..., Method]) -> Non
     e = math.exp(2.0)
     assert frontier.utility_ceiling == pytest.approx(e / (1 + e), abs=0.03)
     assert frontier.artefact()["utility_ceiling"] == frontier.utility_ceiling
-    kept = run("ldp", Settings(epsilon=2.0, keep="neighbours"), **options)
-    assert kept.utility_ceiling is None  # a recall has no ceiling
+    neighbours = run("ldp", Settings(epsilon=2.0, keep="neighbours"), **options)
+    assert neighbours.utility_ceiling is None  # a recall has no ceiling
 
 
 def test_no_ceiling_where_points_differ_in_epsilon_or_promise_no_whole_text(

@@ -58,7 +58,7 @@ class Noise(Protocol):
 
 @dataclass(frozen=True)
 class Response:
-    """Randomised response over so many symbols; with probability δ it tells everything.
+    """Randomised response over so many symbols; with probability `failure` it tells everything.
 
     The loss of one release is ε, −ε or, where a third symbol came out, 0. So the loss of r is a
     multiple of ε, and its law is a power of that of one.
@@ -68,7 +68,7 @@ class Response:
     """
 
     epsilon: float
-    lost: float = 0.0
+    failure: float = 0.0
     symbols: int = 2
 
     def delta(self, epsilon: float, texts: int) -> float:
@@ -77,8 +77,8 @@ class Response:
         losses = self.epsilon * np.arange(len(probabilities))
         gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
         # 1 − (1 − δ)^r: one release that tells everything is enough.
-        lost = -math.expm1(texts * math.log1p(-self.lost)) if self.lost < 1 else 1.0
-        return min(1.0, lost + (1.0 - lost) * float(probabilities @ gains))
+        failure = -math.expm1(texts * math.log1p(-self.failure)) if self.failure < 1 else 1.0
+        return min(1.0, failure + (1.0 - failure) * float(probabilities @ gains))
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ def _least(bound: Bound, noise: Noise, texts: int, most: float) -> float:
     ends = places[max(best - 1, 0)], places[min(best + 1, POINTS - 1)]
     if ends[0] == ends[1]:
         return scores[best]
-    refined = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": 1e-10})
-    return float(min(scores[best], refined.fun))
+    minimum = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": 1e-10})
+    return float(min(scores[best], minimum.fun))
 
 
 # ---- the guarantee for an author -----------------------------------------------------------------
