@@ -6,8 +6,6 @@ import math
 
 import pytest
 
-pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
-
 from capelet.errors import CapeletError
 from capelet.privacy.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.privacy.guarantees import gaussian_delta

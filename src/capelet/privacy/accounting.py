@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from capelet.errors import CapeletError, MissingExtra
+from capelet.errors import CapeletError
 from capelet.privacy.guarantees import Guarantee, check_count, check_number
 
 # The ends, in clipping norms, between which `noise_for` searches.
@@ -24,11 +24,10 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     share = check_number("rate", sample_rate, 0, 1, open_low=True)
     check_number("delta", delta, 0, 1 - 2.0**-53, open_low=True)
     check_count("steps", steps)
-    try:
-        import dp_accounting
-        from dp_accounting import pld
-    except ImportError:
-        raise MissingExtra("the accounting of DP-SGD", "lm") from None
+    # Imported here: it takes half a second, and most commands account for nothing.
+    import dp_accounting
+    from dp_accounting import pld
+
     event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(sigma))
     accountant = pld.PLDAccountant(value_discretization_interval=INTERVAL)
     accountant.compose(event, steps)
