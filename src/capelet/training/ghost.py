@@ -9,8 +9,8 @@ activations a and the gradients g of what came out. For a sample with positions 
 
 so norms come from small Gram matrices. Then each weight's clipped sum is one weighted product.
 
-A unit of several samples, such as all texts of an author, has the *sum* of their gradients. That sum
-runs over all their positions, so laying its samples end to end (`merge`) makes the same formula
+A unit of several samples, such as all texts of an author, has the *sum* of their gradients. That
+sum runs over all their positions, so laying its samples end to end (`merge`) makes the same formula
 give the norm of the sum, with every cross-term between two of them.
 """
 
@@ -87,7 +87,7 @@ class Direct:
     gradient: Tensor
 
     def merge(self, samples: int) -> None:
-        self.gradient = self.gradient.unflatten(0, (-1, samples)).sum(1)
+        self.gradient = self.gradient.view(-1, samples, *self.gradient.shape[1:]).sum(1)
 
     def squares(self) -> Tensor:
         return self.gradient.flatten(1).square().sum(1)

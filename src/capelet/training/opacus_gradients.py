@@ -43,7 +43,7 @@ def clipped_sum_by_opacus(
             if len(part):
                 each = _gradients(module, network, part.flatten(0, -2), padding)
                 # A unit's gradient is the sum over its samples, and is clipped as one.
-                units = [gradient.unflatten(0, (-1, samples)).sum(1) for gradient in each]
+                units = [one.reshape(-1, samples, *one.shape[1:]).sum(1) for one in each]
                 norms.append(_add(units, clip, sums))
     finally:
         module.remove_hooks()
