@@ -175,10 +175,14 @@ ModelMethod = Annotated[str, typer.Option(help="{language methods:or}.")]
 ModelNetwork = Annotated[str, typer.Option(help="lstm or transformer.")]
 ModelVocabulary = Annotated[int, typer.Option(help="How many words the model knows.")]
 WordList = Annotated[
-    Path | None, typer.Option(help="A public list of words instead, one per line.")
+    str | None,
+    typer.Option(
+        help="Where they come from: public:glove, a public file with one per line, or private "
+        "(read off the texts through noise that ε pays for); else read off the texts."
+    ),
 ]
 TextEpochs = Annotated[int, typer.Option(help="Times that all texts are seen.")]
-TextBatch = Annotated[int, typer.Option(help="Texts per step.")]
+TextBatch = Annotated[int, typer.Option(help="Texts per step; authors, where they are the unit.")]
 ModelRate = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Batching = Annotated[str, typer.Option(help="uniform, author or grouped; dpsgd samples by itself.")]
 Strength = Annotated[float, typer.Option(help="λ of adversarial and triplet.")]
@@ -186,10 +190,15 @@ Position = Annotated[
     str, typer.Option(help="The state that is kept from authors: random (prefix) or last.")
 ]
 ModelEpsilon = Annotated[float | None, typer.Option(help="The ε that dpsgd must keep.")]
-Delta = Annotated[float | None, typer.Option(help="Its δ; 1/(2n) by default.")]
+Delta = Annotated[float | None, typer.Option(help="Its δ; at most n^−1.1, the default.")]
 NoiseMultiplier = Annotated[float | None, typer.Option(help="The noise of dpsgd instead of its ε.")]
-Clip = Annotated[float, typer.Option(help="The longest gradient of one text.")]
-Unit = Annotated[str, typer.Option(help="What ε covers: record. Authors are refused.")]
+Clip = Annotated[float, typer.Option(help="The longest gradient of one text, or author.")]
+Unit = Annotated[
+    str, typer.Option(help="What ε covers: record (one text) or author (all of them).")
+]
+TextsPerAuthor = Annotated[
+    int | None, typer.Option(help="Texts of an author that train, at most, with --unit author; 16.")
+]
 Canaries = Annotated[
     str | None, typer.Option(help="Insert made-up secrets, so often each: 1,5,20,50.")
 ]
