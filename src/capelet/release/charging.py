@@ -141,9 +141,10 @@ class LookAlikes:
 
     def look(self, block: Block, parts: Parts, ledger: Ledger) -> None:
         """Compare everyone who comes for the first time with the file so far and the ledger."""
-        people = block.people
-        for person, row in {who: row for row, who in reversed(list(enumerate(people)))}.items():
-            number = block.start + row
+        first_rows: dict[str, int] = {}
+        for person, number in zip(block.people, block.numbers, strict=True):
+            first_rows.setdefault(person, number)
+        for person, number in first_rows.items():
             if not parts.enter_person(person, number):
                 continue
             other = parts.row_alike(person)
