@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json as jsonlib
+import sys
+from typing import TYPE_CHECKING, cast
 
 from capelet.cli import options
 from capelet.cli.terminal import progress_bars
+from capelet.errors import CapeletError
+
+if TYPE_CHECKING:
+    from capelet.release.charging import Repeats
 
 
 def encode(
@@ -17,6 +23,8 @@ def encode(
     subject: options.Subject = None,
     ledger: options.Ledger = None,
     budget: options.Budget = None,
+    repeats: options.Repeats = None,
+    anchor: options.Anchor = None,
     fresh: options.Fresh = False,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -28,6 +36,8 @@ def encode(
     from capelet.release import PrivateEncoder
     from capelet.release.batch import encode as encode_file
 
+    if fresh and repeats not in (None, "fresh"):
+        raise CapeletError("--fresh is the older name of --repeats fresh; give one of them")
     encoder = PrivateEncoder.from_recipe(recipe)
     with progress_bars(json) as progress:
         release = encode_file(
@@ -39,9 +49,12 @@ def encode(
             subject=subject,
             ledger=ledger,
             budget=budget,
-            fresh=fresh,
+            repeats=cast("Repeats | None", repeats),
+            anchor=anchor,
             overwrite=overwrite,
             progress=progress,
         )
+    for warning in release.warnings:
+        print(f"capelet: {warning}", file=sys.stderr)
     summary = {"target": str(release.target), "rows": release.rows, "drawn": release.drawn}
     print(jsonlib.dumps(summary) if json else f"{release.sentence()}\nreleased: {release.target}")

@@ -87,10 +87,25 @@ Source = Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of an
 Target = Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")]
 Subject = Annotated[str | None, typer.Option(help="Column of whom a row is about.")]
 Ledger = Annotated[Path | None, typer.Option(help="File in which subjects are charged.")]
-Budget = Annotated[float | None, typer.Option(help="The most ε that a subject may cost.")]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Draw again, and pay again, for texts released before.")
+LedgerFile = Annotated[Path, typer.Argument(help="A file in which subjects are charged.")]
+Budget = Annotated[
+    float | None,
+    typer.Option(help="The most ε that a subject may cost; a ledger's first stays its cap."),
 ]
+NewBudget = Annotated[float, typer.Option("--to", help="The new cap of ε per person.")]
+Person = Annotated[str, typer.Option(help="The person's name, as the subjects' column has it.")]
+Anchor = Annotated[
+    Path | None,
+    typer.Option(help="File elsewhere that notices a ledger which was shortened or replaced."),
+]
+Repeats = Annotated[
+    str | None,
+    typer.Option(
+        help="fresh (default): draw and pay for each row; same: equal texts of a person get the "
+        "same vector, which shows that they are equal."
+    ),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="The older name of --repeats fresh.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
 
 # ---- the attackers, and how sure a measurement is ----
