@@ -45,6 +45,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, exported_models: Path) -
         os.environ["CAPELET_CACHE"] = before
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads or writes the user's keys and records; each begins without any."""
+    folder = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("CAPELET_STATE", str(folder))
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
 def single_thread() -> Iterator[None]:
     """As in an audit: small matrices are not worth sharing between threads."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json as jsonlib
 
 from capelet.cli import options
-from capelet.cli.terminal import progress_bars
+from capelet.cli.terminal import print_trained, progress_bars
+
+# What becomes of rows that trained the encoder, without and with --only-unseen.
+_CONSEQUENCES = {
+    False: "they have only what is promised to training texts (--only-unseen leaves them out)",
+    True: "they are left out",
+}
 
 
 def encode(
@@ -19,16 +25,20 @@ def encode(
     budget: options.Budget = None,
     fresh: options.Fresh = False,
     overwrite: options.Overwrite = False,
+    only_unseen: options.OnlyUnseen = False,
     json: options.Json = False,
 ) -> None:
     """Release a file's vectors; all rows and budgets are checked before any noise is drawn.
 
     Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
     """
-    from capelet.release import PrivateEncoder
+    from capelet.release import PrivateEncoder, overlap
     from capelet.release.batch import encode as encode_file
 
     encoder = PrivateEncoder.from_recipe(recipe)
+    trained = overlap.trained_rows(encoder, source, text, vectors)
+    leave_out = overlap.only_unseen(encoder, trained) if only_unseen else None
+    print_trained(encoder, trained, _CONSEQUENCES[only_unseen])
     with progress_bars(json) as progress:
         release = encode_file(
             source,
@@ -41,6 +51,7 @@ def encode(
             budget=budget,
             fresh=fresh,
             overwrite=overwrite,
+            leave_out=leave_out,
             progress=progress,
         )
     summary = {"target": str(release.target), "rows": release.rows, "drawn": release.drawn}

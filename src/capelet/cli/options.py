@@ -92,6 +92,9 @@ Fresh = Annotated[
     bool, typer.Option("--fresh", help="Draw again, and pay again, for texts released before.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
+OnlyUnseen = Annotated[
+    bool, typer.Option("--only-unseen", help="Leave out rows that trained the private encoder.")
+]
 
 # ---- the attackers, and how sure a measurement is ----
 

@@ -21,7 +21,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence, Set
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from capelet.privacy.guarantees import Guarantee, check_count
 from capelet.privacy.store import Budget, BudgetError, Ledger
 from capelet.release.parts import Parts, open_parts
 from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
-from capelet.release.rows import Block, Source, join_digests
+from capelet.release.rows import Block, LeaveOut, Source, join_digests
 
 # Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
 BLOCK = 2048
@@ -84,6 +84,7 @@ def encode(
     overwrite: bool = False,
     progress: Progress = silent,
     block: int = BLOCK,
+    leave_out: LeaveOut | None = None,
 ) -> Summary:
     """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
 
@@ -92,7 +93,8 @@ def encode(
     `ledger` each vector drawn is charged to its row's subject, who may not pass the `budget`; a
     text that was released before, by the same recipe for the same subject, comes back as it was
     and costs nothing, unless `fresh` asks, and pays, for new noise. Run the same call again after
-    a crash and it goes on where it was.
+    a crash and it goes on where it was. Rows that `leave_out` marks are not released
+    (`release.overlap`: those that trained the encoder).
     """
     if is_named(source):
         if text is not None or vectors is not None:
@@ -101,6 +103,7 @@ def encode(
             )
         text = TEXT
     job = _Job(private, Path(source), Path(target), text, vectors, subject, fresh, block)
+    job.source = replace(job.source, leave_out=leave_out)
     limit = budget if budget is None or isinstance(budget, Budget) else Budget(budget)
     _check_charging(job, ledger, limit)
     check_writable(job.target.parent)
