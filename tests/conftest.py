@@ -45,12 +45,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, exported_models: Path) -
         os.environ["CAPELET_CACHE"] = before
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's keys and records; each begins without any."""
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the user's keys and records of what trained."""
     folder = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("CAPELET_STATE", str(folder))
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAPELET_STATE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -379,3 +379,25 @@ def test_linked_is_a_share_of_the_victims() -> None:
     group[parts.victims[:10]] = group[parts.attacker[0]]
     group[parts.victims[10:15]] = group[parts.defender[0]]  # known to the defender: not counted
     assert linked_share(parts, group) == pytest.approx(10 / len(parts.victims))
+
+
+@pytest.mark.parametrize("kind", ["random", "stratified", "by_author", "wasserstein"])
+def test_rows_that_trained_are_the_defenders_in_every_kind_of_split(kind: str) -> None:
+    """With all rows of their authors; the others fill the parts up to their shares."""
+    random = np.random.default_rng(0)
+    author = np.array([f"a{row // 4}" for row in range(400)], dtype=object)
+    vectors = random.normal(size=(400, 3)).astype(np.float32)
+    corpus = Corpus("planted", vectors=vectors, author=author)
+    side = Attribute("side", (np.arange(400) % 2).astype(np.intp), ("a", "b"))
+    for share, sizes in ((0.2, (200, 120, 80)), (0.5, (200, 120, 80)), (0.75, (300, 60, 40))):
+        trained = np.zeros(400, dtype=bool)
+        trained[: int(400 * share) : 4] = True  # one row of each author
+        parts = split(corpus, kind, 1, [side], trained=trained)
+        together = np.concatenate([parts.defender, parts.attacker, parts.victims])
+        assert sorted(together.tolist()) == list(range(400))
+        assert set(range(int(400 * share))) <= set(parts.defender.tolist())
+        for rows, size in zip((parts.defender, parts.attacker, parts.victims), sizes, strict=True):
+            assert abs(len(rows) - size) <= 8, (share, len(rows))
+        assert not set(author[parts.victims]) & set(author[parts.defender])
+    with pytest.raises(DataError, match="rows that did not train"):
+        split(corpus, kind, 1, [side], trained=np.ones(400, dtype=bool))

@@ -7,11 +7,17 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from capelet.cli import options
-from capelet.cli.terminal import progress_bars
+from capelet.cli.terminal import print_trained, progress_bars
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
     from capelet.release.charging import Repeats
+
+# What becomes of rows that trained the encoder, without and with --only-unseen.
+_CONSEQUENCES = {
+    False: "they have only what is promised to training texts (--only-unseen leaves them out)",
+    True: "they are left out",
+}
 
 
 def encode(
@@ -27,18 +33,22 @@ def encode(
     anchor: options.Anchor = None,
     fresh: options.Fresh = False,
     overwrite: options.Overwrite = False,
+    only_unseen: options.OnlyUnseen = False,
     json: options.Json = False,
 ) -> None:
     """Release a file's vectors; all rows and budgets are checked before any noise is drawn.
 
     Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
     """
-    from capelet.release import PrivateEncoder
+    from capelet.release import PrivateEncoder, overlap
     from capelet.release.batch import encode as encode_file
 
     if fresh and repeats not in (None, "fresh"):
         raise CapeletError("--fresh is the older name of --repeats fresh; give one of them")
     encoder = PrivateEncoder.from_recipe(recipe)
+    trained = overlap.trained_rows(encoder, source, text, vectors)
+    leave_out = overlap.only_unseen(encoder, trained) if only_unseen else None
+    print_trained(encoder, trained, _CONSEQUENCES[only_unseen])
     with progress_bars(json) as progress:
         release = encode_file(
             source,
@@ -52,6 +62,7 @@ def encode(
             repeats=cast("Repeats | None", repeats),
             anchor=anchor,
             overwrite=overwrite,
+            leave_out=leave_out,
             progress=progress,
         )
     for warning in release.warnings:

@@ -107,6 +107,9 @@ Repeats = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="The older name of --repeats fresh.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
+OnlyUnseen = Annotated[
+    bool, typer.Option("--only-unseen", help="Leave out rows that trained the private encoder.")
+]
 
 # ---- the attackers, and how sure a measurement is ----
 

@@ -113,13 +113,11 @@ def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> lis
 
 def _write(result: Protection, out: Path, as_json: bool) -> None:
     from capelet.reports import verdicts, write_protection
-    from capelet.reports.protection import NO_NOISE
 
     result = replace(result, after=with_command(result.after))
     folder = result.save(out)
     page = write_protection(result.before, result.after, folder)
-    noise = result.encoder.guarantee
-    promise = NO_NOISE if noise.notion == "none" else noise.sentence()
+    promise = result.encoder.guarantee.sentence()
     before, after = verdicts(result.before), verdicts(result.after)
     if as_json:
         summary = {

@@ -116,7 +116,10 @@ class Guarantee:
 
     def _passing_sentence(self) -> str:
         if self.notion == "none":
-            return "no guarantee: the vectors are released as they are"
+            reason = "the vectors are released as they are"
+            if self.training is not None:
+                reason = "a map was learnt, and no noise is added"
+            return f"no guarantee: {reason}"
         amount = f"{self.epsilon:g}" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})"
         of = f" per unit of {self.metric} distance" if self.metric else ""
         where = f" under {self.neighbours} neighbours" if self.neighbours else ""

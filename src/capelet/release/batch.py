@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from capelet.privacy.store import Ledger
 from capelet.release.charging import Account, Charging, LookAlikes, Repeats, charging_of
 from capelet.release.parts import Parts, open_parts
 from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
-from capelet.release.rows import Block, Source, join_digests
+from capelet.release.rows import Block, LeaveOut, Source, join_digests
 
 # Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
 BLOCK = 2048
@@ -94,6 +94,7 @@ def encode(
     progress: Progress = silent,
     block: int = BLOCK,
     fresh: bool | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> Summary:
     """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
 
@@ -104,6 +105,7 @@ def encode(
     each row is drawn and paid for. With "same" a text that was released before, by the same recipe
     for the same subject, comes back as it was and costs nothing, and the guarantee says that this
     shows which texts are equal. Run the same call again after a crash and it goes on where it was.
+    Rows that `leave_out` marks (`release.overlap`: those that trained) are not released.
     """
     if is_named(source):
         if text is not None or vectors is not None:
@@ -113,6 +115,7 @@ def encode(
         text = TEXT
     charging = charging_of(ledger, budget, repeats, anchor, fresh)
     job = _Job(private, Path(source), Path(target), text, vectors, subject, charging, block)
+    job.source = replace(job.source, leave_out=leave_out)
     charging.check(subject, job.guarantee)
     check_writable(job.target.parent)
     with ExitStack() as stack:

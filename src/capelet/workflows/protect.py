@@ -6,7 +6,8 @@ part) try what they can. The defence's own adversary is shown beside them: the d
 false comfort of adversarial training. What is saved is the encoder of the first seed.
 
 A trained map is *not* private towards the texts it was trained on. The guarantee of a noise step is
-for the texts that pass through.
+for the texts that pass through. Which rows trained the map is remembered in the user's state folder
+and nowhere else (`privacy.origins`), so that later releases and audits can tell.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from capelet.files import cache_folder
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows.audit import inputs_of, measure_releases, private_encoder
 from capelet.workflows.search import part_of, search, steps_with
@@ -98,6 +100,7 @@ def protect(
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
     _check_epsilon(plan, choice, method_name, anyway)
+    check_state()
     inputs = inputs_of(corpus, plain)
     if plain.consumes != "texts" and not method(method_name).on_vectors:
         raise DataError(
@@ -122,6 +125,7 @@ def protect(
             for parts in plan.splits
         ]
     encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
+    _remember_rows(plan.splits[0], inputs, encoders[0], plain)
     with clock("release"):  # by the object that is saved: what is measured is what ships
         releases = [private.release(inputs, progress) for private in encoders]
     for item in defences[1:]:
@@ -211,6 +215,15 @@ def _fit_split(
     return fit(name, part, settings_of_split, checkpoints, of_all_seeds)
 
 
+def _remember_rows(
+    parts: Split, inputs: Any, private: PrivateEncoder, plain: PrivateEncoder
+) -> None:
+    """Keep which rows trained what is new in this encoder; held-back rows chose when to stop."""
+    before = {origin.id for origin in plain.origins}
+    ids = [origin.id for origin in private.origins if origin.id not in before]
+    keep_training_rows(ids, [inputs[row] for row in parts.defender])
+
+
 def _findings(
     plan: Plan,
     encoder: PrivateEncoder,
@@ -263,11 +276,12 @@ def _about(
         "method": name,
         "settings": _as_json(settings),
         "against": [item.name for item in against] if method(name).fights_with(settings) else [],
-        "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
+        "data": {"name": plan.corpus.name},
         "trained_on": len(plan.splits[0].defender),
         "seeds": len(plan.splits),
         "training_seconds": round(float(np.mean([item.outcome.seconds for item in defences])), 2),
         "private_towards_training_texts": False,
+        "ships": "the files of manifest.json; findings and report beside them are exact figures",
     }
 
 
