@@ -408,7 +408,8 @@ def test_encode_releases_a_file_and_charges_its_subjects(data: Path, tmp_path: P
     private = recipe(tmp_path, WORDLLAMA, LAPLACE)
     base = ("encode", data, out, "--text", "text", "--recipe", private, "--subject", "open")
     code, _, complained = call(*base, "--ledger", book, "--budget", "100")
-    assert code == 2 and "yes" in complained and not out.exists()  # 240 texts at ε = 8 each
+    assert code == 2 and "too small for 2 people" in complained and not out.exists()
+    assert "yes" not in complained  # 240 texts at ε = 8 each
     code, said, _ = call(*base, "--ledger", book, "--budget", "10000")
     assert code == 0 and "240 vectors of 256 dimensions: 8-local" in said
     release = Release.load(out)

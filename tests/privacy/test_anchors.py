@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capelet.errors import OutputError
-from capelet.privacy.anchors import anchored, check_anchor, write_anchor
+from capelet.privacy.anchors import check_anchor, with_anchor, write_anchor
 from capelet.privacy.budgets import Budget
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.store import Ledger
@@ -81,7 +81,7 @@ def test_another_ledger_is_noticed_and_an_empty_one_has_no_anchor(
         with pytest.raises(OutputError, match="another stands in its place"):
             check_anchor(other, tmp_path / "anchor")
     nothing = Ledger(tmp_path / "nothing.db")
-    with anchored(nothing, tmp_path / "new"):
+    with with_anchor(nothing, tmp_path / "new"):
         pass
     assert not (tmp_path / "new").exists() and not (tmp_path / "nothing.db").exists()
 
@@ -101,7 +101,7 @@ def test_an_anchor_that_cannot_be_read_or_written_is_one_sentence(
             check_anchor(ledger, tmp_path)
         with pytest.raises(OutputError, match="cannot write the anchor"):
             write_anchor(ledger, tmp_path / "no" / "anchor")
-        with pytest.raises(OutputError, match="cannot write"), anchored(ledger, book / "anchor"):
+        with pytest.raises(OutputError, match="cannot write"), with_anchor(ledger, book / "anchor"):
             pass
 
 

@@ -20,7 +20,7 @@ from capelet.privacy.store import Head, Ledger
 
 
 @contextmanager
-def anchored(ledger: Ledger, path: Path | None) -> Iterator[None]:
+def with_anchor(ledger: Ledger, path: Path | None) -> Iterator[None]:
     """Check the ledger against its anchor at the beginning, and renew the anchor at the end.
 
     Also where the work between ended with an error: what was charged by then stays charged.

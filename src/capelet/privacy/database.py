@@ -253,12 +253,12 @@ class Database:
     def set_fact(self, name: str, value: str) -> None:
         self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, value)
 
-    def keyed(self, *parts: bytes) -> bytes:
+    def digest(self, *parts: bytes) -> bytes:
         """A hash of the parts that nobody without the file can compute."""
         return keyed_hash(self.key, *parts)
 
     def pseudonym(self, person: str) -> bytes:
-        return self.keyed(b"person", person.encode())
+        return self.digest(b"person", person.encode())
 
     def person(self, person: str) -> int | None:
         """The number of a person, by pseudonym: who was erased is still known, and still capped."""
@@ -287,7 +287,7 @@ class Database:
         return bool(self._rows(query, self._fold(person), self.pseudonym(person)))
 
     def _fold(self, person: str) -> bytes:
-        return self.keyed(b"fold", fold_person(person).encode())
+        return self.digest(b"fold", fold_person(person).encode())
 
     def erase(self, person: int) -> int:
         """Delete a person's name and releases, and releases of nobody known; how many went."""
@@ -386,9 +386,9 @@ class Database:
 
     def sums_agree(self) -> bool:
         """Whether the running sums are those of the log."""
-        summed = "SELECT person, guarantee, sum(releases) FROM charges GROUP BY person, guarantee"
-        running = "SELECT person, guarantee, releases FROM totals"
-        both = (f"{summed} EXCEPT {running}", f"{running} EXCEPT {summed}")
+        log_sums = "SELECT person, guarantee, sum(releases) FROM charges GROUP BY person, guarantee"
+        totals = "SELECT person, guarantee, releases FROM totals"
+        both = (f"{log_sums} EXCEPT {totals}", f"{totals} EXCEPT {log_sums}")
         return not any(self._rows(f"SELECT * FROM ({query}) LIMIT 1") for query in both)
 
     # ---- releases ----

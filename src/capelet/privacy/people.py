@@ -35,8 +35,8 @@ def fold_person(person: str) -> str:
     False
     """
     # Twice: some letters decompose only once they are small.
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", person).casefold())
-    return "".join(map(_fold_sign, folded)) or person
+    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", person).casefold())
+    return "".join(map(_fold_sign, letters)) or person
 
 
 def _fold_sign(letter: str) -> str:

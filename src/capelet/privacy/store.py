@@ -144,12 +144,12 @@ class Ledger:
         """
         self.open()
         person = normalise_person(subject)
-        return self._db.keyed(recipe.encode(), person.encode(), content)
+        return self._db.digest(recipe.encode(), person.encode(), content)
 
     def row_name(self, run: str, row: int) -> bytes:
         """The name of a row's release in one run: no two rows share it, whatever their texts."""
         self.open()
-        return self._db.keyed(b"row", run.encode(), str(row).encode(), b"")
+        return self._db.digest(b"row", run.encode(), str(row).encode(), b"")
 
     def find(self, names: Iterable[bytes]) -> dict[bytes, Vectors]:
         """The stored vectors among these names."""
@@ -226,8 +226,8 @@ class Ledger:
         people = [normalise_person(subject) for subject in subjects]
         with self._db.transaction():
             first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
-            stored = self._db.find(first_rows)
-            new_rows = sorted(row for name, row in first_rows.items() if name not in stored)
+            releases = self._db.find(first_rows)
+            new_rows = sorted(row for name, row in first_rows.items() if name not in releases)
             # Under the lock: another process may have charged since the caller looked.
             needs = needs_of([people[row] for row in new_rows], new_rows)
             self.check(needs, guarantee, budget)
@@ -235,10 +235,10 @@ class Ledger:
             draws = np.ascontiguousarray(vectors, dtype="<f4")
             rows = [(names[row], numbers[people[row]], draws[row].tobytes()) for row in new_rows]
             self._db.keep(run, rows)
-            owners = {name: item.person for name, item in stored.items()}
+            owners = {name: item.person for name, item in releases.items()}
             owners.update({name: person for name, person, _ in rows})
             self._check_owners(people, [owners[name] for name in names], numbers)
-            by_name = {name: _vector(item.vector) for name, item in stored.items()}
+            by_name = {name: _vector(item.vector) for name, item in releases.items()}
             by_name.update({names[row]: draws[row] for row in new_rows})
             # Still inside: where a stored vector does not fit, nothing is charged.
             vectors = _stack([by_name[name] for name in names], draws.shape[1])

@@ -32,7 +32,7 @@ from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.privacy.anchors import anchored
+from capelet.privacy.anchors import with_anchor
 from capelet.privacy.budgets import Budget, BudgetError
 from capelet.privacy.guarantees import Guarantee, check_count
 from capelet.privacy.store import Ledger
@@ -122,7 +122,7 @@ def encode(
         account = None
         if charging.ledger is not None:
             book = stack.enter_context(Ledger(charging.ledger))
-            stack.enter_context(anchored(book, charging.anchor))
+            stack.enter_context(with_anchor(book, charging.anchor))
             account = Account(book, charging, job.recipe_name)
         with open_parts(job.target) as parts:
             summary, run = _release(job, parts, account, overwrite, progress), parts.run

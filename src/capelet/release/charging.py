@@ -126,9 +126,9 @@ class Account:
             # equal texts apart. Keyed, for they lie on the disk until the run is over.
             rows = zip(people, block.contents(), strict=True)
             names = [keyed_hash(self.scratch_key, who.encode(), content) for who, content in rows]
-        stored = self.ledger.names_among(names)
+        paid_names = self.ledger.names_among(names)
         first = parts.unseen(names)
-        new = [row for row, name in enumerate(names) if first[row] and name not in stored]
+        new = [row for row, name in enumerate(names) if first[row] and name not in paid_names]
         return needs_of([people[row] for row in new], [block.start + row for row in new])
 
 
