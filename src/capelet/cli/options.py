@@ -148,6 +148,14 @@ Method = Annotated[str, typer.Option(help="{defences:or}.")]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
 Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
 Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
+TrainEpsilon = Annotated[
+    float | None,
+    typer.Option(help="Train with differential privacy: the ε of replacing one training text."),
+]
+TrainDelta = Annotated[
+    float | None, typer.Option(help="Its δ; by default n^−1.1, and at most 1e-5.")
+]
+TrainUnit = Annotated[str, typer.Option(help="What --train-epsilon covers: text or author.")]
 MapWidth = Annotated[int, typer.Option(help="Units of the dense layers.")]
 Keep = Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")]
 TuneLayers = Annotated[

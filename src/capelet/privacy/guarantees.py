@@ -112,7 +112,29 @@ class Guarantee:
             return passing
         if self.training.notion == "none":
             return f"{passing}; training texts: no guarantee"
-        return f"{passing}; training texts: {self.training.sentence()}"
+        both = self.for_training_texts()
+        further = "" if both is None else f"; a text that trained and passes: {_amount(both)}"
+        return f"{passing}; training texts: {self.training.sentence()}{further}"
+
+    def for_training_texts(self) -> Guarantee | None:
+        """What holds of a text that trained *and* passes, against replacing it: both together.
+
+        The map is (ε_θ, δ_θ)-private for replacing the text, the release ε-private given the map;
+        so both are (ε_θ + ε, δ_θ + δ). None where one of the two promises nothing of that kind.
+        """
+        training = self.training
+        if training is None or (self.notion, self.unit) != ("local", "text"):
+            return None
+        if (training.notion, training.neighbours) != ("central", "replace"):
+            return None
+        # What hides an author hides each text of theirs.
+        return replace(
+            training,
+            epsilon=self.epsilon + training.epsilon,
+            delta=min(1.0, self.delta + training.delta),
+            unit="text",
+            status=min((self.status, training.status), key=_RANKS.index),
+        )
 
     def _passing_sentence(self) -> str:
         if self.notion == "none":
@@ -120,7 +142,7 @@ class Guarantee:
             if self.training is not None:
                 reason = "a map was learnt, and no noise is added"
             return f"no guarantee: {reason}"
-        amount = f"{self.epsilon:g}" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})"
+        amount = _amount(self)
         of = f" per unit of {self.metric} distance" if self.metric else ""
         where = f" under {self.neighbours} neighbours" if self.neighbours else ""
         status = f"{self.status}; {self.caveat}" if self.caveat else self.status
@@ -176,6 +198,11 @@ class Guarantee:
         growth = sum(math.exp(min(i * self.epsilon, 700.0)) for i in range(count))
         delta = min(1.0, self.delta * growth) if self.delta else 0.0
         return replace(self, epsilon=count * self.epsilon, delta=delta, unit="text")
+
+
+def _amount(guarantee: Guarantee) -> str:
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    return f"{epsilon:g}" if delta == 0 else f"({epsilon:g}, {delta:g})"
 
 
 NONE = Guarantee(epsilon=math.inf, notion="none", status="none")
