@@ -480,6 +480,7 @@ def test_killed_at_random_moments_and_resumed(
             ends.append(nursery.run("chance", len(ends) * rows // 20 * 7 // (10 * kills)))
             if (tmp_path / PARTS).exists() and (tmp_path / "ledger.db").exists():
                 check_balance(tmp_path)
+        print(f"{ends.count(KILLED)} of {len(ends)} runs were killed")
         assert ends.count(KILLED) >= kills // 3
         if (tmp_path / PARTS).exists():
             assert nursery.run() == RESUMED
