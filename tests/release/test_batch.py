@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import signal
 import sqlite3
 import stat
@@ -480,6 +481,7 @@ def test_killed_at_random_moments_and_resumed(
             ends.append(nursery.run("chance", len(ends) * rows // 20 * 7 // (10 * kills)))
             if (tmp_path / PARTS).exists() and (tmp_path / "ledger.db").exists():
                 check_balance(tmp_path)
+        print(f"{ends.count(KILLED)} of {len(ends)} runs were killed")
         assert ends.count(KILLED) >= kills // 3
         if (tmp_path / PARTS).exists():
             assert nursery.run() == RESUMED
@@ -551,7 +553,8 @@ def test_a_ledger_changed_meanwhile_stops_the_run_which_then_goes_on(tmp_path: P
     assert spent(book, "p0") == 50.0 and spent(book, "p1") == 40.0
 
 
-def test_a_paid_part_that_is_gone_comes_back_from_the_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gone", ["00000000.parquet", "*.parquet"])
+def test_paid_parts_that_are_gone_come_back_from_the_store(tmp_path: Path, gone: str) -> None:
     """It may have left: never is new noise drawn under an old charge."""
     source, book = vectors_file(tmp_path / "in.parquet", 100, PEOPLE), tmp_path / "ledger.db"
     asked = {"vectors": "v", "subject": "who", "block": 20, "ledger": book}
@@ -563,11 +566,20 @@ def test_a_paid_part_that_is_gone_comes_back_from_the_store(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         encode(source, tmp_path / "out.parquet", noise(), progress=stop, **asked)
     stored = parts(tmp_path)
-    (tmp_path / PARTS / "00000000.parquet").unlink()
+    for path in (tmp_path / PARTS).glob(gone):
+        path.unlink()
     encode(source, tmp_path / "out.parquet", noise(), **asked)
     released = Release.load(tmp_path / "out.parquet").vectors
     np.testing.assert_array_equal(np.concatenate(list(stored.values())), released[:40])
     assert spent(book, "p0") == 2.0 * 15
+
+
+def test_a_run_without_its_folder_is_another_run_and_pays(tmp_path: Path) -> None:
+    asked = unfinished(tmp_path, ledger=tmp_path / "ledger.db")
+    before = spent(tmp_path / "ledger.db", "p0")
+    shutil.rmtree(tmp_path / PARTS)
+    encode(tmp_path / "in.parquet", tmp_path / "out.parquet", PrivateEncoder(Plain()), **asked)
+    assert before == 2.0 * 6 and spent(tmp_path / "ledger.db", "p0") == before + 2.0 * 15
 
 
 def test_parts_that_the_ledger_does_not_know_are_charged(tmp_path: Path) -> None:
