@@ -367,8 +367,9 @@ def test_help(command: str) -> None:
 
 
 def test_names_of_a_table_within_a_sentence() -> None:
-    assert fill_names("auto, {splits:or}.") == "auto, random, stratified, by_author or wasserstein."
-    assert fill_names("{splits}, or all") == "random, stratified, by_author, wasserstein, or all"
+    names = "random, stratified, by_author, wasserstein"
+    assert fill_names("auto, {splits:or}.") == f"auto, {names} or keyed."
+    assert fill_names("{splits}, or all") == f"{names}, keyed, or all"
     with pytest.raises(KeyError):
         fill_names("{no such table}")
 
