@@ -53,7 +53,23 @@ def made(rows: int = 400, authors: int = 40, seed: int = 0) -> Corpus:
     return Corpus("made", texts=column(texts), author=column(writers))
 
 
-@pytest.mark.parametrize("kind", sorted(SPLITS))
+# A keyed part follows from the author alone: whoever shares a text with another moves nobody.
+WHOLE_GROUPS = sorted(set(SPLITS) - {"keyed"})
+
+
+def test_a_keyed_part_is_decided_by_its_author_alone() -> None:
+    corpus = made()
+    assert corpus.author is not None
+    parts = parts_of(corpus, "keyed", 0)
+    for name in set(corpus.author):
+        assert len(set(parts[corpus.author == name])) == 1
+    assert set(parts) == {"defender", "attacker", "victims"}
+    # Everybody else's texts and labels change: nobody's part does.
+    other = by_hand(list(corpus.author), [f"another text {row}" for row in range(len(corpus))])
+    assert (parts_of(other, "keyed", 0) == parts).all()
+
+
+@pytest.mark.parametrize("kind", WHOLE_GROUPS)
 def test_parts_are_disjoint_and_linked_rows_stay_together(kind: str) -> None:
     corpus = made()
     for seed in range(3):
@@ -188,7 +204,7 @@ def parts_of(corpus: Corpus, kind: str, seed: int) -> np.ndarray:
     return names
 
 
-@pytest.mark.parametrize("kind", sorted(SPLITS))
+@pytest.mark.parametrize("kind", WHOLE_GROUPS)
 def test_a_text_by_two_authors_never_lands_in_two_parts(kind: str) -> None:
     """Ten pairs of authors share one text each: both stay whole, and in one part."""
     authors = [f"w{row // 3}" for row in range(120)]
