@@ -121,9 +121,8 @@ def test_membership_writes_where_it_comes_from(texts: Path, tmp_path: Path) -> N
     found = Findings.load(tmp_path / "run")
     origin = found.provenance
     assert origin["data"]["members"] == 240 and origin["split"]["seeds"] == [0]
-    assert origin["encoder"]["fingerprint"].startswith("keyed:") and origin["encoder"]["name"].endswith(
-        ".txt"
-    )
+    assert origin["encoder"]["fingerprint"].startswith("keyed:")
+    assert origin["encoder"]["name"].endswith(".txt")
     assert "no leak found" in (tmp_path / "run" / "report.html").read_text()
 
 
