@@ -24,7 +24,7 @@ def test_a_record_is_found_by_its_id_and_by_its_owner_only(
 @pytest.mark.parametrize("name", ["", "../secret", "A" * 32, "0" * 31])
 def test_an_id_that_is_none_is_not_looked_for(own_state: Path, name: str) -> None:
     folder = own_state / "language"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (own_state / "secret.json").write_text('{"digest": "", "figures": {}, "canary_authors": []}')
     (folder / f"{'A' * 32}.json").write_text((own_state / "secret.json").read_text())
     assert Record.find(name) is None
