@@ -346,9 +346,9 @@ def test_copies_of_a_text_count_as_copies(written: Written) -> None:
 def test_authors_are_drawn_not_texts(written: Written) -> None:
     learner = learner_by_author(written)
     assert learner.units.shape[:2] == (12, 5) and learner.steps_per_epoch == 4
-    drawn = [batch for epoch in range(200) for batch in learner.batches(epoch)]
-    sizes = np.array([len(batch) for batch in drawn])
-    assert max(batch.max() for batch in drawn if len(batch)) == 11
+    batches = [batch for epoch in range(200) for batch in learner.batches(epoch)]
+    sizes = np.array([len(batch) for batch in batches])
+    assert max(batch.max() for batch in batches if len(batch)) == 11
     # Binomial(12, 3/12): mean 3, variance 2.25.
     assert abs(sizes.mean() - 3) < 5 * np.sqrt(2.25 / 800)
     assert 0.8 < sizes.var() / 2.25 < 1.25

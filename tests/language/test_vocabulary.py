@@ -82,14 +82,14 @@ def test_samples_number_their_authors() -> None:
 
 def test_a_named_list_is_public_and_has_punctuation() -> None:
     pytest.importorskip("wordllama", reason="the extra words is not installed")
-    words = Vocabulary.named("public:glove", 1000)
+    words = Vocabulary.of_public_list("public:glove", 1000)
     assert words.public and words.source == "public:glove" and len(words) == 1004
     assert {"the", "and", ".", ","} <= set(words.words)
     for name in ("public:glow", "glove"):
         with pytest.raises(CapeletError, match=r"no public list of words .*public:glove"):
-            Vocabulary.named(name, 10)
+            Vocabulary.of_public_list(name, 10)
     with pytest.raises(CapeletError, match="a vocabulary of 0 words"):
-        Vocabulary.named("public:glove", 0)
+        Vocabulary.of_public_list("public:glove", 0)
     assert not Vocabulary.of(["a b"], 2).public  # the control
     assert not Vocabulary.from_list(["a"], "private").public  # paid for, not public
 

@@ -212,11 +212,11 @@ def _repetitions(canaries: str | None) -> list[int]:
 
 def _vocabulary(words: str | None, size: int, shape: tuple[int, int, int]) -> tuple[Any, ...]:
     """What `NetworkSettings` takes after its kind: how many words or which, and from where."""
-    from capelet.language.vocabulary import FROM_TEXTS, NOISED, PUBLIC
+    from capelet.language.vocabulary import FROM_TEXTS, PUBLIC, THROUGH_NOISE
 
     if words is None:
         return size, *shape, FROM_TEXTS
-    if words == NOISED or words.startswith(PUBLIC):
+    if words == THROUGH_NOISE or words.startswith(PUBLIC):
         return size, *shape, words
     return _word_list(Path(words)), *shape, FROM_TEXTS
 

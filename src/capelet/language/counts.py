@@ -98,7 +98,9 @@ def noisy_words(
     threshold = 1 - sigma * NormalDist().inv_cdf(delta / 2 / most)
     words = sorted(counts)  # not in the order of rows, which would tell it
     noise = (
-        rounded_gaussian(len(words), sigma) if random is None else _rounded(sigma, words, random)
+        rounded_gaussian(len(words), sigma)
+        if random is None
+        else _gaussian_integers(sigma, words, random)
     )
     noisy = {word: counts[word] + int(more) for word, more in zip(words, noise, strict=True)}
     # Rounding adds at most a half, which must not lift a word over the threshold.
@@ -111,5 +113,7 @@ def noisy_words(
     return tuple(sorted(above, key=lambda word: (-noisy[word], word)))
 
 
-def _rounded(sigma: float, words: Sequence[str], random: np.random.Generator) -> list[int]:
+def _gaussian_integers(
+    sigma: float, words: Sequence[str], random: np.random.Generator
+) -> list[int]:
     return [round(value) for value in random.normal(0.0, sigma, len(words)).tolist()]

@@ -31,7 +31,7 @@ from capelet.encoders.model_folder import (
 from capelet.errors import OutputError
 from capelet.language.model import NETWORKS, Network, state_of
 from capelet.language.records import Record
-from capelet.language.vocabulary import DECLARED, FROM_TEXTS, Vocabulary
+from capelet.language.vocabulary import FROM_FILE, FROM_TEXTS, Vocabulary
 from capelet.privacy.guarantees import NONE, Guarantee
 
 # The names of the files in every folder written so far.
@@ -73,7 +73,7 @@ class LanguageModel:
             about["id"] = self.record.id
         files: dict[str, bytes | str | Path] = {WEIGHTS: save(state_of(self.network))}
         if self.canaries:
-            secrets = [canary.describe() for canary in _numbered(self.canaries)]
+            secrets = [canary.describe() for canary in _number_authors(self.canaries)]
             files[CANARIES] = json.dumps(secrets, ensure_ascii=False) + "\n"
         else:  # of a model that lay here before
             (Path(folder) / CANARIES).unlink(missing_ok=True)
@@ -91,7 +91,7 @@ class LanguageModel:
         try:
             network = NETWORKS[about["network"]](**about["sizes"])
             network.load_state_dict(load(source.read(WEIGHTS)))
-            source_of_words = DECLARED if about["public_vocabulary"] else FROM_TEXTS
+            source_of_words = FROM_FILE if about["public_vocabulary"] else FROM_TEXTS
             vocabulary = Vocabulary(
                 tuple(about["vocabulary"]), about.get("vocabulary_source", source_of_words)
             )
@@ -152,7 +152,7 @@ def promise_in(folder: Path | str) -> Guarantee:
     return Guarantee.from_json(content) if content else NONE
 
 
-def _numbered(canaries: Sequence[Canary]) -> list[Canary]:
+def _number_authors(canaries: Sequence[Canary]) -> list[Canary]:
     """The canaries with a number for each author: names are in the owner's record alone."""
     numbers: dict[str, str] = {}
     for canary in canaries:

@@ -30,7 +30,7 @@ SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 # Where words come from: read off the texts, off them through noise that is paid for, or a list that
 # its giver declares public. A named public list has the name of its encoder after the prefix.
-FROM_TEXTS, NOISED, DECLARED, PUBLIC = "texts", "private", "file", "public:"
+FROM_TEXTS, THROUGH_NOISE, FROM_FILE, PUBLIC = "texts", "private", "file", "public:"
 # GloVe's words are in the order of their frequency, punctuation included, so its first n serve.
 PUBLIC_LISTS = ("glove",)
 
@@ -45,7 +45,7 @@ class Vocabulary:
     @property
     def public(self) -> bool:
         """Whether the words tell nothing about the texts."""
-        return self.source == DECLARED or self.source.startswith(PUBLIC)
+        return self.source == FROM_FILE or self.source.startswith(PUBLIC)
 
     @classmethod
     def of(cls, texts: Sequence[str], size: int) -> Vocabulary:
@@ -63,7 +63,7 @@ class Vocabulary:
         return cls((*SPECIAL, *words[:size]))
 
     @classmethod
-    def named(cls, source: str, size: int) -> Vocabulary:
+    def of_public_list(cls, source: str, size: int) -> Vocabulary:
         """The first `size` words of a public list, such as `public:glove`."""
         from capelet.encoders import load
 
@@ -83,7 +83,7 @@ class Vocabulary:
         return cls(entries[: len(SPECIAL) + size], source)
 
     @classmethod
-    def from_list(cls, words: Sequence[str], source: str = DECLARED) -> Vocabulary:
+    def from_list(cls, words: Sequence[str], source: str = FROM_FILE) -> Vocabulary:
         """A list of words that was not read off the texts, or was paid for."""
         entries = dict.fromkeys(spelling(word.strip()) for word in words if word.strip())
         if not entries:

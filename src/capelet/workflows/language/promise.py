@@ -26,7 +26,7 @@ from capelet.language.counts import (
     words_of_authors,
     words_of_texts,
 )
-from capelet.language.vocabulary import FROM_TEXTS, NOISED, Vocabulary
+from capelet.language.vocabulary import FROM_TEXTS, THROUGH_NOISE, Vocabulary
 from capelet.privacy.accounting import central, check_delta, epsilon_of, largest_delta, noise_for
 from capelet.privacy.guarantees import Guarantee, Unit
 from capelet.training.checkpoint import identity_of
@@ -221,7 +221,7 @@ def promise_of(
     else:
         remark = "one text is one sample; an author who wrote several is not covered as a whole"
     remarks = [remark]
-    if vocabulary.source == NOISED:
+    if vocabulary.source == THROUGH_NOISE:
         remarks.append("the vocabulary is a noised one, paid for")
     elif vocabulary.public:
         remarks.append(f"the vocabulary is public ({vocabulary.source})")

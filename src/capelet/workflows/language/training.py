@@ -37,7 +37,7 @@ from capelet.language.training import (
 )
 from capelet.language.vocabulary import (
     FROM_TEXTS,
-    NOISED,
+    THROUGH_NOISE,
     Samples,
     Tokens,
     Vocabulary,
@@ -191,7 +191,7 @@ class LanguageSettings:
             hint = did_you_mean(method.name, METHODS)
             raise CapeletError(f"there is no method {method.name!r}; {hint}")
         method.check(authors)
-        if self.network.words == NOISED and method.name != "dpsgd":
+        if self.network.words == THROUGH_NOISE and method.name != "dpsgd":
             raise CapeletError(
                 "a private vocabulary is paid from the epsilon of 'dpsgd'; the method "
                 f"{method.name!r} has none"
@@ -320,7 +320,7 @@ def _prepare(
     )
     draws = budget = None
     if method.name == "dpsgd":
-        budget = Budget.of(method, network.words == NOISED)
+        budget = Budget.of(method, network.words == THROUGH_NOISE)
         draws = _draws(units, budget, out / DRAWS, settings, digest)
     words = _vocabulary(network, units.texts, draws)
     canaries = _canaries(units.people, words, settings)
@@ -340,7 +340,7 @@ def _draws(
 ) -> Draws:
     """Those of an interrupted training with the same settings, or new ones."""
     method, seed = settings.method, settings.schedule.seed
-    chosen = {
+    choices = {
         "unit": method.unit,
         "epsilon": method.epsilon,
         "delta": method.delta,
@@ -349,7 +349,7 @@ def _draws(
         "seed": seed,
         "is_seeded": method.seeded_noise,
     }
-    identity = identity_of_draws(digest, chosen)
+    identity = identity_of_draws(digest, choices)
     before = Draws.load(path, identity)
     if before is not None:
         return before
@@ -363,10 +363,10 @@ def _vocabulary(network: NetworkSettings, texts: Sequence[str], draws: Draws | N
         return Vocabulary.from_list(network.vocabulary)
     if network.words == FROM_TEXTS:
         return Vocabulary.of(texts, network.vocabulary)
-    if network.words == NOISED:
+    if network.words == THROUGH_NOISE:
         assert draws is not None and draws.words is not None
-        return Vocabulary.from_list(draws.words[: network.vocabulary], NOISED)
-    return Vocabulary.named(network.words, network.vocabulary)
+        return Vocabulary.from_list(draws.words[: network.vocabulary], THROUGH_NOISE)
+    return Vocabulary.of_public_list(network.words, network.vocabulary)
 
 
 def _canaries(
