@@ -5,13 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Tests of one file stay together, since they share what takes long to make.
 WORKERS ?= 2
-export OMP_WAIT_POLICY ?= passive
 
 .PHONY: demo test test-slow lint bench mutants clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,protect,lm,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,multilingual,protect,dev]'
 	touch $@
 
 demo: $(READY)

@@ -12,7 +12,12 @@ Names are imported at first use, so that `import capelet` costs nothing.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
+
+# Threads that wait for each other sleep instead of spinning: on a busy machine the spinning of one
+# training takes the cores that it waits for. OpenMP reads this when torch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 __version__ = "0.1.0"
 

@@ -150,3 +150,36 @@ def test_loading_is_silent(tiny_folder: Path, capfd: pytest.CaptureFixture[str])
         warnings.simplefilter("error")
         load(str(tiny_folder), "torch").encode(["a dog"])
     assert capfd.readouterr() == ("", "")
+
+
+def build_causal(folder: Path) -> Path:
+    """A random GPT-2 of two layers whose tokenizer has no padding token, as GPT-2's has none."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2Model, PreTrainedTokenizerFast
+
+    words = ["<|endoftext|>", "the", "dog", "was", "good", "cat"]
+    tokenizer = Tokenizer(
+        models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<|endoftext|>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    end = {"eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=24, **end).save_pretrained(
+        folder
+    )
+    torch.manual_seed(0)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 24}
+    GPT2Model(GPT2Config(vocab_size=len(words), initializer_range=0.3, **sizes)).save_pretrained(
+        folder
+    )
+    return folder
+
+
+def test_a_model_without_a_padding_token_encodes_texts_of_any_length(tmp_path: Path) -> None:
+    encoder = load(str(build_causal(tmp_path)), "torch")
+    texts = ["the dog", "the dog was good the cat was good", "cat"]
+    together = encoder.encode(texts)
+    alone = np.concatenate([encoder.encode([text]) for text in texts])
+    # What fills up the shorter ones has no part in their vectors.
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert np.abs(together[0] - together[2]).max() > 0.01

