@@ -92,7 +92,9 @@ class _PrivateLearner:
         units = part.units if part.units is not None else _one_row_each(part)
         self.members = units.shape[1]
         self.units = torch.from_numpy(units.astype(np.int64)).to(self.device)
+        # Without a file around it, all units that are given train.
         self.population = part.population or len(units)
+        self.trained_share = 1.0 if part.population is None else SHARES["defender"]
         vectors = torch.tensor(np.asarray(part.vectors, dtype=np.float32))
         # Row −1 stands for no text: its classes are missing, so it has no loss and no gradient.
         self.vectors = torch.cat([vectors, torch.zeros_like(vectors[:1])]).to(self.device)
@@ -118,7 +120,7 @@ class _PrivateLearner:
     @property
     def expected(self) -> float:
         """How many units a sample has in the mean: by the size of the file, not by who is in it."""
-        return self.schedule.share * SHARES["defender"] * self.population
+        return self.schedule.share * self.trained_share * self.population
 
     @cached_property
     def target(self) -> Target:

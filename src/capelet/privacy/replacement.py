@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from capelet.errors import CapeletError
-from capelet.privacy.accounting import epsilon_of, noise_for
+from capelet.privacy.accounting import MOST_NOISE, epsilon_of, noise_for
 from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, check_number
 
 # At 1/n a training that publishes one random text would count as private; this stays well below.
@@ -93,4 +93,11 @@ class Target:
 @lru_cache(maxsize=64)
 def _noise(target: Target) -> float:
     # Kept, for each split of a measurement asks for the same, and it takes seconds.
-    return noise_for(*target.half, target.rate, target.steps)
+    epsilon, delta = target.half
+    least = epsilon_of(MOST_NOISE, target.rate, target.steps, delta)
+    if epsilon < least:
+        raise CapeletError(
+            f"a training ε of {target.epsilon:g} for replacing one text cannot be reached at δ = "
+            f"{target.delta:g}: the least is {2 * least:.3g}"
+        )
+    return noise_for(epsilon, delta, target.rate, target.steps)
