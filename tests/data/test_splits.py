@@ -53,7 +53,23 @@ def made(rows: int = 400, authors: int = 40, seed: int = 0) -> Corpus:
     return Corpus("made", texts=column(texts), author=column(writers))
 
 
-@pytest.mark.parametrize("kind", sorted(SPLITS))
+# A keyed part follows from the author alone: whoever shares a text with another moves nobody.
+WHOLE_GROUPS = sorted(set(SPLITS) - {"keyed"})
+
+
+def test_a_keyed_part_is_decided_by_its_author_alone() -> None:
+    corpus = made()
+    assert corpus.author is not None
+    parts = parts_of(corpus, "keyed", 0)
+    for name in set(corpus.author):
+        assert len(set(parts[corpus.author == name])) == 1
+    assert set(parts) == {"defender", "attacker", "victims"}
+    # Everybody else's texts and labels change: nobody's part does.
+    other = by_hand(list(corpus.author), [f"another text {row}" for row in range(len(corpus))])
+    assert (parts_of(other, "keyed", 0) == parts).all()
+
+
+@pytest.mark.parametrize("kind", WHOLE_GROUPS)
 def test_parts_are_disjoint_and_linked_rows_stay_together(kind: str) -> None:
     corpus = made()
     for seed in range(3):
@@ -188,7 +204,7 @@ def parts_of(corpus: Corpus, kind: str, seed: int) -> np.ndarray:
     return names
 
 
-@pytest.mark.parametrize("kind", sorted(SPLITS))
+@pytest.mark.parametrize("kind", WHOLE_GROUPS)
 def test_a_text_by_two_authors_never_lands_in_two_parts(kind: str) -> None:
     """Ten pairs of authors share one text each: both stay whole, and in one part."""
     authors = [f"w{row // 3}" for row in range(120)]
@@ -334,6 +350,15 @@ def test_the_victims_of_vectors_are_the_nearest_to_one_row() -> None:
     twins = np.concatenate([vectors, vectors])
     rows = set(split(Corpus("v", vectors=twins), "wasserstein", 1).victims.tolist())
     assert {row % 100 for row in rows} in nearest and len(rows) == 40
+
+
+def test_whole_groups_come_as_near_to_a_fifth_as_they_can() -> None:
+    """13 authors of 8 rows: three of them are 24 of 104 rows, nearer to 20.8 than two are."""
+    vectors = np.random.default_rng(3).normal(size=(104, 4)).astype(np.float32)
+    author = column([f"w{row // 8}" for row in range(104)])
+    for seed in range(4):
+        parts = split(Corpus("v", vectors=vectors, author=author), "wasserstein", seed)
+        assert len(parts.victims) == 24
 
 
 # ---- near duplicates -----------------------------------------------------------------------------

@@ -93,8 +93,8 @@ class Plan:
         if best is None or best > max(prior) + 1e-9:
             return ()
         return (
-            f"at ε = {guarantee.epsilon:g} no release can beat always naming the commonest class "
-            f"of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
+            f"at ε = {guarantee.epsilon:g}, from one text, no release can beat always naming the "
+            f"commonest class of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
             f"{least_epsilon(prior):.3g}",
         )
 

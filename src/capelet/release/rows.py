@@ -18,7 +18,7 @@ import numpy.typing as npt
 from capelet.data.streams import column_batches
 from capelet.errors import DataError
 from capelet.interfaces import Kind, Progress, Vectors, silent
-from capelet.privacy.store import Ledger
+from capelet.privacy.people import normalise_person
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +51,15 @@ class Block:
             total.update(part)
         return total.digest()
 
-    def names(self, book: Ledger, recipe: str) -> list[bytes]:
-        """The names under which the ledger keeps the releases of these rows."""
-        rows = zip(self.subjects, self.contents(), strict=True)
-        return [book.name(recipe, who, content) for who, content in rows]
+    @property
+    def people(self) -> list[str]:
+        """Who is charged for each row: the subjects in one form."""
+        return [normalise_person(subject) for subject in self.subjects]
+
+    @property
+    def numbers(self) -> range:
+        """The row numbers in the file."""
+        return range(self.start, self.start + len(self))
 
     def take(self, rows: list[int]) -> list[str] | Vectors:
         if isinstance(self.values, list):
