@@ -92,6 +92,24 @@ def test_an_author_is_one_unit_of_bounded_texts(corpus: Corpus) -> None:
     assert population(corpus, TEXTS) == 1200
 
 
+def test_a_person_in_two_spellings_is_one_unit(corpus: Corpus) -> None:
+    """Blanks around a name and its Unicode form: else the person would count, and be hidden, twice.
+
+    The control: capitals may mean another person, and stay apart.
+    """
+    assert corpus.author is not None
+    names = {"Zo\u00eb": ["Zo\u00eb", " Zoe\u0308 "], "Ann": ["Ann", "ann"]}
+    for spellings, count in zip(names.values(), (1, 2), strict=True):
+        author = column(spellings[row % 2] for row in range(1200))
+        whole = replace(corpus, author=author)
+        assert population(whole, AUTHORS) == count
+        plan = Plan.of(corpus, 1, "keyed")
+        parts, plan = plan.splits[0], replace(plan, corpus=whole)
+        part = part_of(plan, parts, np.asarray(corpus.vectors), ())
+        units = with_units(part, plan, parts, AUTHORS).units
+        assert units is not None and units.shape == (count, 3)
+
+
 def test_a_private_encoder_for_authors(corpus: Corpus, tmp_path: Any) -> None:
     settings = Settings(epsilon=8.0, training=AUTHORS)
     result = protect(corpus, None, "bottleneck", settings, seeds=1, attackers=["logistic"])

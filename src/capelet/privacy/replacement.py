@@ -78,7 +78,7 @@ class Target:
         caveats = [
             "real arithmetic: the noise is added in floating point",
             "it covers the map; figures and reports beside it are exact",
-            "the list of classes and the size of the file are public",
+            f"the list of classes and the number of {unit}s are public",
         ]
         # Whoever knows the seed can subtract the noise.
         if is_seeded:
