@@ -12,10 +12,14 @@ import torch
 from capelet.data.labels import Attribute
 from capelet.defences import METHODS, Settings, fit
 from capelet.defences.bottleneck import SymbolLikelihood
+from capelet.defences.dense import Dense
 from capelet.defences.network import Body, Network
-from capelet.defences.private_training import LINEAR, _PrivateLearner
+from capelet.defences.private_training import DENSE, LINEAR, _PrivateLearner
 from capelet.defences.settings import Part, Schedule, TrainingPrivacy
 from capelet.errors import CapeletError
+from capelet.interfaces import silent
+from capelet.mechanisms import Laplace
+from capelet.privacy.replacement import Target
 from capelet.release import PrivateEncoder
 from capelet.training.loop import Position
 from capelet.training.networks import dense
@@ -105,8 +109,6 @@ def test_replacing_one_unit_moves_the_sum_by_two_clips_at_most(
     part: Part, members: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that follows from the texts: vectors, classes and their frequencies, no scaling."""
-    from capelet.privacy.replacement import Target
-
     monkeypatch.setattr(Target, "noise", lambda self: 0.0)
     units = np.arange(400).reshape(-1, members)
     assert part.task is not None
@@ -122,6 +124,29 @@ def test_replacing_one_unit_moves_the_sum_by_two_clips_at_most(
         sums.append(gradient_before_noise(learner))
         clip = learner.clip
     assert 0 < (sums[0] - sums[1]).norm() <= 2 * clip * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("noise", [False, True], ids=["gr", "cape"])
+def test_with_adversaries_too_replacing_one_text_moves_the_sum_by_two_clips_at_most(
+    part: Part, noise: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adversaries' heads see the secret of each row alone, and count with the map."""
+    monkeypatch.setattr(Target, "noise", lambda self: 0.0)
+    dense_method = Dense(noise, "reversal")
+    assert part.task is not None
+    sums = []
+    for change in (False, True):
+        vectors, secret = part.vectors.copy(), part.secrets[0].codes.copy()
+        if change:
+            vectors[0], secret[0] = -1e3 * vectors[2000], 1 - secret[0]
+        other = replace(part, vectors=vectors, secrets=(replace(part.secrets[0], codes=secret),))
+        settings = replace(PRIVATE, lam=1.0, training=TrainingPrivacy(8.0, seed_noise=0))
+        before = Laplace(8.0) if noise else None
+        network = dense_method._network(other, settings, before, False, silent)
+        learner = _PrivateLearner(network, other, settings, DENSE)
+        learner.random.manual_seed(0)  # the same Laplace noise on the rows that stay
+        sums.append(gradient_before_noise(learner))
+    assert 0 < (sums[0] - sums[1]).norm() <= 2 * DENSE.clip * (1 + 1e-4)
 
 
 def test_seeded_noise_voids_the_promise(part: Part) -> None:

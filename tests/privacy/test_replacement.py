@@ -78,3 +78,9 @@ def test_a_text_that_trained_and_passes_has_both_together() -> None:
     assert Guarantee(2.0).for_training_texts() is None
     added = Guarantee(3.0, 1e-6, "central", neighbours="add-remove")
     assert Guarantee(2.0, training=added).for_training_texts() is None
+
+
+def test_an_epsilon_beyond_the_accountant_is_refused_with_the_largest_that_is_not() -> None:
+    with pytest.raises(CapeletError, match="an ε of 41 at most, or a larger δ"):
+        Target(300.0, 1e-5, 0.25, 100).noise()
+    assert Target(41.0, 1e-5, 0.25, 100).noise() > 0.5  # the control

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from capelet.defences import Settings
 from capelet.defences.settings import TrainingPrivacy
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.plan import Plan
+from capelet.release import PrivateEncoder
 from capelet.workflows.protect import protect
 from capelet.workflows.search import part_of
 from capelet.workflows.units import check_classes, check_units, population, with_units
@@ -121,6 +125,55 @@ def test_a_private_encoder_for_authors(corpus: Corpus, tmp_path: Any) -> None:
     assert result.after.provenance["split"]["kind"] == "keyed"
     folder = result.save(tmp_path / "out")
     assert "for each author under replace" in (folder / "private.json").read_text()
+
+
+def shipped_beside_the_weights(corpus: Corpus, settings: Settings, folder: Path) -> dict[str, str]:
+    """All that the manifest names, by file, without weights, their hash and the random id."""
+    result = protect(corpus, None, "bottleneck", settings, seeds=1, attackers=["logistic"])
+    result.save(folder)
+    names = [*json.loads((folder / "manifest.json").read_text())["files"], "manifest.json"]
+    contents = {}
+    for name in names:
+        content = (folder / name).read_bytes()
+        if name.endswith(".safetensors"):
+            # Eight bytes say how long the header is; the weights follow it.
+            content = content[8 : 8 + int.from_bytes(content[:8], "little")]
+        contents[name] = re.sub(r"[0-9a-f]{32,}", "…", content.decode())
+    return contents
+
+
+@pytest.mark.parametrize("privacy", [TEXTS, AUTHORS], ids=["text", "author"])
+def test_one_row_changes_nothing_that_ships_but_the_noisy_weights(
+    corpus: Corpus, privacy: TrainingPrivacy, tmp_path: Path
+) -> None:
+    assert corpus.vectors is not None and corpus.label is not None and corpus.author is not None
+    vectors, label, author = corpus.vectors.copy(), corpus.label.copy(), corpus.author.copy()
+    theirs = author == author[0]
+    vectors[theirs], label[theirs], author[theirs] = 9.0, "1", "somebody else"
+    neighbour = replace(corpus, vectors=vectors, label=label, author=author)
+    settings = Settings(epsilon=8.0, training=privacy)
+    first = shipped_beside_the_weights(corpus, settings, tmp_path / "one")
+    second = shipped_beside_the_weights(neighbour, settings, tmp_path / "two")
+    assert first == second and set(first) == {
+        "manifest.json", "map.safetensors", "private.json", "recipe.toml",
+    }  # fmt: skip
+    # The control: without the promise, how many rows trained is among what ships.
+    plain = shipped_beside_the_weights(corpus, Settings(epsilon=8.0), tmp_path / "plain")
+    assert '"trained_on": null' in first["private.json"]
+    assert '"trained_on": null' not in plain["private.json"]
+
+
+def test_what_ships_works_without_the_figures_beside_it(corpus: Corpus, tmp_path: Path) -> None:
+    settings = Settings(epsilon=8.0, training=TEXTS)
+    result = protect(corpus, None, "bottleneck", settings, seeds=1, attackers=["logistic"])
+    whole, shipped = result.save(tmp_path / "whole"), tmp_path / "shipped"
+    shipped.mkdir()
+    for name in [*json.loads((whole / "manifest.json").read_text())["files"], "manifest.json"]:
+        (shipped / name).write_bytes((whole / name).read_bytes())
+    private = PrivateEncoder.load(shipped)
+    assert private.guarantee == result.encoder.guarantee
+    assert corpus.vectors is not None
+    assert private.release(corpus.vectors[:5]).vectors.shape == (5, 2)
 
 
 @pytest.mark.parametrize(

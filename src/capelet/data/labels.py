@@ -36,8 +36,8 @@ TOPICS = 10
 class Attribute:
     """A secret or a task as classes: `codes[row]` indexes `classes`, −1 where missing.
 
-    `from_all_rows` says that frequencies decided its classes, or that it is one at all: thirds, rare
-    classes merged, frequent values of lists. One row more can then change the class of others.
+    `from_all_rows` says that frequencies decided its classes, or that it is one at all: thirds,
+    merged rare classes, frequent values of lists. One row can then change the class of others.
     """
 
     name: str

@@ -22,6 +22,8 @@ from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, che
 # At 1/n a training that publishes one random text would count as private; this stays well below.
 POWER = 1.1
 DELTA = 1e-5
+# Below this the accountant cuts tails off, and finds no finite ε.
+LEAST_DELTA = 1e-14
 
 
 def replacement(epsilon: float, delta: float) -> tuple[float, float]:
@@ -94,6 +96,13 @@ class Target:
 def _noise(target: Target) -> float:
     # Kept, for each split of a measurement asks for the same, and it takes seconds.
     epsilon, delta = target.half
+    if delta < LEAST_DELTA:
+        most = math.floor(2 * math.log(max(target.delta / LEAST_DELTA - 1, 1)))
+        raise CapeletError(
+            f"a training ε of {target.epsilon:g} at δ = {target.delta:g} is more than can be "
+            "accounted for: to replace one is to change two, and of these δ must be e^(ε/2) times "
+            f"smaller; take an ε of {most} at most, or a larger δ"
+        )
     least = epsilon_of(MOST_NOISE, target.rate, target.steps, delta)
     if epsilon < least:
         raise CapeletError(

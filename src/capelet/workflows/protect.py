@@ -5,8 +5,9 @@ through it, and fresh attackers (of every family, trained on released vectors of
 part) try what they can. The defence's own adversary is shown beside them: the difference is the
 false comfort of adversarial training. What is saved is the encoder of the first seed.
 
-A trained map is *not* private towards the texts it was trained on. The guarantee of a noise step is
-for the texts that pass through. Which rows trained the map is remembered in the user's state folder
+A trained map is *not* private towards the texts it was trained on, unless it was trained with
+differential privacy (`settings.training`). The guarantee of a noise step is for the texts that pass
+through. Which rows trained the map is remembered in the user's state folder
 and nowhere else (`privacy.origins`), so that later releases and audits can tell.
 """
 
@@ -298,7 +299,9 @@ def _about(
         "data": {"name": plan.corpus.name},
         **_figures(plan, settings, defences),
         "seeds": len(plan.splits),
-        "private_towards_training_texts": settings.training is not None,
+        "private_towards_training_texts": all(
+            item.outcome.map.training.status == "proven" for item in defences
+        ),
         "ships": "the files of manifest.json; findings and report beside them are exact figures",
     }
 
