@@ -32,8 +32,8 @@ from scipy.stats import beta
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.data.labels import Attribute, attribute
-from capelet.defences import Settings, fit, private_training
-from capelet.defences.settings import Part, TrainingPrivacy
+from capelet.defences import Settings, TrainingPrivacy, fit, private_training
+from capelet.defences.settings import Part
 from capelet.encoders import load as load_encoder
 from capelet.encoders import with_cache
 from capelet.training.dpsgd import add_noise
