@@ -31,8 +31,8 @@ OWN_TEXTS = (
     "part. The guarantee, where there is one, is for the texts that pass through."
 )
 OWN_TEXTS_PRIVATE = (
-    "This map was trained with differential privacy: the guarantee says what is promised to the "
-    "texts that trained it. The figures on this page are exact, and no ε covers them."
+    "This map says that it is private towards the texts it was trained on: the guarantee tells how "
+    "far. The figures on this page are exact, and no ε covers them."
 )
 ONLY_MEASURED = (
     "That the leaks are as small as they are shown, that the task works as shown, and for whom: on "
