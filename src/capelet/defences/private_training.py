@@ -42,7 +42,7 @@ from capelet.training.units import clipped_unit_sum
 class PrivateSchedule:
     """Steps, the share of units in each, the clipping norm and Adam's rate: constants, all of them.
 
-    What is chosen for a corpus by looking at it would count as training. These were chosen once, on
+    What is chosen for a corpus by looking at it would count as training. These were chosen on
     the public sets `trec` and `cr` at ε = 8 and 2, among three ways to spend the steps, three norms
     and three rates; half or twice of each costs a point or two (the card has the table).
     """
