@@ -44,7 +44,8 @@ class PrivateSchedule:
 
     What is chosen for a corpus by looking at it would count as training. These were chosen on
     the public sets `trec` and `cr` at ε = 8 and 2, among three ways to spend the steps, three norms
-    and three rates; half or twice of each costs a point or two (the card has the table).
+    and three rates. Half or twice the norm costs a point at most, a third or three times the rate
+    two to three points (the card has the table).
     """
 
     steps: int = 100
