@@ -136,6 +136,13 @@ def test_a_search_picks_a_point_or_says_how_near_it_came(data: Path, tmp_path: P
         (["--method", "gr", "--max-leakage", "2"], "max-leakage is 2"),
         (["--method", "gr", "--max-leakage", "0.1", "--min-utility", "0.5"], "not both"),
         (["--method", "gr", "--hold-out", "named,other"], "needs a private attribute"),
+        (["--method", "leace", "--train-epsilon", "8"], "cannot be trained with differential"),
+        (["--method", "fx", "--train-epsilon", "0"], "train-epsilon is 0"),
+        (["--method", "fx", "--train-epsilon", "8", "--unit", "author"], "--author"),
+        (["--method", "fx", "--train-epsilon", "8", "--unit", "word"], "the unit is 'word'"),
+        (["--method", "fx", "--train-epsilon", "8", "--train-delta", "0.1"], "0.000563 at most"),
+        (["--method", "fx", "--unit", "author"], "belong to --train-epsilon"),
+        (["--method", "fx", "--train-epsilon", "8", "--split", "random"], "by itself"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -208,3 +208,20 @@ def test_equally_frequent_values_come_in_the_same_order_in_every_process() -> No
         for hash_seed in (0, 1)
     ]
     assert outputs[0] == outputs[1] and "tag a" in outputs[0] and "Adams" in outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "edges", "expected"),
+    [
+        (list(range(90)), None, True),  # thirds
+        (list(range(90)), [30.0], False),
+        (["a"] * 40 + ["b"] * 15 + ["c"] * 15, None, True),  # two rare classes become one
+        (["a"] * 40 + ["b"] * 25 + ["c"] * 25, None, False),
+        ([["a"]] * 30 + [["b"]] * 30, None, True),  # which values count is a matter of frequency
+    ],
+)
+def test_an_attribute_says_whether_all_rows_decide_its_classes(
+    values: list[object], edges: list[float] | None, expected: bool
+) -> None:
+    results = attributes({"x": column(*values)}, {"x": edges} if edges else None)
+    assert {item.from_all_rows for item in results} == {expected}

@@ -100,6 +100,9 @@ def test_training_texts_are_not_private_unless_it_says_so(
         assert sentence in page(findings, after) and "4,085 texts" in page(findings, after)
         assert sentence not in page(findings, trained)
         assert "it is private towards the texts it was trained on" in page(findings, trained)
+        # It covers the map, and not what this very page tells of these texts.
+        assert "and no ε covers them" in page(findings, trained)
+        assert "and no ε covers them" not in page(findings, after)
 
 
 def test_false_comfort_is_the_fresh_score_minus_its_own(after: Findings) -> None:

@@ -153,4 +153,6 @@ def _write(result: Protection, out: Path, as_json: bool) -> None:
             print(f"{name} [{item.level}] {item.sentence}")
     print(f"guarantee: {promise}")
     print(f"private encoder: {folder}")
+    if result.after.provenance["protect"]["private_towards_training_texts"]:
+        print("ship what manifest.json names: no ε covers the figures in the report and findings")
     print(f"report: {page}")

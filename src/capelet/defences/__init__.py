@@ -8,7 +8,14 @@ its training asks for. Families of methods are files (`dense`, `bottleneck`, `er
 from __future__ import annotations
 
 from capelet.defences.methods import METHODS, Method, check_needs, fit, method
-from capelet.defences.settings import KEEPS, Defence, Part, Schedule, Settings
+from capelet.defences.settings import (
+    KEEPS,
+    Defence,
+    Part,
+    Schedule,
+    Settings,
+    TrainingPrivacy,
+)
 
 __all__ = [
     "KEEPS",
@@ -18,6 +25,7 @@ __all__ = [
     "Part",
     "Schedule",
     "Settings",
+    "TrainingPrivacy",
     "check_needs",
     "fit",
     "method",

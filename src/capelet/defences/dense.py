@@ -61,6 +61,7 @@ class Dense:
         network = self._network(part, settings, before, mixes, progress)
         if settings.training is not None:
             network.body.scale = torch.full((1,), self._known_scale(part, before))
+            network.body.unit = before is None
             outcome = train_privately(network, part, settings, DENSE, progress)
             return Defence(outcome, before=before)
         schedule = _pace(settings.schedule, part, self.adversary, settings.keep)

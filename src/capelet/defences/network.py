@@ -8,19 +8,23 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from capelet.defences.noise import Twin
 from capelet.defences.terms import Batch, Term
-from capelet.release.maps import Layer, Map, affine
+from capelet.release.maps import SHORTEST, Layer, Map, affine
 from capelet.training.networks import Front, Residual
 
 
 class Body(nn.Module):
-    """The layers that will be released, behind a fixed scaling learnt on the rows to fit on."""
+    """The layers that will be released, behind a fixed scaling learnt on the rows to fit on.
 
-    def __init__(self, inner: nn.Module, activation: str = "none") -> None:
+    With `unit` rows are brought to length one instead, and nothing is learnt of their scale.
+    """
+
+    def __init__(self, inner: nn.Module, activation: str = "none", unit: bool = False) -> None:
         super().__init__()
-        self.inner, self.activation = inner, activation
+        self.inner, self.activation, self.unit = inner, activation, unit
         self.register_buffer("shift", torch.zeros(1))
         self.register_buffer("scale", torch.ones(1))
 
@@ -36,6 +40,8 @@ class Body(nn.Module):
         self.scale = torch.where(alive, 1 / deviation.clamp(min=1e-12), torch.zeros_like(deviation))
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.unit:
+            x = normalize(x, dim=1, eps=SHORTEST)
         features: Tensor = self.inner((x - self.shift) * self.scale)
         if self.activation == "relu":
             return torch.relu(features)
@@ -64,7 +70,7 @@ class Body(nn.Module):
             (layers[0].weight @ first.bias + layers[0].bias).astype(np.float32),
             layers[0].activation,
         )
-        return Map((joint, *layers[1:]))
+        return Map((joint, *layers[1:]), unit=self.unit)
 
 
 class Network(nn.Module):

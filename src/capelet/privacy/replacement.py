@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from capelet.errors import CapeletError
-from capelet.privacy.accounting import epsilon_of, noise_for
+from capelet.privacy.accounting import MOST_NOISE, epsilon_of, noise_for
 from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, check_number
 
 # At 1/n a training that publishes one random text would count as private; this stays well below.
 POWER = 1.1
 DELTA = 1e-5
+# Below this the accountant cuts tails off, and finds no finite ε.
+LEAST_DELTA = 1e-14
 
 
 def replacement(epsilon: float, delta: float) -> tuple[float, float]:
@@ -78,7 +80,7 @@ class Target:
         caveats = [
             "real arithmetic: the noise is added in floating point",
             "it covers the map; figures and reports beside it are exact",
-            "the list of classes and the size of the file are public",
+            f"the list of classes and the number of {unit}s are public",
         ]
         # Whoever knows the seed can subtract the noise.
         if is_seeded:
@@ -93,4 +95,18 @@ class Target:
 @lru_cache(maxsize=64)
 def _noise(target: Target) -> float:
     # Kept, for each split of a measurement asks for the same, and it takes seconds.
-    return noise_for(*target.half, target.rate, target.steps)
+    epsilon, delta = target.half
+    if delta < LEAST_DELTA:
+        most = math.floor(2 * math.log(max(target.delta / LEAST_DELTA - 1, 1)))
+        raise CapeletError(
+            f"a training ε of {target.epsilon:g} at δ = {target.delta:g} is more than can be "
+            "accounted for: to replace one is to change two, and of these δ must be e^(ε/2) times "
+            f"smaller; take an ε of {most} at most, or a larger δ"
+        )
+    least = epsilon_of(MOST_NOISE, target.rate, target.steps, delta)
+    if epsilon < least:
+        raise CapeletError(
+            f"a training ε of {target.epsilon:g} for replacing one text cannot be reached at δ = "
+            f"{target.delta:g}: the least is {2 * least:.3g}"
+        )
+    return noise_for(epsilon, delta, target.rate, target.steps)

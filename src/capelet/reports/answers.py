@@ -30,7 +30,10 @@ OWN_TEXTS = (
     "This one does not: whoever holds the map may learn something about {texts} of the defender’s "
     "part. The guarantee, where there is one, is for the texts that pass through."
 )
-OWN_TEXTS_PRIVATE = "This map says that it is private towards the texts it was trained on."
+OWN_TEXTS_PRIVATE = (
+    "This map says that it is private towards the texts it was trained on: the guarantee tells how "
+    "far. The figures on this page are exact, and no ε covers them."
+)
 ONLY_MEASURED = (
     "That the leaks are as small as they are shown, that the task works as shown, and for whom: on "
     "these data, by these attackers. Another attacker or more labelled texts may find more."

@@ -32,14 +32,19 @@ def clipped_unit_sum(
     if not {id(weight) for weight in network.parameters()} <= layer_weights(network):
         raise TypeError("only dense layers have norms per unit here")
     with full_precision():
-        # With constant weights the pass computes only what flows between layers; it must begin
-        # somewhere, so the inputs ask for a gradient.
-        inputs = rows.detach().requires_grad_()
         with constant_weights(network):
-            total, _, places = trace_layers(network, lambda: (loss(inputs), inputs))
+            # The pass must begin somewhere, or nothing flows: at the biases, which cost a sum each,
+            # where gradients of weights or inputs would cost a product.
+            biases = [item.bias for item in network.modules() if isinstance(item, nn.Linear)]
+            for bias in biases:
+                bias.requires_grad_()
+            total, _, places = trace_layers(network, lambda: (loss(rows), rows))
             total.backward()  # type: ignore[no-untyped-call]
+            for bias in biases:
+                assert bias.grad is not None
+                bias.grad.zero_()
         sites = [_by_unit(place, members) for place in places if isinstance(place, Site)]
-        squares = torch.stack([site.squares() for site in sites]).sum(0)
+        squares = torch.stack([_squares(site) for site in sites]).sum(0)
         norms = squares.clamp_min(0).sqrt()
         finite = norms.isfinite()
         shares = torch.where(finite, clip / norms.clamp_min(clip), torch.zeros_like(norms))
@@ -65,3 +70,12 @@ def _by_unit(site: Site, members: int) -> Site:
         site.biases,
         gradient.reshape(-1, members, gradient.shape[-1]),
     )
+
+
+def _squares(site: Site) -> Tensor:
+    """Per unit the squared norm; of a single row it needs no Gram matrix: ‖g aᵀ‖² = ‖g‖²‖a‖²."""
+    if site.output_gradient.shape[1] > 1:
+        return site.squares()
+    lengths = [torch.linalg.vector_norm(a, dim=(1, 2)).square() for _, a in site.weights]
+    activations = torch.stack(lengths).sum(0) + len(site.biases)
+    return torch.linalg.vector_norm(site.output_gradient, dim=(1, 2)).square() * activations

@@ -5,8 +5,9 @@ through it, and fresh attackers (of every family, trained on released vectors of
 part) try what they can. The defence's own adversary is shown beside them: the difference is the
 false comfort of adversarial training. What is saved is the encoder of the first seed.
 
-A trained map is *not* private towards the texts it was trained on. The guarantee of a noise step is
-for the texts that pass through. Which rows trained the map is remembered in the user's state folder
+A trained map is *not* private towards the texts it was trained on, unless it was trained with
+differential privacy (`settings.training`). The guarantee of a noise step is for the texts that pass
+through. Which rows trained the map is remembered in the user's state folder
 and nowhere else (`privacy.origins`), so that later releases and audits can tell.
 """
 
@@ -296,13 +297,23 @@ def _about(
         "settings": _as_json(settings),
         "against": [item.name for item in against] if method(name).fights_with(settings) else [],
         "data": {"name": plan.corpus.name},
-        # How many rows fell into the part of a private training is no public number.
-        "trained_on": len(plan.splits[0].defender) if settings.training is None else None,
+        **_figures(plan, settings, defences),
         "seeds": len(plan.splits),
-        "training_seconds": round(float(np.mean([item.outcome.seconds for item in defences])), 2),
-        "private_towards_training_texts": settings.training is not None,
+        "private_towards_training_texts": all(
+            item.outcome.map.training.status == "proven" for item in defences
+        ),
         "ships": "the files of manifest.json; findings and report beside them are exact figures",
     }
+
+
+def _figures(
+    plan: Plan, settings: Settings, defences: Sequence[Defence]
+) -> dict[str, float | int | None]:
+    """Exact figures of the training; beside a private one none, for they would ship with it."""
+    if settings.training is not None:
+        return {"trained_on": None, "training_seconds": None}
+    seconds = float(np.mean([item.outcome.seconds for item in defences]))
+    return {"trained_on": len(plan.splits[0].defender), "training_seconds": round(seconds, 2)}
 
 
 def _as_json(settings: Settings) -> dict[str, Any]:

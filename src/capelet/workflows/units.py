@@ -14,6 +14,7 @@ from capelet.data.labels import Attribute
 from capelet.defences.settings import Part, TrainingPrivacy
 from capelet.errors import DataError
 from capelet.evaluation.plan import Plan
+from capelet.privacy.people import normalise_person
 from capelet.privacy.replacement import choose_delta
 
 SPLIT = "keyed"
@@ -46,19 +47,22 @@ def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, deriv
 def check_classes(targets: list[Attribute]) -> None:
     """Refuse classes that were cut or merged by looking at all rows: one row can move the cuts."""
     for item in targets:
-        # Both say so in their notes, and the class of what is rare has a name of its own.
-        if any("thirds" in note for note in item.notes) or "(other)" in item.classes:
+        if item.from_all_rows:
             raise DataError(
                 f"the classes of {item.name!r} follow from all rows ({item.notes[0]}), which a "
-                "private training may not; give --bins for a number, or a column whose classes "
-                "are frequent enough"
+                "private training may not; give --bins for a number, yes or no for each value of a "
+                "list, or a column whose classes are frequent enough"
             )
 
 
 def population(corpus: Corpus, privacy: TrainingPrivacy) -> int:
-    """How many units the file has: public, since replacing one leaves it as it is."""
+    """How many units the file has: public, since replacing one leaves it as it is.
+
+    Rows that cannot be used (no text, or not asked for with --where) are not counted; that their
+    number is public too is part of what is declared.
+    """
     if privacy.unit == "author" and corpus.author is not None:
-        return len(set(corpus.author))
+        return len({normalise_person(str(name)) for name in corpus.author})
     return len(corpus)
 
 
@@ -70,7 +74,8 @@ def with_units(part: Part, plan: Plan, parts: Split, privacy: TrainingPrivacy) -
     rows: dict[str, list[int]] = {}
     for place, name in enumerate(plan.corpus.author[parts.defender]):
         # In the order of the file, in which nobody else's rows stand between an author's own.
-        some = rows.setdefault(str(name), [])
+        # A person spelt in two ways that certainly mean the same is one unit, not two.
+        some = rows.setdefault(normalise_person(str(name)), [])
         if len(some) < privacy.texts:
             some.append(place)
     return replace(part, units=_padded(list(rows.values()), privacy.texts), population=count)
