@@ -15,8 +15,3 @@ PAIRS, UNDO, LIKELIHOOD = "pairs", "undo", "likelihood"
 # What each holds beside released vectors and labels of its own texts.
 HOLDS = {PAIRS: "pairs", UNDO: "the folder", LIKELIHOOD: "the folder"}
 VECTORS = "vectors"
-TITLES = {
-    PAIRS: "learnt inverse",
-    UNDO: "inverted map",
-    LIKELIHOOD: "likelihood of the noise",
-}

@@ -21,7 +21,7 @@ Matrix = npt.NDArray[np.float32]
 # Of the largest eigenvalue of the releases' covariance: from nearly exact to strongly shrunk.
 PENALTIES = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 HIDDEN = 512
-EPOCHS = 40
+EPOCHS = 100
 SHARE = 0.1  # of the pairs, held back to choose by
 
 
@@ -96,10 +96,11 @@ class NetworkInverse:
         network = MLPRegressor(
             hidden_layer_sizes=(HIDDEN,),
             alpha=1e-3,
+            learning_rate_init=3e-3,
             batch_size=min(128, len(z)),
             max_iter=EPOCHS,
             early_stopping=len(z) >= 100,
-            n_iter_no_change=4,
+            n_iter_no_change=5,
             random_state=seed,
         )
         _fit_quietly(network, (z - z.mean(axis=0)) / scale, rest / size)
