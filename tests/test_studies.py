@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from capelet.data.datasets import is_available
@@ -12,6 +13,7 @@ from scripts import run_script, scripts_in
 
 NEEDS = {
     "frontiers.py": ("stance",),
+    "maps.py": (),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
 }
@@ -56,6 +58,32 @@ def test_frontiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "`gr+`, λ = 0.2 | 0.990" in printed and "(1 of 1)" in printed
     assert picture.read_text("utf-8").startswith("<svg")
+
+
+def test_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ready vectors alone, made here: no data set and no encoder are needed."""
+    pytest.importorskip("concept_erasure", reason="the extra protect is not installed")
+    random = np.random.default_rng(0)
+    secret, task = random.integers(0, 2, (2, 300))
+    vectors = random.normal(size=(300, 8)).astype(np.float32)
+    vectors[:, 0] += 3 * secret
+    vectors[:, 1] += 3 * task
+    columns = {"private.gender": secret.astype(str), "label": task.astype(str)}
+    np.savez(tmp_path / "stance.npz", vectors=vectors, **columns)
+    out = tmp_path / "rows.jsonl"
+    methods = ("--methods", "raw", "leace", "transport", "noise")
+    command = ("maps.py", "stance", "--vectors", tmp_path, "--out", out, "--splits", 1)
+    run_script("studies", *command, "--workers", 1, *methods)
+    rows = {(r["method"], r["strength"]): r for r in map(json.loads, out.read_text().splitlines())}
+    assert set(rows) == {("raw", 0), ("leace", 1), ("leace", 0.7), ("transport", 1), ("noise", 0.5)}
+    leaks = {key: row["leak"]["gender"] for key, row in rows.items()}
+    # Part of an erasure is undone by whoever has pairs; the whole of it by nobody.
+    assert leaks["leace", 0.7]["by"]["pairs"] > leaks["raw", 0]["strongest"] - 0.08
+    assert leaks["leace", 1]["by"]["pairs"] < 0.7
+    assert 0.3 < rows["noise", 0.5]["recall"] < 0.75 and "likelihood" in leaks["noise", 0.5]["by"]
+    assert "| `leace`, 1 |" in capsys.readouterr().out
+    run_script("studies", *command, "--workers", 1, *methods)  # nothing is missing
+    assert len(out.read_text().splitlines()) == 5
 
 
 def test_dual_encoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -217,9 +217,7 @@ def holds(attacker: str, winners: Mapping[str, int] | None = None) -> str:
     return HOLDS.get(attacker, VECTORS)
 
 
-def insiders_of(
-    encoders: Sequence[PrivateEncoder], raw: Vectors | None
-) -> list[Insider | None]:
+def insiders_of(encoders: Sequence[PrivateEncoder], raw: Vectors | None) -> list[Insider | None]:
     """What insiders of each split's encoder hold; nobody does of an unprotected release."""
     return [
         Insider.of(private, raw) if raw is not None and private.protects else None

@@ -146,9 +146,7 @@ class Undo:
         order = np.argsort(squares, axis=1, kind="stable")[:, :count]
         return [self.raw[column] for column in order.T]
 
-    def _walk(
-        self, targets: Matrix, first: Matrix, scale: float
-    ) -> tuple[Matrix, Matrix, Matrix]:
+    def _walk(self, targets: Matrix, first: Matrix, scale: float) -> tuple[Matrix, Matrix, Matrix]:
         """Solutions from one start, their loss (less is likelier) and squared residuals."""
         v = self.prior.whiten(first)
         width = targets.shape[1]
@@ -157,9 +155,7 @@ class Undo:
             v, loss, residual = self._descend(v, targets, sigma)
         return v, loss, residual
 
-    def _descend(
-        self, v: Matrix, targets: Matrix, sigma: float
-    ) -> tuple[Matrix, Matrix, Matrix]:
+    def _descend(self, v: Matrix, targets: Matrix, sigma: float) -> tuple[Matrix, Matrix, Matrix]:
         damping = np.full(len(v), 1e-2, dtype=np.float32)
         images, slopes = self._slopes(v)
         gaps = targets - images
