@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("concept_erasure")
 
-from capelet.attacks.adaptive.pairs import RidgeInverse  # noqa: E402
-from capelet.defences import Settings, fit  # noqa: E402
-from capelet.defences.erasure import erase  # noqa: E402
-from capelet.defences.training import Schedule  # noqa: E402
+from capelet.attacks.adaptive.pairs import RidgeInverse
+from capelet.defences import Settings, fit
+from capelet.defences.erasure import erase
+from capelet.defences.training import Schedule
 
 QUICK = Schedule(epochs=20, device="cpu")
 

@@ -13,19 +13,19 @@ import pytest
 
 pytest.importorskip("torch")
 
-from capelet.attacks.adaptive import LIKELIHOOD, UNDO  # noqa: E402
-from capelet.attacks.attribute import Secret, View, attack, families  # noqa: E402
-from capelet.data.corpus import Corpus  # noqa: E402
-from capelet.data.datasets import is_available, load  # noqa: E402
-from capelet.defences import Settings, fit  # noqa: E402
-from capelet.defences.specimens import fit_invertible  # noqa: E402
-from capelet.encoders import load as load_encoder  # noqa: E402
-from capelet.evaluation.adaptive import AdaptiveAttackers, Insider  # noqa: E402
-from capelet.evaluation.plan import Plan  # noqa: E402
-from capelet.findings.metrics import balanced_accuracy  # noqa: E402
-from capelet.privacy.guarantees import ceiling_balanced  # noqa: E402
-from capelet.release import PrivateEncoder  # noqa: E402
-from capelet.workflows.search import part_of  # noqa: E402
+from capelet.attacks.adaptive import LIKELIHOOD, UNDO
+from capelet.attacks.attribute import Secret, View, attack, families
+from capelet.data.corpus import Corpus
+from capelet.data.datasets import is_available, load
+from capelet.defences import Settings, fit
+from capelet.defences.specimens import fit_invertible
+from capelet.encoders import load as load_encoder
+from capelet.evaluation.adaptive import AdaptiveAttackers, Insider
+from capelet.evaluation.plan import Plan
+from capelet.findings.metrics import balanced_accuracy
+from capelet.privacy.guarantees import ceiling_balanced
+from capelet.release import PrivateEncoder
+from capelet.workflows.search import part_of
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,4 +1,4 @@
-"""Adaptive attackers in an audit: what they read, what they hold, and that victims teach nothing."""
+"""Adaptive attackers in an audit: what they read and hold, and that victims teach nothing."""
 
 from __future__ import annotations
 

@@ -247,7 +247,8 @@ def _secret(
     for name, guess in insiders.items():
         add("attribute-inference", name, guess.scored)
     strongest = strongest_of(result.quality, insiders, result.strongest)
-    add("attribute-inference", "strongest", {**result.best, **insiders}[strongest].scored)
+    winner = insiders[strongest] if strongest in insiders else result.best[strongest]
+    add("attribute-inference", "strongest", winner.scored)
     tally.winners["attribute-inference", secret.name][strongest] += 1
 
     # The null has the best family and its best settings: as strong an attacker, with nothing to
