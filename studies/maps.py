@@ -1,4 +1,4 @@
-"""Maps against every attacker: what is read from a release by those who hold vectors, pairs, folder.
+"""Maps against every attacker: what those read who hold vectors, pairs of them, or the folder.
 
     python studies/maps.py stance ag_entities blog trustpilot --vectors maps --workers 16
 
@@ -40,6 +40,7 @@ from capelet.mechanisms import Gaussian
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
 from capelet.workflows.search import part_of
+from pictures import Panel, draw_panels
 
 SECRETS = {
     "ag_entities": ("entity_0", "entity_1", "entity_2"),
@@ -56,7 +57,7 @@ POINTS: dict[str, tuple[float, ...]] = {
     "noise": (0.5,),
     "bottleneck": (4.0,),
 }
-"""The λ of each method; of `leace` the share, of `noise` the recall to reach, of the bottleneck ε."""
+"""λ; of `leace` the share, of `noise` the recall to reach, of the bottleneck ε."""
 
 
 @dataclass(frozen=True)
@@ -159,11 +160,12 @@ def halving_noise(x: Vectors, recall: float) -> Gaussian:
 
 
 class Transport:
-    """x ↦ m̄ + A_c(x − μ_c), c the class that is *guessed*: many-to-one, means and covariances equal.
+    """x ↦ m̄ + A_c(x − μ_c), c the class that is *guessed*: many-to-one.
 
     A_c is the optimal-transport map from the Gaussian of class c to the Wasserstein barycentre B of
-    all classes, B the fixed point of B = B^−½(Σ w_c (B^½ Σ_c B^½)^½)² B^−½. A class is one value
-    of every secret together. On the rows that it learnt from, classes are guessed out of fold.
+    all classes, so that means and covariances become equal; B is the fixed point of
+    B = B^−½(Σ w_c (B^½ Σ_c B^½)^½)² B^−½. A class is one value of every secret together. On the
+    rows that it learnt from, classes are guessed out of fold.
     """
 
     consumes, emits, guarantee = "vectors", "vectors", None
@@ -293,6 +295,21 @@ def _cells(key: tuple[str, float], items: list[dict[str, Any]], secrets: list[st
     return [title, *(f"{value:.3f}" for value in figures), error, f"{plain:.3f}", won]
 
 
+def panel(measurements: list[dict[str, Any]], name: str) -> Panel:
+    """Leak against recall; every line begins at the raw vectors."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for method in ("leace", "gr", "gr+", "noise", "transport"):
+        points = defaultdict(list)
+        for item in measurements:
+            if item["set"] == name and item["method"] in (method, "raw"):
+                leak = np.mean([one["strongest"] for one in item["leak"].values()])
+                points[item["method"], item["strength"]].append((item["recall"], leak))
+        if len(points) > 1:
+            means = (np.mean(some, axis=0) for some in points.values())
+            lines[method] = sorted((float(recall), float(leak)) for recall, leak in means)
+    return Panel(name, "recall@10 of neighbours", "strongest attacker", lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", choices=SECRETS)
@@ -303,6 +320,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("maps.jsonl"))
     parser.add_argument("--vectors", type=Path, default=Path("maps"), help="a folder of .npz files")
     parser.add_argument("--encoder", default="minilm", help="for sets that are not there yet")
+    parser.add_argument("--picture", type=Path, help="an SVG file to write")
     parser.add_argument("--device", default="cpu", help="on which maps are trained")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing new after these")
     arguments = parser.parse_args()
@@ -333,6 +351,9 @@ def main() -> None:
             file.write(json.dumps(row) + "\n")
             file.flush()
     show(measurements)
+    if arguments.picture:
+        panels = [panel(measurements, name) for name in arguments.sets]
+        arguments.picture.write_text(draw_panels(panels), "utf-8")
 
 
 def run_jobs(jobs: list[Job], workers: int, deadline: float) -> Any:

@@ -12,7 +12,6 @@ from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
 NEEDS = {
-    "frontiers.py": ("stance",),
     "maps.py": (),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
@@ -27,37 +26,6 @@ def need(name: str) -> None:
 
 def test_every_study_is_run_here() -> None:
     assert set(scripts_in("studies")) == set(NEEDS)
-
-
-def test_frontiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is in the file is not measured again: `gr+`, the slowest, is written there by hand."""
-    need("frontiers.py")
-    out, picture = tmp_path / "rows.jsonl", tmp_path / "picture.svg"
-    by_hand = [
-        {
-            "set": "stance",
-            "split": 0,
-            "method": "gr+",
-            "strength": strength,
-            "recall": 0.99,
-            "task": 0.5,
-            "leak": {"gender": {"strongest": 0.5}},
-            "seconds": [0.0, 0.0],
-        }
-        for strength in (0.2, 0.4, 1.0, 2.5, 5.0)
-    ]
-    out.write_text("".join(json.dumps(row) + "\n" for row in by_hand))
-    size = ("--rows", 240, "--splits", 1, "--jobs", 1)
-    methods = ("--methods", "unprotected", "posteriors", "leace", "gr+")
-    files = ("--out", out, "--vectors", tmp_path, "--picture", picture)
-    run_script("studies", "frontiers.py", "stance", *size, *methods, *files)
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert rows[:5] == by_hand and len(rows) == 5 + 1 + 1 + 3
-    plain = next(row for row in rows if row["method"] == "unprotected")
-    assert plain["recall"] == 1.0 and 0 < plain["leak"]["gender"]["strongest"] <= 1
-    printed = capsys.readouterr().out
-    assert "`gr+`, λ = 0.2 | 0.990" in printed and "(1 of 1)" in printed
-    assert picture.read_text("utf-8").startswith("<svg")
 
 
 def test_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +50,10 @@ def test_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert leaks["leace", 1]["by"]["pairs"] < 0.7
     assert 0.3 < rows["noise", 0.5]["recall"] < 0.75 and "likelihood" in leaks["noise", 0.5]["by"]
     assert "| `leace`, 1 |" in capsys.readouterr().out
-    run_script("studies", *command, "--workers", 1, *methods)  # nothing is missing
+    picture = tmp_path / "picture.svg"
+    # Nothing is missing, so nothing is made again.
+    run_script("studies", *command, "--workers", 1, *methods, "--picture", picture)
+    assert picture.read_text("utf-8").startswith("<svg")
     assert len(out.read_text().splitlines()) == 5
 
 

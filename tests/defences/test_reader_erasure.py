@@ -1,4 +1,4 @@
-"""What `gr+` does for neighbours: it loses directions that readers look along, and nobody undoes it."""
+"""What `gr+` does for neighbours: it loses what readers look along, and nobody undoes it."""
 
 from __future__ import annotations
 

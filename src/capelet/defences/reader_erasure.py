@@ -1,4 +1,4 @@
-"""Erasure of what readers look at: LEACE, and then the directions along which readers' guesses turn.
+"""Erasure of what readers look at: LEACE, then the directions along which their guesses turn.
 
 A map for neighbours that only *bends* vectors hides nothing: whoever holds it walks back along its
 gradient (`attacks.adaptive`). What a map has *lost*, nobody finds. So this one loses directions, as
