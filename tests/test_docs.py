@@ -21,6 +21,7 @@ import pytest
 import typer
 
 import capelet
+from capelet.attacks.adaptive import HOLDS
 from capelet.attacks.attribute import COMMITTEE, FAMILIES
 from capelet.cli import app
 from capelet.cli.catalogue import TABLES
@@ -268,8 +269,9 @@ def test_no_page_is_named_for_a_table_that_is_gone() -> None:
 
 
 def test_cards_of_attackers_and_splits() -> None:
-    attackers = set(sections(DOCS / "cards/attackers.md", 2)) - {"Sources", "strongest"}
-    assert attackers == {*FAMILIES, COMMITTEE}
+    others = {"Sources", "strongest", "Adaptive attackers"}
+    assert set(sections(DOCS / "cards/attackers.md", 2)) - others == {*FAMILIES, COMMITTEE}
+    assert set(sections(DOCS / "cards/attackers.md", 3)) == set(HOLDS)
     splits = set(sections(DOCS / "cards/splits.md", 2)) - {"Sources", "Identical and near"}
     assert splits == set(SPLITS)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
 NEEDS = {
-    "frontiers.py": ("stance",),
+    "maps.py": (),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
     "private_maps.py": ("blog", "ag_entities"),
@@ -28,35 +29,33 @@ def test_every_study_is_run_here() -> None:
     assert set(scripts_in("studies")) == set(NEEDS)
 
 
-def test_frontiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is in the file is not measured again: `gr+`, the slowest, is written there by hand."""
-    need("frontiers.py")
-    out, picture = tmp_path / "rows.jsonl", tmp_path / "picture.svg"
-    by_hand = [
-        {
-            "set": "stance",
-            "split": 0,
-            "method": "gr+",
-            "strength": strength,
-            "recall": 0.99,
-            "task": 0.5,
-            "leak": {"gender": {"strongest": 0.5}},
-            "seconds": [0.0, 0.0],
-        }
-        for strength in (0.2, 0.4, 1.0, 2.5, 5.0)
-    ]
-    out.write_text("".join(json.dumps(row) + "\n" for row in by_hand))
-    size = ("--rows", 240, "--splits", 1, "--jobs", 1)
-    methods = ("--methods", "unprotected", "posteriors", "leace", "gr+")
-    files = ("--out", out, "--vectors", tmp_path, "--picture", picture)
-    run_script("studies", "frontiers.py", "stance", *size, *methods, *files)
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert rows[:5] == by_hand and len(rows) == 5 + 1 + 1 + 3
-    plain = next(row for row in rows if row["method"] == "unprotected")
-    assert plain["recall"] == 1.0 and 0 < plain["leak"]["gender"]["strongest"] <= 1
-    printed = capsys.readouterr().out
-    assert "`gr+`, λ = 0.2 | 0.990" in printed and "(1 of 1)" in printed
+def test_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ready vectors alone, made here: no data set and no encoder are needed."""
+    pytest.importorskip("concept_erasure", reason="the extra protect is not installed")
+    random = np.random.default_rng(0)
+    secret, task = random.integers(0, 2, (2, 300))
+    vectors = random.normal(size=(300, 8)).astype(np.float32)
+    vectors[:, 0] += 3 * secret
+    vectors[:, 1] += 3 * task
+    columns = {"private.gender": secret.astype(str), "label": task.astype(str)}
+    np.savez(tmp_path / "stance.npz", vectors=vectors, **columns)
+    out = tmp_path / "rows.jsonl"
+    methods = ("--methods", "raw", "leace", "transport", "noise")
+    command = ("maps.py", "stance", "--vectors", tmp_path, "--out", out, "--splits", 1)
+    run_script("studies", *command, "--workers", 1, *methods)
+    rows = {(r["method"], r["strength"]): r for r in map(json.loads, out.read_text().splitlines())}
+    assert set(rows) == {("raw", 0), ("leace", 1), ("leace", 0.7), ("transport", 1), ("noise", 0.5)}
+    leaks = {key: row["leak"]["gender"] for key, row in rows.items()}
+    # Part of an erasure is undone by whoever has pairs; the whole of it by nobody.
+    assert leaks["leace", 0.7]["by"]["pairs"] > leaks["raw", 0]["strongest"] - 0.08
+    assert leaks["leace", 1]["by"]["pairs"] < 0.7
+    assert 0.3 < rows["noise", 0.5]["recall"] < 0.75 and "likelihood" in leaks["noise", 0.5]["by"]
+    assert "| `leace`, 1 |" in capsys.readouterr().out
+    picture = tmp_path / "picture.svg"
+    # Nothing is missing, so nothing is made again.
+    run_script("studies", *command, "--workers", 1, *methods, "--picture", picture)
     assert picture.read_text("utf-8").startswith("<svg")
+    assert len(out.read_text().splitlines()) == 5
 
 
 def test_dual_encoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

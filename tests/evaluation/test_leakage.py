@@ -322,7 +322,11 @@ def test_findings_are_the_scores_with_their_references(
     assert row.chance == pytest.approx(1 / 3) and row.n == len(guesses.truth)
     share = np.bincount(guesses.truth).max() / len(guesses.truth)
     assert row.majority == pytest.approx(share)
-    assert row.parameters == {"by_seed": [pytest.approx(row.value)], "chosen": {"means": 1}}
+    assert row.parameters == {
+        "by_seed": [pytest.approx(row.value)],
+        "chosen": {"means": 1},
+        "holds": "vectors",
+    }
     single = find(rows, "attribute-inference", "three", "accuracy", "means")
     assert "chosen" not in single.parameters and single.value == row.value
     assert row.degenerate is False

@@ -123,6 +123,19 @@ def _later(module: str, function: str) -> Fit:
     return fit_later
 
 
+READER_ERASURE = ("reader_erasure", "fit_reader_erasure")
+
+
+def _blind(part: Part, settings: Settings, checkpoints: Path | None, progress: Progress) -> Defence:
+    """For a task a narrow map against a kernel adversary; else erasure of what readers look at.
+
+    A map as wide as its input that only bends vectors could be walked back.
+    """
+    is_narrow = settings.keep == "task"
+    fit_map = _dense(adversary="kernel") if is_narrow else _later(*READER_ERASURE)
+    return fit_map(part, settings, checkpoints, progress)
+
+
 def _replace_words(settings: Settings) -> tuple[Any, ...]:
     return (WordReplacement(epsilon_of(settings), table=settings.table),)
 
@@ -157,8 +170,8 @@ METHODS: dict[str, Method] = {
         private_training=True,
     ),
     "gr+": Method(
-        "A fresh kernel adversary in closed form, in every step.",
-        _dense(adversary="kernel"),
+        "A fresh kernel adversary in every step; for neighbours, erasure of what readers look at.",
+        _blind,
         needs=frozenset({"private"}),
         keeps=KEEPS,
         fights="by lambda",

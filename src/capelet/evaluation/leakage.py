@@ -28,6 +28,13 @@ from capelet.attacks.attribute import (
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.errors import DataError
+from capelet.evaluation.adaptive import (
+    AdaptiveAttackers,
+    Insider,
+    adaptive_guesses,
+    holds,
+    strongest_of,
+)
 from capelet.evaluation.ceilings import Ceilings, bound_of
 from capelet.evaluation.fairness import subgroups
 from capelet.evaluation.plan import Plan
@@ -81,11 +88,16 @@ class Tally:
 
 
 def attack_all(
-    plan: Plan, vectors_by_split: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
+    plan: Plan,
+    vectors_by_split: Sequence[Vectors],
+    attackers: Sequence[Family],
+    progress: Progress,
+    insiders: Sequence[Insider | None] = (),
 ) -> Tally:
     """All seeds, as many abreast as there are cores; the result does not depend on how many.
 
     `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
+    `insiders` are what adaptive attackers hold of each; without them there are none.
     """
     counter = count(1)
     work = len(plan.splits) * plan.targets
@@ -93,9 +105,16 @@ def attack_all(
     places = {id(parts): place for place, parts in enumerate(plan.splits)}
 
     def one(parts: Split) -> Tally:
-        vectors = vectors_by_split[places[id(parts)]]
+        place = places[id(parts)]
+        vectors, insider = vectors_by_split[place], insiders[place] if insiders else None
+        adaptive = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
         return measure(
-            plan, vectors, parts, attackers, lambda: progress("attacking", next(counter), work)
+            plan,
+            vectors,
+            parts,
+            attackers,
+            lambda: progress("attacking", next(counter), work),
+            adaptive,
         )
 
     total = Tally()
@@ -118,6 +137,7 @@ def measure(
     parts: Split,
     attackers: Sequence[Family],
     tick: Callable[[], None] = lambda: None,
+    adaptive: AdaptiveAttackers | None = None,
 ) -> Tally:
     """Attack one split; `tick` is called after each target so that progress can be shown."""
     tally = Tally()
@@ -128,7 +148,7 @@ def measure(
     views: dict[bytes, tuple[View, TextAttacker | None]] = {}
     for secret in plan.secrets:
         view, text = _view(plan, vectors, parts, "attacker", secret, views)
-        _secret(plan, secret, view, text, attackers, tally, labels)
+        _secret(plan, secret, view, text, attackers, tally, labels, adaptive)
         tick()
     return tally
 
@@ -210,6 +230,7 @@ def _secret(
     attackers: Sequence[Family],
     tally: Tally,
     label_guesses: Codes | None,
+    adaptive: AdaptiveAttackers | None = None,
 ) -> None:
     """Attack one attribute on one split, with its null, its references and its learning curve."""
     target = Secret(view, secret.codes, len(secret.classes))
@@ -222,9 +243,13 @@ def _secret(
     result = attack(view, target, attackers)
     for name, candidate in result.best.items():
         add("attribute-inference", name, candidate.scored)
-    best = result.best[result.strongest]
-    add("attribute-inference", "strongest", best.scored)
-    tally.winners["attribute-inference", secret.name][result.strongest] += 1
+    insiders = adaptive_guesses(adaptive, secret)
+    for name, guess in insiders.items():
+        add("attribute-inference", name, guess.scored)
+    strongest = strongest_of(result.quality, insiders, result.strongest)
+    winner = insiders[strongest] if strongest in insiders else result.best[strongest]
+    add("attribute-inference", "strongest", winner.scored)
+    tally.winners["attribute-inference", secret.name][strongest] += 1
 
     # The null has the best family and its best settings: as strong an attacker, with nothing to
     # learn.
@@ -267,6 +292,9 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
             row = _finding(kind, target, attacker, metric, guesses, bootstrap, ceilings)
             if winners:
                 row = replace(row, parameters={**row.parameters, "chosen": dict(winners)})
+            if kind == "attribute-inference":
+                holding = holds(attacker, winners)
+                row = replace(row, parameters={**row.parameters, "holds": holding})
             rows.append(replace(row, recipe_hash=release.recipe_hash))
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]

@@ -106,6 +106,13 @@ class Laplace(OnVectors):
             _emit(cells, 2.0**-self.grid, out[part])
         return out
 
+    def log_density(self, released: Vectors, batch: Any) -> Reals:
+        """ln p(z|x) = −ε‖z − x/‖x‖₁‖₁/2, by (release, input); the grid is finer than matters."""
+        from scipy.spatial.distance import cdist
+
+        centres = l1_grid(checked_rows(batch, self.dimension), self.grid) * 2.0**-self.grid
+        return np.asarray(cdist(released, centres, "cityblock") / -laplace_scale(self.epsilon))
+
 
 @dataclass(frozen=True)
 class Gaussian(OnVectors):
@@ -163,6 +170,16 @@ class Gaussian(OnVectors):
             _emit(cells, unit, out[part])
         return out
 
+    def log_density(self, released: Vectors, batch: Any) -> Reals:
+        """ln p(z|x) = −‖z − x‖²/2σ², by (release, input), x as it is normalised or clipped."""
+        from scipy.spatial.distance import cdist
+
+        bound = self.clip or 1.0
+        rows = checked_rows(batch, self.dimension)
+        centres = l2_grid(rows, self.grid, self.clip) * (2.0**-self.grid * bound)
+        squares = cdist(released, centres, "sqeuclidean")
+        return np.asarray(squares / (-2 * (self.sigma * bound) ** 2))
+
 
 @dataclass(frozen=True)
 class PrivUnit(OnVectors):
@@ -199,6 +216,20 @@ class PrivUnit(OnVectors):
                 2.0**-20 / cap.mean
             )
         return out
+
+    def log_density(self, released: Vectors, batch: Any) -> Reals:
+        """ln p(z|x) by (release, input): one level inside the cap around x, another outside."""
+        from scipy.special import betaincinv
+
+        units = _unit(checked_rows(batch, self.dimension))
+        cap = spherical_cap(self.epsilon, units.shape[1])
+        edge = 1.0 - 2.0 * betaincinv(cap.shape, cap.shape, cap.share)
+        inside, outside = (
+            math.log(chance / share)
+            for chance, share in ((cap.inside, cap.share), (1 - cap.inside, 1 - cap.share))
+        )
+        cosines = np.asarray(released, dtype=np.float64) @ units.T * cap.mean
+        return np.where(cosines >= edge, inside, outside)
 
 
 @dataclass(frozen=True)
@@ -252,6 +283,12 @@ class RandomisedResponse(OnVectors):
         # Only the label goes through the noise; the scores themselves never leave.
         out[np.arange(len(rows)), self.labels(rows.argmax(axis=1))] = 1.0
         return out
+
+    def log_density(self, released: Vectors, batch: Any) -> Reals:
+        """ln P(z|x) by (release, input): ε more where z is the label of x, up to a constant."""
+        labels = checked_rows(batch, self.classes).argmax(axis=1)
+        same = np.asarray(released).argmax(axis=1)[:, None] == labels
+        return np.where(same, self.epsilon, 0.0)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,22 @@ class Layer:
     def __call__(self, rows: Matrix) -> Matrix:
         return ACTIVATIONS[self.activation](rows @ self.weight.T + self.bias)
 
+    def linearise(self, rows: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:
+        """Images and their slopes by whatever `slopes` are the slopes of the rows by.
+
+        Slopes are (n, out, in), or (out, in) while they are the same for all rows.
+        """
+        images = self(rows)
+        inner = self.weight @ slopes
+        if self.activation == "none":
+            return images, inner
+        if self.activation == "softmax":
+            # ∂p = p∘∂a − p·(pᵀ∂a)
+            mean = images[:, None, :] @ inner
+            return images, images[:, :, None] * (inner - mean)
+        gain = (images > 0) if self.activation == "relu" else 1 - images**2
+        return images, gain.astype(np.float32)[:, :, None] * inner
+
 
 class _Step:
     """Vectors in, vectors out."""
@@ -157,6 +173,19 @@ class Map(_Step):
         for layer in self.layers[1:]:
             rows_out = layer(rows_out)
         return rows_out if self.skip is None else rows_out + self.skip(first)
+
+    def linearise(self, rows: Matrix) -> tuple[Matrix, Matrix]:
+        """The images of some rows, and ∂image/∂row of each, (n, out, in): whoever holds the map
+        has its gradient too, and can walk back along it.
+        """
+        first, slope = self.layers[0].linearise(rows, np.eye(self.width, dtype=np.float32))
+        images, slopes = first, slope
+        for layer in self.layers[1:]:
+            images, slopes = layer.linearise(images, slopes)
+        if self.skip is not None:
+            past, past_slopes = self.skip.linearise(first, slope)
+            images, slopes = images + past, slopes + past_slopes
+        return images, np.broadcast_to(slopes, (len(rows), self.dimension, self.width))
 
     # ---- on disk -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
+from capelet.evaluation.adaptive import Insider, insiders_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
@@ -79,8 +80,10 @@ def audit(
         plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
-            plan, [release] * len(plan.splits), original, attacker_families, clock, progress
-        )
+            plan, [release] * len(plan.splits), original, attacker_families, clock, progress,
+            # Whoever names families asks for those alone.
+            () if attackers else insiders_of([target] * len(plan.splits), original),
+        )  # fmt: skip
     others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
     more, pictures = others.measure(plan, target, release, members, clock, progress)
     origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
@@ -127,15 +130,17 @@ def measure_releases(
     attackers: Sequence[Family],
     clock: Clock,
     progress: Progress = silent,
+    insiders: Sequence[Insider | None] = (),
 ) -> tuple[list[Finding], dict[str, Any]]:
     """All findings and artefacts of a release, given once for each split of the plan.
 
-    `original` are the unprotected vectors of a protected release. What needs one release (pictures,
+    `original` are the unprotected vectors of a protected release; `insiders` what adaptive
+    attackers hold of each. What needs one release (pictures,
     deviation) is shown of the first.
     """
     first, vectors = releases[0], [release.vectors for release in releases]
     with clock("attacks"):
-        tally = attack_all(plan, vectors, attackers, progress)
+        tally = attack_all(plan, vectors, attackers, progress, insiders)
     with clock("scores"), one_thread():
         rows = findings_of(plan, first, tally)
         victims = plan.splits[0].victims

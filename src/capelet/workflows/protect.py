@@ -27,6 +27,7 @@ from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
+from capelet.evaluation.adaptive import Insider, insiders_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder
@@ -143,8 +144,9 @@ def protect(
     before = _findings(
         plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
     )
+    insiders = () if attackers else insiders_of(encoders, original.vectors)
     after = _findings(
-        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress
+        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, insiders
     )
     rows = (*after.rows, *_joint(defences, against, releases[0].recipe_hash))
     about = _about(plan, method_name, choice, against, defences)
@@ -252,8 +254,11 @@ def _findings(
     attackers: Sequence[Family],
     clock: Clock,
     progress: Progress,
+    insiders: Sequence[Insider | None] = (),
 ) -> Findings:
-    rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress)
+    rows, artefacts = measure_releases(
+        plan, releases, original, attackers, clock, progress, insiders
+    )
     origin = audit_provenance(plan, encoder, releases[0], clock)
     return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 

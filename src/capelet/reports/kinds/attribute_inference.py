@@ -12,7 +12,7 @@ from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
 from capelet.reports.facts import artefact, entries, part
-from capelet.reports.kinds.families import family_table
+from capelet.reports.kinds.families import family_table, winner_sentence
 from capelet.reports.kinds.generic import KindReport, Pair
 from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
 from capelet.reports.verdict import (
@@ -195,7 +195,8 @@ def _statement(row: Finding, label: float | None, text: float | None) -> str:
     head = f"{row.target}: {percent(row.value, digits)} balanced accuracy"
     head += f" (95 % interval {interval})" if interval else ""
     head += f" against {percent(row.chance, digits)} by chance; {_outcome(row, digits)}."
-    return " ".join(part for part in (head, _references(row, label, text, digits)) if part)
+    parts = (head, _references(row, label, text, digits), winner_sentence(row))
+    return " ".join(part for part in parts if part)
 
 
 def _outcome(row: Finding, digits: int) -> str:

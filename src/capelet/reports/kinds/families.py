@@ -12,7 +12,16 @@ from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, attacker_name, is_number, metric_name, score
 
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
-FAMILY_ORDER = ("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel")
+FAMILY_ORDER = (
+    *("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel"),
+    *("undo", "pairs", "likelihood"),
+)
+# What an attacker held, in words; runs of earlier versions do not say.
+HOLDINGS = {
+    "vectors": "released vectors",
+    "pairs": "released vectors and the raw vectors of its own texts",
+    "the folder": "the folder of the private encoder",
+}
 BOUNDS = (("chance", "chance"), ("majority", "commonest class"), ("ceiling", ONE_TEXT))
 
 
@@ -86,5 +95,21 @@ def _choices(rows: Sequence[Finding]) -> str:
         if row.attacker == "strongest" and isinstance(choices, Mapping) and choices:
             ranking = sorted(choices.items(), key=lambda item: -item[1])
             names = ", ".join(f"{attacker_name(name)} × {times}" for name, times in ranking)
-            return f"Strongest, chosen on the attacker’s own part, per seed: {names}."
+            sentence = f"Strongest, chosen on the attacker’s own part, per seed: {names}."
+            return f"{sentence} It {_holding(row)}." if _holding(row) else sentence
     return ""
+
+
+def winner_sentence(row: Finding) -> str:
+    """Who was strongest and what it held, where it held more than vectors; else nothing."""
+    if row.parameters.get("holds") in (None, "vectors"):
+        return ""
+    winners = row.parameters.get("chosen")
+    name = max(winners, key=winners.__getitem__) if isinstance(winners, Mapping) else None
+    return f"The strongest attacker, {attacker_name(name)}, {_holding(row)}."
+
+
+def _holding(row: Finding) -> str:
+    """What the strongest attacker held beside labelled texts of its own."""
+    words = HOLDINGS.get(str(row.parameters.get("holds")))
+    return f"held {words}" if words else ""

@@ -1,0 +1,243 @@
+"""Adaptive attackers in an audit: those who hold pairs, or the folder, of the release.
+
+They are prepared once for each split and asked for each secret. Everything is learnt and chosen on
+the attacker's own rows. A third of its people plays the victims: their releases are undone with
+what the others teach, and read by families that learnt on *raw* vectors; the balanced accuracy
+there is the attacker's `quality`, by which the strongest of all attackers is chosen. Then the
+victims are read with all that the attacker owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.adaptive import HOLDS, LIKELIHOOD, PAIRS, UNDO, VECTORS
+from capelet.attacks.adaptive.likelihood import POWERS, posterior
+from capelet.attacks.adaptive.pairs import choose_inverse, fit_inverse
+from capelet.attacks.adaptive.road import Road
+from capelet.attacks.adaptive.undo import Undo
+from capelet.attacks.attribute import FAMILIES, Secret, View
+from capelet.data.corpus import Rows, Split
+from capelet.data.labels import Attribute
+from capelet.evaluation.plan import Plan
+from capelet.findings.metrics import Floats, balanced_accuracy
+from capelet.interfaces import Step, Vectors
+from capelet.release import PrivateEncoder
+from capelet.release.steps import EncoderStep
+
+# Readers of raw vectors: one linear, two that are not. Trees and networks add little on raw vectors
+# and cost as much as all of these.
+READERS = ("logistic", "kernel", "knn")
+# The share of its people whom the attacker treats as victims to choose by, and rows at most.
+TRIAL_SHARE, MOST_TRIALS = 1 / 3, 600
+# Fewer own rows teach no inverse.
+FEWEST = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Insider:
+    """What somebody holds who can use the encoder: raw vectors, and the steps that follow."""
+
+    raw: Vectors
+    steps: tuple[Step, ...]
+    from_texts: bool = False  # noise on texts comes first, so that raw vectors do not pass here
+
+    @classmethod
+    def of(cls, private: PrivateEncoder, raw: Vectors) -> Insider:
+        """Of a private encoder, whose own encoder alone makes these raw vectors."""
+        steps = private.steps
+        places = [place for place, step in enumerate(steps) if isinstance(step, EncoderStep)]
+        first = places[0] + 1 if places else 0
+        return cls(raw, tuple(steps[first:]), from_texts=first > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveGuess:
+    """The victims' class probabilities by one adaptive attacker, and how it did on own rows."""
+
+    scored: Floats
+    quality: float
+    settings: Mapping[str, Any]
+
+
+class AdaptiveAttackers:
+    """All adaptive attackers of one split, prepared once for every secret."""
+
+    def __init__(self, plan: Plan, parts: Split, released: Vectors, insider: Insider) -> None:
+        self.raw, self.released = insider.raw, released
+        self.units, self.seed = plan.units, parts.seed
+        self.own, self.victims = np.sort(parts.attacker), parts.victims
+        self.road = None if insider.from_texts else Road.of(insider.steps)
+        own = self.own
+        if self.road is not None and not self.road.leads(self.raw[own], released[own]):
+            self.road = None
+
+    @property
+    def names(self) -> list[str]:
+        """Who can try: an inverse needs pairs, undo a learnt map, likelihood a known noise."""
+        if len(self.own) < FEWEST:
+            return []
+        names = [PAIRS]
+        if self.road is not None and self.road.noise is not None:
+            names.append(LIKELIHOOD)
+        elif self.road is not None and self.road.is_learnt:
+            names.append(UNDO)
+        return names
+
+    def guesses(self, secret: Attribute) -> dict[str, AdaptiveGuess]:
+        """The guesses of each attacker on the victims whose secret is known."""
+        present = secret.codes >= 0
+        own, victims = self.own[present[self.own]], self.victims[present[self.victims]]
+        if len(np.unique(secret.codes[own])) < 2 or not len(victims):
+            return {}
+        found: dict[str, AdaptiveGuess] = {}
+        for name in self.names:
+            if name == LIKELIHOOD:
+                found[name] = self._likelihood(secret, own, victims)
+            else:
+                guess = self._read(secret, own, victims, self._vectors[name])
+                if guess is not None:
+                    found[name] = guess
+        return found
+
+    # ---- undone vectors, read as raw ones ------------------------------------------------------
+
+    @cached_property
+    def _trial(self) -> Rows:
+        """Own rows that play the victims: a third of the people, as many rows as time allows."""
+        random = np.random.default_rng([self.seed, 0xAD])
+        people = np.unique(self.units[self.own])
+        order = random.permutation(len(people))
+        players = people[order[: max(1, round(TRIAL_SHARE * len(people)))]]
+        rows = self.own[np.isin(self.units[self.own], players)]
+        return np.sort(random.permutation(rows)[:MOST_TRIALS])
+
+    @cached_property
+    def _known(self) -> Rows:
+        """The other people's rows, with which the trial is read."""
+        return self.own[~np.isin(self.units[self.own], np.unique(self.units[self._trial]))]
+
+    @cached_property
+    def _vectors(self) -> dict[str, Vectors]:
+        """By attacker: raw vectors of all rows, with guesses in the place of trial and victims."""
+        known, everything = self._known, self.own
+        undone: dict[str, Vectors] = {}
+        for name in self.names:
+            if name == LIKELIHOOD:
+                continue
+            vectors = np.array(self.raw, dtype=np.float32)
+            for teachers, rows in ((known, self._trial), (everything, self.victims)):
+                vectors[rows] = self._invert(name, teachers)(self.released[rows])
+            undone[name] = vectors
+        return undone
+
+    def _invert(self, name: str, teachers: Rows) -> Any:
+        released, raw = self.released[teachers], self.raw[teachers]
+        if name == UNDO:
+            assert self.road is not None
+            return Undo.of(self.road.linearise, raw, released, self.road.is_linear)
+        return fit_inverse(self._inverse, released, raw, self.seed)
+
+    @cached_property
+    def _inverse(self) -> str:
+        return choose_inverse(self.released[self._known], self.raw[self._known], self.seed)[0]
+
+    def _read(
+        self, secret: Attribute, own: Rows, victims: Rows, vectors: Vectors
+    ) -> AdaptiveGuess | None:
+        """Families of raw vectors, chosen on the trial rows, then taught by all own rows."""
+        known, trial = (np.intersect1d(own, rows) for rows in (self._known, self._trial))
+        if len(np.unique(secret.codes[known])) < 2 or not len(trial):
+            return None
+        classes = len(secret.classes)
+        codes = np.where(secret.codes < 0, 0, secret.codes)
+        view = View(vectors, known, trial, trial[:0], self.seed)
+        target = Secret(view, codes, classes)
+        trials = [
+            (target.quality(FAMILIES[name].fit(view, target, settings).tune), name, settings)
+            for name in READERS
+            for settings in FAMILIES[name].grid
+        ]
+        quality, name, settings = max(trials, key=lambda item: item[0])
+        # The trial rows are raw vectors again: they teach with the others.
+        teachers = vectors.copy()
+        teachers[own] = self.raw[own]
+        whole = View(teachers, own, trial, victims, self.seed)
+        scored = FAMILIES[name].fit(whole, Secret(whole, codes, classes), settings).scored
+        return AdaptiveGuess(scored, quality, {"reader": name, **settings})
+
+    # ---- the noise itself ----------------------------------------------------------------------
+
+    @cached_property
+    def _inputs(self) -> Vectors:
+        """What the noise is given of each own row."""
+        assert self.road is not None
+        return self.road(self.raw[self.own])
+
+    def _likelihood(self, secret: Attribute, own: Rows, victims: Rows) -> AdaptiveGuess:
+        assert self.road is not None
+        inputs = self._inputs[np.searchsorted(self.own, own)]
+        codes, classes = secret.codes[own], len(secret.classes)
+        log_density = self.road.noise.log_density
+        units = self.units[own]
+        # Own texts, each read by the texts of all others.
+        rows = np.random.default_rng([self.seed, 0xAE]).permutation(len(own))[: 2 * MOST_TRIALS]
+        on_own = posterior(
+            log_density, self.released[own[rows]], inputs, codes, classes,
+            own=units[rows], units=units,
+        )  # fmt: skip
+        qualities = [balanced_accuracy(codes[rows], item.argmax(axis=1)) for item in on_own]
+        # Of equals the first, which is Bayes' rule.
+        place = int(np.argmax(qualities))
+        scored = posterior(
+            log_density, self.released[victims], inputs, codes, classes, powers=(POWERS[place],)
+        )[0]
+        return AdaptiveGuess(scored, qualities[place], {"power": POWERS[place]})
+
+
+def strongest_of(
+    names: Mapping[str, float], guesses: Mapping[str, AdaptiveGuess], choice: str
+) -> str:
+    """The choice among attackers of vectors, or the adaptive one that did better on own rows."""
+    best = max(guesses, key=lambda name: guesses[name].quality, default=None)
+    if best is None or guesses[best].quality <= names[choice]:
+        return choice
+    return best
+
+
+def holds(attacker: str, winners: Mapping[str, int] | None = None) -> str:
+    """What an attacker held beside labels; of the strongest, what its most frequent winner held."""
+    if winners:
+        attacker = max(winners, key=lambda name: winners[name])
+    return HOLDS.get(attacker, VECTORS)
+
+
+def insiders_of(encoders: Sequence[PrivateEncoder], raw: Vectors | None) -> list[Insider | None]:
+    """What insiders of each split's encoder hold; nobody does of an unprotected release."""
+    return [
+        Insider.of(private, raw) if raw is not None and private.protects else None
+        for private in encoders
+    ]
+
+
+def adaptive_guesses(
+    attackers: AdaptiveAttackers | None, secret: Attribute
+) -> dict[str, AdaptiveGuess]:
+    """The door of this module: every adaptive attacker's guesses of one secret."""
+    return {} if attackers is None else attackers.guesses(secret)
+
+
+__all__ = [
+    "AdaptiveAttackers",
+    "AdaptiveGuess",
+    "Insider",
+    "adaptive_guesses",
+    "holds",
+    "insiders_of",
+    "strongest_of",
+]

@@ -1,0 +1,146 @@
+"""Adaptive attackers in an audit: what they read and hold, and that victims teach nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from capelet.attacks.adaptive import LIKELIHOOD, PAIRS, UNDO
+from capelet.data.corpus import Corpus
+from capelet.evaluation.adaptive import (
+    AdaptiveAttackers,
+    AdaptiveGuess,
+    Insider,
+    holds,
+    insiders_of,
+    strongest_of,
+)
+from capelet.evaluation.plan import Plan
+from capelet.findings.metrics import balanced_accuracy
+from capelet.mechanisms import Gaussian, Laplace
+from capelet.release import PrivateEncoder
+from capelet.release.maps import Layer, Map, affine
+from capelet.workflows.audit import audit
+
+ROWS, WIDTH = 1200, 6
+
+
+def corpus(shift: float = 3.0, seed: int = 0) -> Corpus:
+    """A secret in the first coordinate; the best balanced accuracy is Φ(shift/2)."""
+    random = np.random.default_rng(seed)
+    secret = random.integers(0, 2, ROWS)
+    vectors = random.normal(size=(ROWS, WIDTH)).astype(np.float32)
+    vectors[:, 0] += shift * secret
+    values = np.array([str(item) for item in secret], dtype=object)
+    return Corpus("made", vectors=vectors, private={"secret": values})
+
+
+def folding_map() -> Map:
+    """z₀ = x₀ + a steep zigzag of x₁: plain readers lose sight of x₀, and nothing is lost.
+
+    The zigzag is made of ReLUs; it rises and falls by 10 in every half unit of x₁.
+    """
+    knots = np.arange(-5.0, 5.0, 0.25)
+    turns = np.where(np.arange(len(knots)) % 2, -80.0, 80.0)
+    turns[0] = 40.0
+    inner, outer = np.zeros((len(knots), WIDTH)), np.zeros((WIDTH, len(knots)))
+    inner[:, 1], outer[0] = 1.0, turns
+    zero, same = np.zeros(WIDTH), affine(np.eye(WIDTH), np.zeros(WIDTH))
+    bend = Layer(inner.astype("f4"), -knots.astype("f4"), "relu")
+    return Map((same, bend, affine(outer, zero)), same)
+
+
+def attackers_of(*steps: object, shift: float = 3.0) -> tuple[Plan, AdaptiveAttackers]:
+    plan = Plan.of(corpus(shift), 1)
+    private = PrivateEncoder(*steps)
+    raw = plan.corpus.vectors
+    assert raw is not None
+    released = private.release(raw).vectors
+    return plan, AdaptiveAttackers(plan, plan.splits[0], released, Insider.of(private, raw))
+
+
+def accuracy(plan: Plan, guess: AdaptiveGuess) -> float:
+    truth = plan.secrets[0].codes[plan.splits[0].victims]
+    return balanced_accuracy(truth, guess.scored.argmax(axis=1))
+
+
+def test_whoever_holds_the_map_reads_what_was_raw() -> None:
+    plan, attackers = attackers_of(folding_map())
+    assert attackers.names == [PAIRS, UNDO]
+    guesses = attackers.guesses(plan.secrets[0])
+    optimum = norm.cdf(1.5)
+    assert accuracy(plan, guesses[UNDO]) > optimum - 0.05
+    # Its own rows told it so beforehand, no victim.
+    assert guesses[UNDO].quality == pytest.approx(optimum, abs=0.07)
+
+
+def test_the_likelihood_is_bayes_and_noise_alone_is_chance() -> None:
+    noise = Gaussian(3.0, 1e-3)
+    plan, attackers = attackers_of(noise)
+    assert attackers.names == [PAIRS, LIKELIHOOD]
+    guesses = attackers.guesses(plan.secrets[0])
+    assert 0.5 < accuracy(plan, guesses[LIKELIHOOD]) < 0.85
+    plan, attackers = attackers_of(Laplace(0.01))
+    for guess in attackers.guesses(plan.secrets[0]).values():
+        assert accuracy(plan, guess) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_secret_that_is_not_there_is_not_read_off_pre_images() -> None:
+    plan, attackers = attackers_of(folding_map(), shift=0.0)
+    for guess in attackers.guesses(plan.secrets[0]).values():
+        assert accuracy(plan, guess) == pytest.approx(0.5, abs=0.1)
+
+
+def test_no_victim_has_a_say() -> None:
+    """Victims' raw vectors and labels may be anything: guesses and quality stay the same."""
+    plan, attackers = attackers_of(folding_map())
+    secret = plan.secrets[0]
+    before = attackers.guesses(secret)
+    victims = plan.splits[0].victims
+    raw = np.array(attackers.raw)
+    raw[victims] = 99.0
+    steps = (folding_map(),)
+    spoilt = AdaptiveAttackers(plan, plan.splits[0], attackers.released, Insider(raw, steps))
+    after = spoilt.guesses(secret)
+    for name, guess in before.items():
+        assert np.array_equal(guess.scored, after[name].scored)
+        assert guess.quality == after[name].quality
+
+
+def test_noise_before_a_map_leaves_pairs_only() -> None:
+    _, attackers = attackers_of(Laplace(50.0), folding_map())
+    assert attackers.names == [PAIRS]
+
+
+def test_the_strongest_is_chosen_on_own_rows() -> None:
+    flat = np.full((3, 2), 0.5)
+    guesses = {UNDO: AdaptiveGuess(flat, 0.9, {}), PAIRS: AdaptiveGuess(flat, 0.7, {})}
+    assert strongest_of({"knn": 0.8}, guesses, "knn") == UNDO
+    assert strongest_of({"knn": 0.95}, guesses, "knn") == "knn"
+    assert strongest_of({"knn": 0.8}, {}, "knn") == "knn"
+    assert (holds("knn"), holds(PAIRS), holds(UNDO)) == ("vectors", "pairs", "the folder")
+    assert holds("strongest", {"knn": 1, UNDO: 2}) == "the folder"
+
+
+def test_nobody_is_an_insider_of_unprotected_vectors() -> None:
+    raw = corpus().vectors
+    assert insiders_of([PrivateEncoder()], raw) == [None]
+    assert insiders_of([PrivateEncoder(folding_map())], raw)[0] is not None
+
+
+def test_an_audit_names_the_winner_and_what_it_held() -> None:
+    findings = audit(corpus(), PrivateEncoder(folding_map()), seeds=1)
+    rows = {row.attacker: row for row in findings.select(
+        kind="attribute-inference", metric="balanced_accuracy"
+    )}  # fmt: skip
+    assert rows["undo"].parameters["holds"] == "the folder"
+    assert rows["strongest"].parameters["chosen"] == {"undo": 1}
+    assert rows["strongest"].parameters["holds"] == "the folder"
+    assert rows["strongest"].value == rows["undo"].value > rows["logistic"].value + 0.1
+    assert rows["knn"].parameters["holds"] == "vectors"
+    # Families that are named are tried alone.
+    named = audit(corpus(), PrivateEncoder(folding_map()), seeds=1, attackers=["logistic"])
+    assert {row.attacker for row in named.select(kind="attribute-inference")} == {
+        "logistic", "strongest"
+    }  # fmt: skip
