@@ -31,7 +31,7 @@ Reals = npt.NDArray[np.float64]
 def test_the_ends_are_where_the_binomial_tail_is_half_the_risk(
     hits: int, misses: int, count: int
 ) -> None:
-    low, high = interval_ends(hits, misses, count, 0.05)
+    low, high = interval_ends(hits, misses, (count, count), 0.05)
     assert stats.binom.sf(hits - 1, count, low) == pytest.approx(0.025)
     assert stats.binom.cdf(misses, count, high) == pytest.approx(0.025)
     exact = stats.binomtest(hits, count).proportion_ci(0.95, method="exact")
@@ -40,32 +40,51 @@ def test_the_ends_are_where_the_binomial_tail_is_half_the_risk(
 
 def test_no_hit_and_nothing_but_misses_prove_nothing() -> None:
     for count in (1, 10, 1000):
-        assert interval_ends(0, count, count, 0.05) == (0.0, 1.0)
+        assert interval_ends(0, count, (count, count), 0.05) == (0.0, 1.0)
         for tradeoff in ("any", "gaussian"):
             claim = Claim(1.0, 1e-5 if tradeoff == "gaussian" else 0.0, 0.95, tradeoff)  # type: ignore[arg-type]
-            assert claim.proven(0, count, count) == 0.0
-        assert Claim(1.0, 0.0, 0.95).proven(0, 0, count) == 0.0
-        assert Claim(1.0, 0.0, 0.95).proven(count, count, count) == 0.0
+            assert claim.proven(0, count, (count, count)) == 0.0
+        assert Claim(1.0, 0.0, 0.95).proven(0, 0, (count, count)) == 0.0
+        assert Claim(1.0, 0.0, 0.95).proven(count, count, (count, count)) == 0.0
 
 
 def test_what_counts_prove_by_hand() -> None:
-    claim = Claim(1.0, 0.0, 0.9)
-    low, high = interval_ends(90, 10, 100, 0.1)
-    assert claim.proven(90, 10, 100) == pytest.approx(math.log(low / high))
-    assert claim.proven(90, 10, 100, distance=2.0) == pytest.approx(math.log(low / high) / 2)
-    assert claim.proven(10, 90, 100) == 0.0  # never below 0
+    claim, sizes = Claim(1.0, 0.0, 0.9), (100, 110)
+    # The least chance p of a right guess for which 90 of 100 are no surprise; e^ε is its odds.
+    low = stats.binomtest(90, 100, alternative="greater").proportion_ci(0.9, method="exact").low
+    assert claim.proven(90, 10, sizes) == pytest.approx(math.log(low / (1 - low)))
+    assert stats.binom.sf(89, 100, low) == pytest.approx(0.1)
+    assert claim.proven(90, 10, sizes, distance=2.0) == claim.proven(90, 10, sizes) / 2
+    assert claim.proven(10, 90, sizes) == 0.0  # never below 0
     loose = Claim(1.0, 0.2, 0.9)
-    assert loose.proven(90, 10, 100) == pytest.approx(math.log((low - 0.2) / high))
-    assert Claim(1.0, 0.95, 0.9).proven(90, 10, 100) == 0.0
-    assert claim.reach(100) == claim.proven(100, 0, 100)
-    assert claim.reach(100, 4.0) == pytest.approx(claim.reach(100) / 4)
+    low, high = interval_ends(90, 10, sizes, 0.1)
+    assert loose.proven(90, 10, sizes) == pytest.approx(math.log((low - 0.2) / high))
+    assert Claim(1.0, 0.95, 0.9).proven(90, 10, sizes) == 0.0
+    assert claim.reach(200) == claim.proven(100, 0, (100, 100))
+    assert claim.reach(200, 4.0) == pytest.approx(claim.reach(200) / 4)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_no_dependence_between_rows_makes_a_true_claim_fail(epsilon: float) -> None:
+    """Steinke, Nasr and Jagielski 2023: also where guesses come in lumps that move together."""
+    random = np.random.default_rng(0)
+    claim, chance = Claim(epsilon, 0.0, 0.9), math.exp(epsilon) / (1 + math.exp(epsilon))
+    wrong = 0
+    for _ in range(3000):
+        # A hostile law within the claim: how many guesses come next depends on how many were right.
+        right = total = 0
+        for _ in range(6):
+            size = 5 if 2 * right < total else 40
+            right, total = right + random.binomial(size, chance), total + size
+        wrong += claim.proven(right, total - right, (total, total)) > epsilon
+    assert wrong <= 0.1 * 3000 + 3 * math.sqrt(3000 * 0.09)
 
 
 def test_under_the_gaussian_trade_off_a_count_bounds_the_distance_of_two_normals() -> None:
     claim = Claim(1.0, 1e-5, 0.9, "gaussian")
-    low, high = interval_ends(900, 100, 1000, 0.1)
+    low, high = interval_ends(900, 100, (1000, 1000), 0.1)
     gap = float(stats.norm.ppf(low) - stats.norm.ppf(high))
-    proven = claim.proven(900, 100, 1000)
+    proven = claim.proven(900, 100, (1000, 1000))
     assert proven == pytest.approx(epsilon_of(gap, 1e-5))
     assert gaussian_sigma(proven, 1e-5) == pytest.approx(1 / gap, rel=1e-6)
     assert epsilon_of(gap, 1e-5) < epsilon_of(gap, 1e-7)

@@ -163,4 +163,4 @@ def test_ratios_of_texts_words_and_lengths() -> None:
     assert table["the number of words"](["a  b", "", "c"]).tolist() == [2.0, 0.0, 1.0]
     assert table["the number of characters"](["a  b", "", "c"]).tolist() == [4.0, 0.0, 1.0]
     assert set(statistics(first, second, None)) == set(table)
-    assert "coordinate 0" in statistics(FIRST, SECOND, LEAN)
+    assert "coordinate 0" in statistics(FIRST, SECOND, (LEAN, 0 * LEAN))
