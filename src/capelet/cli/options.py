@@ -74,6 +74,9 @@ Recipe = Annotated[
 RecipeToAudit = Annotated[
     Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
 ]
+RecipeToVerify = Annotated[
+    Path | None, typer.Option(help="A TOML recipe: doubt the guarantee of its noise steps.")
+]
 RecipeToAttack = Annotated[
     Path | None, typer.Option(help="A TOML recipe: attack what this private encoder releases.")
 ]
@@ -111,6 +114,16 @@ AllowOverlap = Annotated[
     bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
 ]
 Window = Annotated[int, typer.Option(help="Words to either side of a window's centre.")]
+ReleasedFile = Annotated[
+    Path | None,
+    typer.Argument(help="A released Parquet file: what does it tell beside its vectors?"),
+]
+Pipeline = Annotated[
+    bool,
+    typer.Option(
+        "--pipeline", help="Judge the whole road: release neighbouring files, compare what leaves."
+    ),
+]
 Samples = Annotated[int, typer.Option(help="Outputs drawn of each input.")]
 Confidence = Annotated[float, typer.Option(help="How sure a refutation must be.")]
 Specimens = Annotated[
