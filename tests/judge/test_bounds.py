@@ -149,6 +149,22 @@ def test_few_misses_are_an_extrapolation_believed_at_the_size_of_the_count() -> 
     assert most == pytest.approx(np.log(low / high))
 
 
+def test_plain_counts_are_taken_off_by_two_deviations() -> None:
+    """`score` sees nothing in 40 of 100,000 against none; `plain_score` does."""
+    of, claim = Sizes(100_000, 100_000), Claim(1.0, 0.0, 0.95)
+    hits, misses = np.array([40.0, 4.0, 400.0]), np.array([0.0, 0.0, 100.0])
+    low = hits - 2 * np.sqrt(hits)
+    plain_scores = claim.plain_score(hits, misses, of, 1.0)
+    assert plain_scores[0] == pytest.approx(math.log(low[0] / 1)) and plain_scores[0] > 3
+    assert plain_scores[1] == -math.inf
+    assert plain_scores[2] == pytest.approx(math.log(360 / 121))
+    assert claim.plain_score(hits, misses, of, 2.0)[0] == pytest.approx(plain_scores[0] / 2)
+    assert claim.score(hits[:1], misses[:1], of, 1.0)[0] < 0.5
+    normal = Claim(1.0, 1e-5, 0.95, "gaussian").plain_score(hits, misses, of, 1.0)
+    gap = stats.norm.ppf(low[0] / 1e5) - stats.norm.ppf(1 / 1e5)
+    assert normal[0] == pytest.approx(gap)
+
+
 # ---- cuts ----------------------------------------------------------------------------------------
 
 

@@ -119,7 +119,7 @@ def test_a_rare_raw_row_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capelet.mechanisms.specimens.RAW", 0.01)
     verdict = verify(PLANTED["raw-row"](1.0), samples=FEW, pairs=UNITS)
     assert not verdict.passed, verdict.sentence
-    assert verdict.hits[1] == 0
+    assert verdict.hits[0] > 10 * verdict.hits[1]
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
@@ -239,7 +239,7 @@ def replaced(epsilon: float) -> Callable[[list[str]], list[str]]:
 
 def test_metric_privacy_is_judged_per_unit_of_distance() -> None:
     pairs = [("w-1_0", "w1_0"), ("w0_0", "w0_1")]
-    sound = verify(replaced(1.0), claimed=1.0, samples=FEW, pairs=pairs, distance=apart)
+    sound = verify(replaced(1.0), claimed=1.0, samples=4 * FEW, pairs=pairs, distance=apart)
     assert sound.passed, sound.sentence
     assert sound.lower_bound > 0.7
     rash = verify(replaced(2.0), claimed=1.0, samples=FEW, pairs=pairs, distance=apart)

@@ -65,17 +65,11 @@ EncoderInstead = Annotated[
     str | None, typer.Option(help="Or a text encoder: name, folder or Hugging Face id.")
 ]
 Backend = Annotated[str, typer.Option(help="auto, torch, onnx or int8.")]
-Recipe = Annotated[
-    Path,
-    typer.Option(
-        help="A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}."
-    ),
-]
+RECIPE_HELP = "A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}."
+Recipe = Annotated[Path, typer.Option(help=RECIPE_HELP)]
+RecipeToVerify = Annotated[Path | None, typer.Option(help=RECIPE_HELP)]
 RecipeToAudit = Annotated[
     Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
-]
-RecipeToVerify = Annotated[
-    Path | None, typer.Option(help="A TOML recipe: doubt the guarantee of its noise steps.")
 ]
 RecipeToAttack = Annotated[
     Path | None, typer.Option(help="A TOML recipe: attack what this private encoder releases.")
