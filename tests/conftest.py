@@ -46,6 +46,15 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, exported_models: Path) -
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the user's keys and records of what trained."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAPELET_STATE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
 def single_thread() -> Iterator[None]:
     """As in an audit: small matrices are not worth sharing between threads."""
     with one_thread():

@@ -15,6 +15,7 @@ SIZES: dict[str, tuple[object, ...]] = {
     "inversion.py": ("--vectors", 8, "--loop", 1, "--steps", 2),
     "language.py": ("--steps", 1),
     "noise.py": ("--rows", 20, "--texts", 4, "--repeat", 0),
+    "store.py": ("--rows", 20, "--charges", 3, "--repeat", 1),
     "training.py": ("--rows", 200, "--repeat", 1),
     "words.py": ("--words", 100, "--tokens", 32, "--repeat", 0),
 }

@@ -52,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_size_can_be_made_small() -> None:
     assert sum(code.count("[:4000]") for _, code in blocks()) == 1
+    assert sum(code.count("order[4000:]") for _, code in blocks()) == 1  # never among the first
 
 
 def test_the_tutorial_finds_what_it_says(folder: Path) -> None:

@@ -68,6 +68,18 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "capelet"
 
 
+def state_folder() -> Path:
+    """Where Capelet keeps what cannot be made again and must not ship; `CAPELET_STATE` moves it.
+
+    Apart from the cache, which anybody may clear: here lie keys, and which rows trained a map.
+    """
+    override = os.environ.get("CAPELET_STATE")
+    if override:
+        return Path(override).expanduser()
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "capelet"
+
+
 def private_folder(path: Path) -> Path:
     """The folder, made if need be and readable by its owner only."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -8,6 +8,7 @@ import pytest
 from capelet.attacks.authorship import Authorship, LinearProbe, Shots, TextCnn
 from capelet.errors import DataError
 from capelet.findings import Findings
+from capelet.privacy.guarantees import Guarantee, ceiling_top
 
 WRITERS, TEXTS = 20, 30
 AUTHORS = [f"w{row % WRITERS}" for row in range(WRITERS * TEXTS)]
@@ -48,6 +49,31 @@ def test_a_style_is_found_and_the_null_is_chance() -> None:
         null = found.select(kind="authorship-null", metric=metric)[0]
         assert null.value == pytest.approx(chance, abs=0.15)
         assert null.low is not None and null.low <= chance
+
+
+class Busiest:
+    """Names the same writer for every text."""
+
+    name = "busiest"
+
+    def scores(self, vectors: np.ndarray, shots: Shots, codes: np.ndarray) -> np.ndarray:
+        scores = np.zeros((len(shots.test), shots.writers))
+        scores[:, np.bincount(shots.codes[shots.test]).argmax()] = 1.0
+        return scores
+
+
+def test_naming_the_busiest_writer_is_worth_no_more_than_chance() -> None:
+    """40 of 49 texts are by one of ten writers: 0.816 of the texts, and one writer of ten."""
+    authors = ["busy"] * 43 + [f"w{row}" for row in range(9) for _ in range(4)]
+    attack = Authorship(shots=3, seeds=2, probe=Busiest())  # type: ignore[arg-type]
+    shots = Shots.of(authors, shots=3)
+    assert (shots.codes[shots.test] == 0).mean() == pytest.approx(0.816, abs=1e-3)
+    rows = attack.measure(np.zeros((len(authors), 2)), authors)
+    row = next(row for row in rows if (row.kind, row.metric) == ("authorship", "top1"))
+    ceiling = ceiling_top(1, 10, Guarantee(0.1))
+    assert ceiling == pytest.approx(0.109, abs=1e-3)
+    assert row.value == pytest.approx(0.1) and row.value < ceiling
+    assert row.chance == row.majority == 0.1
 
 
 def test_a_faint_style_among_many_writers_is_found() -> None:

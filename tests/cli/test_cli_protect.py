@@ -60,7 +60,11 @@ def test_the_folder_holds_an_encoder_and_both_reports(data: Path, tmp_path: Path
     method = ["--method", "bottleneck", "--epsilon", "4"]
     code, said, _ = protect(data, out, *COLUMNS, *quick, *method)
     assert code == 0
-    assert "4-local differential privacy for each text (proven)" in said
+    promise = "4-local differential privacy for each text that passes (proven); training texts: no"
+    assert promise in said and promise in (out / "private.json").read_text()
+    assert (
+        promise in (out / "report.html").read_text() and promise in (out / "report.md").read_text()
+    )
     assert leak(out / "before", "named") > 0.9
     assert leak(out, "named") < 0.65
     assert "not private towards the texts it was trained on" in (out / "report.html").read_text()
@@ -69,6 +73,36 @@ def test_the_folder_holds_an_encoder_and_both_reports(data: Path, tmp_path: Path
     again = CliRunner().invoke(app, ["report", str(out)])
     assert again.exit_code == 0
     assert (out / "report.html").read_bytes() == page
+
+
+def test_a_released_file_of_training_rows_says_so_on_the_terminal_only(
+    data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "private"
+    quick = ["--seeds", "1", "--attackers", "logistic"]
+    assert protect(data, out, *COLUMNS, *quick, "--method", "bottleneck", "--epsilon", "4")[0] == 0
+    target, unseen = tmp_path / "all.parquet", tmp_path / "unseen.parquet"
+    base = ["--vectors", "vector", "--recipe", str(out)]
+    done = CliRunner().invoke(app, ["encode", str(data), str(target), *base])
+    assert done.exit_code == 0 and "450 of 900 rows trained this encoder" in done.stderr
+    assert "training texts: no guarantee" in done.stdout
+    done = CliRunner().invoke(app, ["encode", str(data), str(unseen), *base, "--only-unseen"])
+    assert done.exit_code == 0 and "they are left out" in done.stderr
+    tables = [pyarrow.parquet.read_table(path) for path in (target, unseen)]
+    assert [len(table) for table in tables] == [900, 450]
+    assert tables[0].schema.metadata == tables[1].schema.metadata
+    audited = ["audit", str(data), *COLUMNS, *quick, "--recipe", str(out)]
+    done = CliRunner().invoke(app, [*audited, "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0 and "450 of 900 rows trained this encoder" in done.stderr
+    # The control: for whoever has only the folder, nothing is recorded, and it is said.
+    elsewhere = {"CAPELET_STATE": str(tmp_path / "elsewhere")}
+    third = str(tmp_path / "third.parquet")
+    done = CliRunner().invoke(app, ["encode", str(data), third, *base], env=elsewhere)
+    assert done.exit_code == 0 and "is not recorded here" in done.stderr
+    done = CliRunner().invoke(
+        app, ["encode", str(data), third, *base, "--only-unseen"], env=elsewhere
+    )
+    assert done.exit_code == 2 and "cannot tell which rows trained" in done.stderr
 
 
 def test_a_search_picks_a_point_or_says_how_near_it_came(data: Path, tmp_path: Path) -> None:

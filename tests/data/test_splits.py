@@ -53,7 +53,23 @@ def made(rows: int = 400, authors: int = 40, seed: int = 0) -> Corpus:
     return Corpus("made", texts=column(texts), author=column(writers))
 
 
-@pytest.mark.parametrize("kind", sorted(SPLITS))
+# A keyed part follows from the author alone: whoever shares a text with another moves nobody.
+WHOLE_GROUPS = sorted(set(SPLITS) - {"keyed"})
+
+
+def test_a_keyed_part_is_decided_by_its_author_alone() -> None:
+    corpus = made()
+    assert corpus.author is not None
+    parts = parts_of(corpus, "keyed", 0)
+    for name in set(corpus.author):
+        assert len(set(parts[corpus.author == name])) == 1
+    assert set(parts) == {"defender", "attacker", "victims"}
+    # Everybody else's texts and labels change: nobody's part does.
+    other = by_hand(list(corpus.author), [f"another text {row}" for row in range(len(corpus))])
+    assert (parts_of(other, "keyed", 0) == parts).all()
+
+
+@pytest.mark.parametrize("kind", WHOLE_GROUPS)
 def test_parts_are_disjoint_and_linked_rows_stay_together(kind: str) -> None:
     corpus = made()
     for seed in range(3):
@@ -188,7 +204,7 @@ def parts_of(corpus: Corpus, kind: str, seed: int) -> np.ndarray:
     return names
 
 
-@pytest.mark.parametrize("kind", sorted(SPLITS))
+@pytest.mark.parametrize("kind", WHOLE_GROUPS)
 def test_a_text_by_two_authors_never_lands_in_two_parts(kind: str) -> None:
     """Ten pairs of authors share one text each: both stay whole, and in one part."""
     authors = [f"w{row // 3}" for row in range(120)]
@@ -336,6 +352,15 @@ def test_the_victims_of_vectors_are_the_nearest_to_one_row() -> None:
     assert {row % 100 for row in rows} in nearest and len(rows) == 40
 
 
+def test_whole_groups_come_as_near_to_a_fifth_as_they_can() -> None:
+    """13 authors of 8 rows: three of them are 24 of 104 rows, nearer to 20.8 than two are."""
+    vectors = np.random.default_rng(3).normal(size=(104, 4)).astype(np.float32)
+    author = column([f"w{row // 8}" for row in range(104)])
+    for seed in range(4):
+        parts = split(Corpus("v", vectors=vectors, author=author), "wasserstein", seed)
+        assert len(parts.victims) == 24
+
+
 # ---- near duplicates -----------------------------------------------------------------------------
 
 
@@ -370,3 +395,25 @@ def test_linked_is_a_share_of_the_victims() -> None:
     group[parts.victims[:10]] = group[parts.attacker[0]]
     group[parts.victims[10:15]] = group[parts.defender[0]]  # known to the defender: not counted
     assert linked_share(parts, group) == pytest.approx(10 / len(parts.victims))
+
+
+@pytest.mark.parametrize("kind", ["random", "stratified", "by_author", "wasserstein"])
+def test_rows_that_trained_are_the_defenders_in_every_kind_of_split(kind: str) -> None:
+    """With all rows of their authors; the others fill the parts up to their shares."""
+    random = np.random.default_rng(0)
+    author = np.array([f"a{row // 4}" for row in range(400)], dtype=object)
+    vectors = random.normal(size=(400, 3)).astype(np.float32)
+    corpus = Corpus("planted", vectors=vectors, author=author)
+    side = Attribute("side", (np.arange(400) % 2).astype(np.intp), ("a", "b"))
+    for share, sizes in ((0.2, (200, 120, 80)), (0.5, (200, 120, 80)), (0.75, (300, 60, 40))):
+        trained = np.zeros(400, dtype=bool)
+        trained[: int(400 * share) : 4] = True  # one row of each author
+        parts = split(corpus, kind, 1, [side], trained=trained)
+        together = np.concatenate([parts.defender, parts.attacker, parts.victims])
+        assert sorted(together.tolist()) == list(range(400))
+        assert set(range(int(400 * share))) <= set(parts.defender.tolist())
+        for rows, size in zip((parts.defender, parts.attacker, parts.victims), sizes, strict=True):
+            assert abs(len(rows) - size) <= 8, (share, len(rows))
+        assert not set(author[parts.victims]) & set(author[parts.defender])
+    with pytest.raises(DataError, match="rows that did not train"):
+        split(corpus, kind, 1, [side], trained=np.ones(400, dtype=bool))

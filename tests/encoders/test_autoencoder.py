@@ -114,7 +114,7 @@ def test_a_tampered_or_missing_encoder_is_refused(small: AutoEncoder, tmp_path: 
     changed = (folder / "encoder" / MANIFEST).read_bytes()
     manifest["files"]["encoder/manifest.json"] = hashlib.sha256(changed).hexdigest()
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(CapeletError, match="fingerprint differs"):
+    with pytest.raises(CapeletError, match="its id differs"):
         PrivateEncoder(str(folder))
     for path in (folder / "encoder").iterdir():
         path.unlink()

@@ -12,6 +12,7 @@ import pytest
 from capelet.encoders.model_folder import MANIFEST, TUNED_ENCODER, kind_of
 from capelet.encoders.own import TunedEncoder
 from capelet.errors import CapeletError
+from capelet.privacy.guarantees import NONE
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
 
@@ -55,10 +56,20 @@ def test_an_old_folder_with_a_tuned_encoder_still_loads(
     folder = private.save(tmp_path / "private")
     for path in (folder, folder / "encoder"):
         (path / MANIFEST).unlink()
-    digest = hashlib.sha256((folder / "recipe.toml").read_bytes()).hexdigest()
+    encoder, learnt = private.encoder, private.steps[1]
+    assert isinstance(encoder, TunedEncoder) and isinstance(learnt, Map)
+    (folder / learnt.file).write_bytes(learnt._save({"format": 1}))
+    recipe = (folder / "recipe.toml").read_text()
+    recipe = recipe.replace(f'id = "{encoder.origin.id}"', f'fingerprint = "{encoder.fingerprint}"')
+    recipe = recipe.replace(f'id = "{learnt.origin.id}"', f'sha256 = "{learnt.digest}"')
+    (folder / "recipe.toml").write_text(recipe)
+    digest = hashlib.sha256(recipe.encode()).hexdigest()
     (folder / "private.json").write_text(json.dumps({"format": 1, "recipe_sha256": digest}))
     back = PrivateEncoder(str(folder))
-    assert isinstance(back.encoder, TunedEncoder) and back.recipe == private.recipe
+    assert isinstance(back.encoder, TunedEncoder) and back.guarantee.training == NONE
+    assert back.encoder.fingerprint == encoder.fingerprint  # the same model, under a keyed name
+    assert encoder.fingerprint not in back.to_recipe() and learnt.digest not in back.to_recipe()
+    assert PrivateEncoder(str(folder)).recipe == back.recipe
     settings = folder / "encoder" / "tokenizer_config.json"
     settings.write_text(settings.read_text() + " ")
     with pytest.raises(CapeletError, match="fingerprint differs"):

@@ -88,6 +88,9 @@ def test_nothing_is_found_behind_enough_noise(corpus: Corpus) -> None:
     (writer,) = [r for r in rows if (r.kind, r.metric) == ("authorship", "top5")]
     assert writer.low < writer.chance + 0.02
     assert writer.ceiling is not None and writer.chance < writer.ceiling < 1
+    texts = writer.parameters["texts_per_person"]
+    permitted = writer.parameters["person_ceiling"]
+    assert texts["median"] > 10 and writer.ceiling < permitted["median"] <= permitted["most"]
 
 
 def test_no_victim_is_among_the_attackers_texts(corpus: Corpus) -> None:

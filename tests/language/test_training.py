@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from capelet.errors import CapeletError, DataError, OutputError
+from capelet.language.learners import PrivateNextWord, author_rows
 from capelet.language.model import Network, Scorer, build
 from capelet.language.training import (
     Adversarial,
@@ -21,7 +22,7 @@ from capelet.language.training import (
     batches_of,
 )
 from capelet.language.vocabulary import Samples, Vocabulary
-from capelet.training.loop import TrainingError
+from capelet.training.loop import Position, TrainingError
 
 Written = tuple[list[str], list[str]]
 METHODS = [Plain(), Adversarial(1.0, hidden=32), Triplet(1.0), Dpsgd(0.5, seed_noise=1)]
@@ -200,7 +201,6 @@ def test_the_triplet_hides_the_author_from_a_fresh_probe(written: Written) -> No
 
 def test_the_adversarial_penalty_blinds_its_discriminator() -> None:
     from capelet.language.learners import Discrimination, NextWord
-    from capelet.training.loop import Position
 
     people = [SIGNS[row % 6] for row in range(600)]
     texts = [f"{sign} {'bdfg'[row // 6 % 4]}ako {sign}" for row, sign in enumerate(people)]
@@ -301,8 +301,94 @@ def test_bad_settings_are_refused(options: dict[str, Any], said: str) -> None:
         plan(**options)
 
 
-def test_a_promise_for_whole_authors_is_refused() -> None:
-    with pytest.raises(CapeletError, match="protects one record"):
-        Dpsgd(1.0, unit="author")
+def test_settings_of_dp_sgd_that_cannot_be_are_refused() -> None:
+    with pytest.raises(CapeletError, match="there is no unit 'authors'; did you mean 'author'"):
+        Dpsgd(1.0, unit="authors")
+    with pytest.raises(CapeletError, match="texts_per_author is 0"):
+        Dpsgd(1.0, unit="author", texts_per_author=0)
     with pytest.raises(CapeletError, match="noise_multiplier"):
         Dpsgd(float("nan"))
+
+
+# ---- authors as the unit -------------------------------------------------------------------------
+
+BY_AUTHOR = Dpsgd(0.5, seed_noise=1, unit="author", texts_per_author=5)
+
+
+def learner_by_author(written: Written, method: Dpsgd = BY_AUTHOR) -> PrivateNextWord:
+    words, samples = prepared(written)
+    return PrivateNextWord(plan(method, batch=3), small(words), samples)
+
+
+def test_an_author_has_at_most_so_many_texts_chosen_by_them_alone(written: Written) -> None:
+    _, samples = prepared(written)
+    rows = author_rows(samples, 5, seed=1)
+    assert rows.shape == (12, 5) and (rows >= 0).all()  # of 20 texts each
+    for author, own in enumerate(rows):
+        assert set(samples.authors[own]) == {author} and len(set(own)) == 5
+    # Without the first author, and in another order, every other one keeps the same texts.
+    order = np.random.default_rng(0).permutation(np.flatnonzero(samples.authors != 0))
+    fewer = Samples(samples.tokens[order], samples.authors[order] - 1, samples.names[1:])
+    for before, after in zip(rows[1:], author_rows(fewer, 5, seed=1), strict=True):
+        ours, theirs = samples.tokens[before], fewer.tokens[after]
+        assert np.array_equal(np.sort(ours, axis=0), np.sort(theirs, axis=0))
+    assert not np.array_equal(rows, author_rows(samples, 5, seed=2))  # the control
+    more = author_rows(samples, 30, seed=1)
+    assert (more[:, 20:] == -1).all() and (more[:, :20] >= 0).all()
+
+
+def test_copies_of_a_text_count_as_copies(written: Written) -> None:
+    _, samples = prepared(written)
+    same = replace(samples, tokens=np.repeat(samples.tokens[:1], len(samples), axis=0))
+    assert [len(set(rows)) for rows in author_rows(same, 2, seed=0)] == [2] * 12
+
+
+def test_authors_are_drawn_not_texts(written: Written) -> None:
+    learner = learner_by_author(written)
+    assert learner.units.shape[:2] == (12, 5) and learner.steps_per_epoch == 4
+    batches = [batch for epoch in range(200) for batch in learner.batches(epoch)]
+    sizes = np.array([len(batch) for batch in batches])
+    assert max(batch.max() for batch in batches if len(batch)) == 11
+    # Binomial(12, 3/12): mean 3, variance 2.25.
+    assert abs(sizes.mean() - 3) < 5 * np.sqrt(2.25 / 800)
+    assert 0.8 < sizes.var() / 2.25 < 1.25
+
+
+def test_a_noised_number_of_authors_decides_rate_steps_and_divisor(written: Written) -> None:
+    learner = learner_by_author(written, replace(BY_AUTHOR, units=24))
+    assert learner.steps_per_epoch == 8
+    sizes = [len(batch) for epoch in range(100) for batch in learner.batches(epoch)]
+    assert abs(np.mean(sizes) - 12 * 3 / 24) < 5 * np.sqrt(12 * 0.125 * 0.875 / 800)
+
+
+def test_the_noise_of_a_step_is_that_of_one_author(written: Written) -> None:
+    """σ·C on the sum, over the expected number of authors; nothing scales with their texts."""
+    method = replace(BY_AUTHOR, noise_multiplier=2.0, clip=0.5)
+    learner = learner_by_author(written, method)
+    list(learner.batches(0))
+    nobody = np.zeros(0, dtype=np.intp)
+    learner.step(nobody, Position(0, 0, 0))
+    gradients = [weight.grad.flatten() for weight in learner.network.parameters()]
+    noise = torch.cat(gradients).double()
+    wanted = 2.0 * 0.5 / 3
+    assert abs(noise.std().item() / wanted - 1) < 5 / np.sqrt(2 * len(noise))
+
+
+def test_a_model_trains_author_by_author_and_resumes(written: Written, tmp_path: Path) -> None:
+    words, samples = prepared(written)
+    whole = plan(BY_AUTHOR, epochs=3, batch=3).fit(small(words), samples)
+    file = tmp_path / "checkpoint.safetensors"
+    plan(BY_AUTHOR, epochs=1, batch=3).fit(small(words), samples, checkpoint=file)
+    resumed = plan(BY_AUTHOR, epochs=3, batch=3).fit(small(words), samples, checkpoint=file)
+    assert np.array_equal(weights(whole.network), weights(resumed.network))
+    other = replace(BY_AUTHOR, texts_per_author=4)
+    with pytest.raises(OutputError, match="other settings or data"):
+        plan(other, epochs=4, batch=3).fit(small(words), samples, checkpoint=file)
+
+
+def test_one_author_alone_cannot_be_the_unit(written: Written) -> None:
+    words, samples = prepared(written)
+    alone = replace(samples, authors=np.zeros(len(samples), dtype=np.intp), names=("one",))
+    with pytest.raises(DataError, match="'author' hides authors among each other"):
+        plan(BY_AUTHOR).fit(small(words), alone)
+    plan(Dpsgd(0.5), epochs=1).fit(small(words), alone)  # texts hide among texts

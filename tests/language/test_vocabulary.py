@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capelet.errors import DataError
+from capelet.errors import CapeletError, DataError
 from capelet.language.vocabulary import END, PAD, START, UNKNOWN, Samples, Vocabulary, divide
 
 
@@ -78,3 +78,23 @@ def test_samples_number_their_authors() -> None:
     samples = Samples.of(["a b", "b"], ["zoe", "ann"], Vocabulary.of(["a b"], 2), 4)
     assert samples.names == ("ann", "zoe") and samples.authors.tolist() == [1, 0]
     assert samples.words() == 5
+
+
+def test_a_named_list_is_public_and_has_punctuation() -> None:
+    pytest.importorskip("wordllama", reason="the extra words is not installed")
+    words = Vocabulary.of_public_list("public:glove", 1000)
+    assert words.public and words.source == "public:glove" and len(words) == 1004
+    assert {"the", "and", ".", ","} <= set(words.words)
+    for name in ("public:glow", "glove"):
+        with pytest.raises(CapeletError, match=r"no public list of words .*public:glove"):
+            Vocabulary.of_public_list(name, 10)
+    with pytest.raises(CapeletError, match="a vocabulary of 0 words"):
+        Vocabulary.of_public_list("public:glove", 0)
+    assert not Vocabulary.of(["a b"], 2).public  # the control
+    assert not Vocabulary.from_list(["a"], "private").public  # paid for, not public
+
+
+def test_a_person_in_two_spellings_is_one_author() -> None:
+    words = Vocabulary.of(["a b"], 2)
+    samples = Samples.of(["a", "b", "a"], ["Zo\u00eb", "Zoe\u0308 ", "Zoe"], words, 4)
+    assert len(samples.names) == 2 and samples.authors[0] == samples.authors[1]

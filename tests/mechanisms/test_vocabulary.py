@@ -190,6 +190,14 @@ def test_marks_decide_only_where_a_tenth_of_the_tokens_carry_them() -> None:
     assert whole_words([*plain, "▁a", "▁b"], np.zeros((20, 1)))[0] == [*plain, "▁a", "▁b"]
     words, rows = whole_words([*plain, "▁a", "Ġb", "▁c"], np.arange(21)[:, None])
     assert words == ["a", "b", "c"] and rows.tolist() == [[18], [19], [20]]
+    # A mark alone is a gap and no word.
+    assert whole_words(["▁a", "▁", "Ġ", "b"], np.zeros((4, 1)))[0] == ["a"]
+
+
+def test_the_vectors_of_a_vocabulary_cannot_be_written_to() -> None:
+    words = Vocabulary.of(["a", "b"], [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(ValueError, match="read-only"):
+        words.vectors[0, 0] = 9.0
 
 
 def test_files_of_vectors(tmp_path: Path) -> None:

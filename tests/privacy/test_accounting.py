@@ -6,8 +6,6 @@ import math
 
 import pytest
 
-pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
-
 from capelet.errors import CapeletError
 from capelet.privacy.accounting import central, check_delta, epsilon_of, noise_for
 from capelet.privacy.guarantees import gaussian_delta
@@ -59,15 +57,19 @@ def test_an_epsilon_that_cannot_be_accounted_for_is_refused() -> None:
         epsilon_of(1.0, 0.02, 500, 1e-30)
 
 
-def test_delta_must_be_below_one_sample() -> None:
+def test_delta_must_be_well_below_one_sample() -> None:
     assert check_delta(1e-5, 1000) == 1e-5
-    with pytest.raises(CapeletError, match=r"must be below 0\.001"):
+    assert check_delta(1000**-1.1, 1000) == 1000**-1.1
+    with pytest.raises(CapeletError, match=r"must be at most 0\.000501"):
         check_delta(1e-3, 1000)
+    with pytest.raises(CapeletError, match=r"must be at most 0\.000501"):
+        check_delta(0.9e-3, 1000)
 
 
-def test_seeded_noise_promises_nothing_and_authors_are_never_implied() -> None:
-    assert central(2.0, 1e-5, is_seeded=True, public_vocabulary=True).status == "none"
-    real = central(2.0, 1e-5, is_seeded=False, public_vocabulary=False)
-    assert real.status == "proven" and real.unit == "record"
-    assert "not covered as a whole" in real.caveat and "vocabulary" in real.caveat
-    assert "digest beside them are exact" in real.caveat
+def test_seeded_noise_promises_nothing_and_what_lies_outside_is_only_claimed() -> None:
+    assert central(2.0, 1e-5, is_seeded=True).status == "none"
+    real = central(2.0, 1e-5, "author", remarks=["about authors"])
+    assert real.status == "proven" and real.unit == "author"
+    assert real.neighbours == "add-remove" and real.caveat.startswith("about authors")
+    outside = central(2.0, 1e-5, outside=["the vocabulary was read off the texts"])
+    assert outside.status == "claimed" and "vocabulary" in outside.caveat

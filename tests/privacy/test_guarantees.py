@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -330,22 +332,7 @@ def test_the_ceiling_of_auc_is_the_area_under_the_trade_off_curve(
     assert advantage == pytest.approx(float(gaps.max()), abs=1e-4)
 
 
-def test_top_n_with_delta_is_the_optimum_of_the_linear_programme() -> None:
-    """n of k equally likely values named: the channel to sets of n, by linear programming."""
-    k, n, epsilon = 4, 2, 0.7
-    sets = list(itertools.combinations(range(k), n))
-    cost = -np.array([1 / k if z in s else 0.0 for z in range(k) for s in sets])
-    rows = []
-    for one, other in itertools.permutations(range(k), 2):
-        for place in range(len(sets)):
-            row = np.zeros((k, len(sets)))
-            row[one, place], row[other, place] = 1.0, -math.exp(epsilon)
-            rows.append(row.ravel())
-    sums = np.kron(np.eye(k), np.ones(len(sets)))
-    found = linprog(cost, np.array(rows), np.zeros(len(rows)), sums, np.ones(k), method="highs")
-    best = -float(found.fun)
-    assert ceiling_top(n, k, Guarantee(epsilon)) == pytest.approx(best, abs=1e-9)
-    assert ceiling_top(n, k, Guarantee(epsilon, 0.2)) == pytest.approx(0.2 + 0.8 * best, abs=1e-9)
+def test_no_guess_of_no_class_is_refused() -> None:
     for arguments in ((0, 3), (1, 0)):
         with pytest.raises(CapeletError, match="at least 1"):
             ceiling_top(*arguments, Guarantee(1.0))
@@ -354,6 +341,8 @@ def test_top_n_with_delta_is_the_optimum_of_the_linear_programme() -> None:
 def test_what_a_guarantee_implies_for_a_whole_text() -> None:
     word = Guarantee(0.5, unit="word", caveat="c")
     assert whole_text(word) is None
+    # What hides all texts of an author hides each of them.
+    assert whole_text(Guarantee(0.5, unit="author")) == Guarantee(0.5)
     assert whole_text(word, words=1) == Guarantee(0.5, caveat="c")
     metric = Guarantee(0.5, notion="metric", unit="word", metric="L2", caveat="c")
     assert whole_text(metric, diameter=0.25) == Guarantee(0.125, caveat="c")
@@ -461,3 +450,34 @@ def test_laplace_scale_and_bad_targets() -> None:
             laplace_scale(value)  # type: ignore[arg-type]
         with pytest.raises(CapeletError, match="delta is"):
             gaussian_sigma(1.0, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        Guarantee(2.0, 1e-6, caveat="on a grid"),
+        NONE,
+        Guarantee(2.0, training=NONE),
+        Guarantee(2.0, training=Guarantee(4.0, 1e-6, "central", "author", neighbours="replace")),
+    ],
+)
+def test_a_guarantee_comes_back_from_json_as_it_was(guarantee: Guarantee) -> None:
+    content = json.loads(json.dumps(guarantee.to_json(), allow_nan=False))
+    assert Guarantee.from_json(content) == guarantee
+    without = {key: value for key, value in content.items() if key != "training"}
+    assert Guarantee.from_json(without) == replace(guarantee, training=None)
+
+
+def test_texts_that_trained_are_told_from_texts_that_pass() -> None:
+    trained = Guarantee(4.0, 1e-6, "central", "author", neighbours="replace")
+    sentence = Guarantee(2.0, training=trained).sentence()
+    assert "for each text that passes" in sentence and "training texts: (4, 1e-06)" in sentence
+    assert "training" not in Guarantee(2.0).sentence()
+
+
+def test_two_trainings_add_up_and_one_without_a_promise_leaves_none() -> None:
+    trained = Guarantee(4.0, 1e-6, "central", "text", neighbours="replace")
+    both = compose([Guarantee(1.0, training=trained), Guarantee(2.0, training=trained)])
+    assert both.epsilon == 3.0 and both.training is not None and both.training.epsilon == 8.0
+    none = compose([Guarantee(1.0, training=trained), Guarantee(2.0, training=NONE)])
+    assert none.training == NONE and compose([Guarantee(1.0), Guarantee(2.0)]).training is None

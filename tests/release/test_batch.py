@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -22,8 +24,9 @@ from capelet.data.datasets import load
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms import Gaussian, Laplace, WordDropout
+from capelet.privacy.budgets import Budget, BudgetError
 from capelet.privacy.guarantees import NONE, Guarantee
-from capelet.privacy.store import Budget, BudgetError, Ledger
+from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder, Release
 from capelet.release import parts as batch_parts
 from capelet.release.batch import Summary, encode
@@ -153,13 +156,14 @@ def test_kinds_of_files(tmp_path: Path, kind: str, what: str) -> None:
 def test_each_subject_is_charged_and_known_texts_are_free(tmp_path: Path) -> None:
     source, book = vectors_file(tmp_path / "in.parquet", 70), tmp_path / "ledger.db"
     asked = {"vectors": "v", "subject": "who", "ledger": book, "block": 16}
-    first = encode(source, tmp_path / "1.parquet", noise(), budget=40, **asked)
+    same = {**asked, "repeats": "same"}
+    first = encode(source, tmp_path / "1.parquet", noise(), budget=40, **same)
     assert (first.drawn, first.kept) == (70, 0) and spent(book, "p3") == 20.0
-    again = encode(source, tmp_path / "2.parquet", noise(), **asked)
+    again = encode(source, tmp_path / "2.parquet", noise(), **same)
     assert (again.drawn, again.kept) == (0, 70) and spent(book, "p3") == 20.0
     one, two = (Release.load(tmp_path / name).vectors for name in ("1.parquet", "2.parquet"))
     np.testing.assert_array_equal(one, two)
-    fresh = encode(source, tmp_path / "3.parquet", noise(), fresh=True, **asked)
+    fresh = encode(source, tmp_path / "3.parquet", noise(), **asked)
     assert fresh.drawn == 70 and spent(book, "p3") == 40.0
     assert not np.isclose(Release.load(tmp_path / "3.parquet").vectors, one).any(axis=1).all()
     with pytest.raises(BudgetError):  # the budget of the first run stays
@@ -174,22 +178,25 @@ def test_repeats_within_a_file_cost_once_for_each_person(tmp_path: Path) -> None
     private = PrivateEncoder("wordllama", Laplace(epsilon=2))
     asked = {"text": "t", "subject": "who", "ledger": tmp_path / "l.db", "block": 3}
     summary = encode(
-        tmp_path / "in.parquet", tmp_path / "out.parquet", private, budget=4.0, **asked
-    )
+        tmp_path / "in.parquet", tmp_path / "out.parquet", private, budget=4.0, repeats="same",
+        **asked,
+    )  # fmt: skip
     assert (summary.drawn, summary.kept) == (3, 2)
     assert (spent(tmp_path / "l.db", "ann"), spent(tmp_path / "l.db", "bob")) == (4.0, 2.0)
     out = Release.load(tmp_path / "out.parquet").vectors
     np.testing.assert_array_equal(out[[1, 3]], out[[0, 0]])
     assert not (out[4] == out[0]).all() and not (out[2] == out[0]).all()
-    again = encode(
-        tmp_path / "in.parquet", tmp_path / "3.parquet", private, budget=12.0, fresh=True, **asked
-    )
+    with Ledger(tmp_path / "l.db") as ledger:
+        ledger.raise_budget(Budget(12.0))
+    again = encode(tmp_path / "in.parquet", tmp_path / "3.parquet", private, **asked)
     assert again.drawn == 5 and spent(tmp_path / "l.db", "ann") == 12.0
 
 
 def test_a_budget_too_small_is_refused_before_anything_happens(tmp_path: Path) -> None:
     source, step = vectors_file(tmp_path / "in.parquet", 70), Plain()
-    with pytest.raises(BudgetError, match=r"7 subjects: 'p0' .ε would be 20.* and 2 more"):
+    with pytest.raises(
+        BudgetError, match=r"7 people.* 0, 1, 2, 3, 4 and those of 2 more; .*ε = 20"
+    ):
         encode(
             source, tmp_path / "out.parquet", PrivateEncoder(step),
             vectors="v", subject="who", ledger=tmp_path / "ledger.db", budget=19, block=16,
@@ -202,7 +209,9 @@ def test_a_budget_too_small_is_refused_before_anything_happens(tmp_path: Path) -
     [
         ({"ledger": "l.db"}, noise(), "needs the column of the subjects"),
         ({"subject": "who", "budget": 3.0}, noise(), "needs a ledger"),
-        ({"subject": "who", "fresh": True}, noise(), "needs a ledger"),
+        ({"subject": "who", "repeats": "same"}, noise(), "needs a ledger"),
+        ({"subject": "who", "anchor": "a.json"}, noise(), "needs a ledger"),
+        ({"subject": "who", "ledger": "l.db", "repeats": "old"}, noise(), "'fresh' or 'same'"),
         ({"subject": "who", "ledger": "l.db", "budget": "much"}, noise(), "the budget is 'much'"),
         ({"subject": "who", "ledger": "l.db"}, PrivateEncoder(), "no guarantee"),
         ({"subject": "whom"}, noise(), "no column 'whom'; did you mean 'who'"),
@@ -321,7 +330,7 @@ from capelet.privacy.store import Ledger
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
 
-folder, fresh = Path(sys.argv[1]), sys.argv[2] == "fresh"
+folder, repeats = Path(sys.argv[1]), sys.argv[2]
 
 def kill_around(owner, name, moment, when):
     inner, calls = getattr(owner, name), [0]
@@ -336,12 +345,13 @@ def kill_around(owner, name, moment, when):
     setattr(owner, name, outer)
 
 def run(moment, when):
-    for owner, names in ((Parts, ("write", "let_out")), (Ledger, ("check", "charge"))):
+    for owner, names in ((Parts, ("write", "let_out")), (Ledger, ("check", "settle"))):
         for name in names:
             kill_around(owner, name, moment, when)
     summary = encode(
         folder / "in.parquet", folder / "out.parquet", PrivateEncoder(Laplace(epsilon=2)),
-        vectors="v", subject="who", ledger=folder / "ledger.db", budget=1000, fresh=fresh, block=20,
+        vectors="v", subject="who", ledger=folder / "ledger.db", budget=1000, repeats=repeats,
+        block=20,
     )
     os._exit(3 if summary.is_resumed else 4)
 
@@ -370,8 +380,8 @@ KILLED, RESUMED = -signal.SIGKILL, 3
 class Nursery:
     """Forks a run of `encode` for each moment at which to kill it; imports only once."""
 
-    def __init__(self, folder: Path, kind: str = "known") -> None:
-        vectors_file(folder / "in.parquet", ROWS, PEOPLE)
+    def __init__(self, folder: Path, kind: str = "fresh", rows: int = ROWS) -> None:
+        vectors_file(folder / "in.parquet", rows, PEOPLE)
         self.process = subprocess.Popen(
             [sys.executable, "-c", NURSERY, str(folder), kind],
             stdin=subprocess.PIPE,
@@ -399,7 +409,17 @@ def parts(folder: Path) -> dict[str, np.ndarray]:
     return {path.name: np.stack(pq.read_table(path)["vector"].to_pylist()) for path in found}
 
 
-def check_once(folder: Path, rows: int) -> None:
+def check_balance(folder: Path) -> None:
+    """Every charge has its vector in the store, and every vector its charge."""
+    with Ledger(folder / "ledger.db") as ledger:
+        charges = ledger.counts().releases
+        ledger.verify(ledger.head)
+    direct = sqlite3.connect(folder / "ledger.db")
+    assert direct.execute("SELECT count(*) FROM releases").fetchone() == (charges,)
+    direct.close()
+
+
+def check_once(folder: Path, rows: int, kind: str) -> None:
     """Each row once and in order, each subject charged once for each, the paid vectors let out."""
     table = pq.read_table(folder / "out.parquet")
     assert table["row"].to_pylist() == list(range(rows))
@@ -411,17 +431,20 @@ def check_once(folder: Path, rows: int) -> None:
         content = zip(table["who"].to_pylist(), numbers(rows), strict=True)
         name = Release(released.vectors, released.guarantee, private.recipe).recipe_hash
         names = [ledger.name(name, who, row.tobytes()) for who, row in content]
-        kept = ledger.find(names)
-    np.testing.assert_array_equal(np.stack([kept[name] for name in names]), released.vectors)
+        stored = ledger.find(names)
+    if kind == "same":
+        check_balance(folder)
+        np.testing.assert_array_equal(np.stack([stored[name] for name in names]), released.vectors)
     assert untouched(folder, "in.parquet", "ledger.db", "out.parquet")
 
 
-@pytest.mark.parametrize("kind", ["known", pytest.param("fresh", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["fresh", pytest.param("same", marks=pytest.mark.slow)])
 def test_killed_at_every_kind_of_moment_and_resumed(tmp_path: Path, kind: str) -> None:
     """One run, killed at each step in turn; what once lay on the disk is what is released."""
     moments = [
-        ("before check", 1), ("before write", 2), ("after write", 2), ("before charge", 3),
-        ("after charge", 2), ("before let_out", 1), ("after let_out", 1),
+        ("before check", 1), ("before settle", 1), ("before write", 1), ("before write", 2),
+        ("after write", 2), ("before settle", 5), ("after settle", 6), ("before let_out", 1),
+        ("after let_out", 1),
     ]  # fmt: skip
     stored: dict[str, np.ndarray] = {}
     with Nursery(tmp_path, kind) as nursery:
@@ -432,22 +455,37 @@ def test_killed_at_every_kind_of_moment_and_resumed(tmp_path: Path, kind: str) -
             now = parts(tmp_path)
             assert all((now[name] == vectors).all() for name, vectors in stored.items())
             stored = now
+            if moment != "before check":
+                check_balance(tmp_path)
         assert nursery.run() == RESUMED
-    check_once(tmp_path, ROWS)
+    check_once(tmp_path, ROWS, kind)
     released = Release.load(tmp_path / "out.parquet").vectors
     np.testing.assert_array_equal(np.concatenate(list(stored.values())), released)
 
 
-def test_killed_at_ten_random_moments_and_resumed(tmp_path: Path) -> None:
-    """Up to ten: now and then a run is quicker than the tenth kill."""
-    with Nursery(tmp_path) as nursery:
+@pytest.mark.parametrize(
+    ("kills", "rows", "kind"),
+    [
+        (10, ROWS, "fresh"),
+        pytest.param(30, 6 * ROWS, "fresh", marks=pytest.mark.slow),
+        pytest.param(30, 6 * ROWS, "same", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_at_random_moments_and_resumed(
+    tmp_path: Path, kills: int, rows: int, kind: str
+) -> None:
+    """Up to so many: now and then a run is quicker than the last kill."""
+    with Nursery(tmp_path, kind, rows) as nursery:
         ends = []
-        while len(ends) < 10 and not (tmp_path / "out.parquet").exists():
-            ends.append(nursery.run("chance", len(ends) * 7 // 10))
-        assert ends.count(KILLED) >= 3
+        while len(ends) < kills and not (tmp_path / "out.parquet").exists():
+            ends.append(nursery.run("chance", len(ends) * rows // 20 * 7 // (10 * kills)))
+            if (tmp_path / PARTS).exists() and (tmp_path / "ledger.db").exists():
+                check_balance(tmp_path)
+        print(f"{ends.count(KILLED)} of {len(ends)} runs were killed")
+        assert ends.count(KILLED) >= kills // 3
         if (tmp_path / PARTS).exists():
             assert nursery.run() == RESUMED
-    check_once(tmp_path, ROWS)
+    check_once(tmp_path, rows, kind)
 
 
 # ---- an unfinished run ---------------------------------------------------------------------------
@@ -495,32 +533,79 @@ def test_a_ledger_changed_meanwhile_stops_the_run_which_then_goes_on(tmp_path: P
         if what == "releasing" and done == 60 and not meddled:
             meddled.append(1)
             with Ledger(book) as other:
-                other.charge("other", 0, {"p0": 5}, Guarantee(2.0), budget=Budget(1000))
+                names = [b"%d" % number for number in range(5)]
+                other.settle(["p0"] * 5, names, np.zeros((5, WIDTH)), Guarantee(2.0))
 
-    with pytest.raises(CapeletError, match=r"changed by another process.*'p0'.* goes on from row"):
+    message = r"changed by another process.*1 person, whose first row is 1\d\d; .* goes on from row"
+    with pytest.raises(CapeletError, match=message):
         encode(source, tmp_path / "out.parquet", noise(), budget=40, progress=meddle, **asked)
     before = spent(book, "p0")
     assert not (tmp_path / "out.parquet").exists() and 10.0 < before <= 40.0
-    with pytest.raises(BudgetError, match="'p0'"):  # again, now in the first pass
+    with pytest.raises(BudgetError, match="1 person"):  # again, now in the first pass
         encode(source, tmp_path / "out.parquet", noise(), budget=40, **asked)
     assert spent(book, "p0") == before
+    with pytest.raises(CapeletError, match="capelet budgets raise"):
+        encode(source, tmp_path / "out.parquet", noise(), budget=50, **asked)
+    with Ledger(book) as ledger:
+        ledger.raise_budget(Budget(50))
     summary = encode(source, tmp_path / "out.parquet", noise(), budget=50, **asked)
     assert summary.is_resumed and summary.drawn == 140
     assert spent(book, "p0") == 50.0 and spent(book, "p1") == 40.0
 
 
-def test_a_paid_part_that_is_gone_is_paid_for_again_or_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gone", ["00000000.parquet", "*.parquet"])
+def test_paid_parts_that_are_gone_come_back_from_the_store(tmp_path: Path, gone: str) -> None:
     """It may have left: never is new noise drawn under an old charge."""
-    asked = unfinished(tmp_path, ledger=tmp_path / "ledger.db", fresh=True)
+    source, book = vectors_file(tmp_path / "in.parquet", 100, PEOPLE), tmp_path / "ledger.db"
+    asked = {"vectors": "v", "subject": "who", "block": 20, "ledger": book}
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == "releasing" and done == 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(source, tmp_path / "out.parquet", noise(), progress=stop, **asked)
+    stored = parts(tmp_path)
+    for path in (tmp_path / PARTS).glob(gone):
+        path.unlink()
+    encode(source, tmp_path / "out.parquet", noise(), **asked)
+    released = Release.load(tmp_path / "out.parquet").vectors
+    np.testing.assert_array_equal(np.concatenate(list(stored.values())), released[:40])
+    assert spent(book, "p0") == 2.0 * 15
+
+
+def test_a_run_without_its_folder_is_another_run_and_pays(tmp_path: Path) -> None:
+    asked = unfinished(tmp_path, ledger=tmp_path / "ledger.db")
     before = spent(tmp_path / "ledger.db", "p0")
-    (tmp_path / PARTS / "00000000.parquet").unlink()
-    target = tmp_path / "out.parquet"
-    encode(tmp_path / "in.parquet", target, PrivateEncoder(Plain()), **asked)
-    assert spent(tmp_path / "ledger.db", "p0") == before + 2.0 * 15
+    shutil.rmtree(tmp_path / PARTS)
+    encode(tmp_path / "in.parquet", tmp_path / "out.parquet", PrivateEncoder(Plain()), **asked)
+    assert before == 2.0 * 6 and spent(tmp_path / "ledger.db", "p0") == before + 2.0 * 15
 
 
+def test_parts_that_the_ledger_does_not_know_are_charged(tmp_path: Path) -> None:
+    """An old copy of the ledger is put back between a crash and the next run."""
+    source, book = vectors_file(tmp_path / "in.parquet", 100, PEOPLE), tmp_path / "ledger.db"
+    asked = {"vectors": "v", "subject": "who", "block": 20, "ledger": book}
+    with Ledger(book) as ledger:
+        ledger.open()
+    copy = book.read_bytes()
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == "releasing" and done == 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(source, tmp_path / "out.parquet", noise(), progress=stop, **asked)
+    assert spent(book, "p0") == 2.0 * 6
+    book.write_bytes(copy)
+    assert spent(book, "p0") == 0.0
+    encode(source, tmp_path / "out.parquet", noise(), **asked)
+    assert spent(book, "p0") == 2.0 * 15
+
+
+@pytest.mark.parametrize("failing", [1, 3])
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     source, book = vectors_file(tmp_path / "in.parquet", 100, PEOPLE), tmp_path / "ledger.db"
     asked = {"vectors": "v", "subject": "who", "block": 20, "ledger": book}
@@ -528,7 +613,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
 
     def full(*given: Any, **named: Any) -> None:
         calls.append(1)
-        if len(calls) == 3:
+        if len(calls) == failing:
             raise OSError(errno.ENOSPC, "No space left on device")
         real(*given, **named)
 
@@ -536,7 +621,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
     with pytest.raises(OutputError, match="No space left"):
         encode(source, tmp_path / "out.parquet", noise(), **asked)
     with Ledger(book) as ledger:
-        assert sum(ledger.spent(who).epsilon for who in ledger.subjects()) == 2.0 * 40
+        assert sum(ledger.spent(who).epsilon for who in ledger.subjects()) == 2.0 * 20 * failing
     assert encode(source, tmp_path / "out.parquet", noise(), **asked).is_resumed
     assert spent(book, "p0") == 2.0 * 15
 

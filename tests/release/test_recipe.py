@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,10 @@ def test_a_release_keeps_its_guarantee_in_its_file(tmp_path: Path) -> None:
 
 # ---- fitted maps, and folders as encoders --------------------------------------------------------
 
+# What noise promises behind a map that was learnt without a promise to its training texts.
+LEARNT = Guarantee(8.0, training=NONE)
+LEARNT_ONLY = replace(NONE, training=NONE)
+
 
 def some_map(inside: int = 4, outside: int = 3, seed: int = 0) -> Map:
     random = np.random.default_rng(seed)
@@ -220,10 +226,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_map_is_a_step_without_a_promise_of_its_own(tmp_path: Path) -> None:
     made = some_map()
     private = PrivateEncoder(made, Laplace(8.0))
-    assert PrivateEncoder(made).guarantee == NONE and PrivateEncoder(made).protects
-    assert private.guarantee == PrivateEncoder(Laplace(8.0), made).guarantee == Guarantee(8.0)
+    assert PrivateEncoder(made).guarantee == LEARNT_ONLY and PrivateEncoder(made).protects
+    assert private.guarantee == PrivateEncoder(Laplace(8.0), made).guarantee == LEARNT
     entry = private.recipe["steps"][0]
-    assert entry == {"step": "map", "file": "map.safetensors", "sha256": made.digest}
+    assert entry == {"step": "map", "file": "map.safetensors", "id": made.origin.id}
     place = private.save(tmp_path / "whole")
     again = PrivateEncoder.from_recipe(place / "recipe.toml")
     assert again.recipe == private.recipe  # the map lies beside the recipe
@@ -239,8 +245,9 @@ def test_a_map_is_a_step_without_a_promise_of_its_own(tmp_path: Path) -> None:
 
 def test_a_folder_comes_back_and_says_what_it_is(folder: Path) -> None:
     back = PrivateEncoder.load(folder)
-    assert back.recipe == PrivateEncoder(some_map(), Laplace(8.0)).recipe
-    assert back.guarantee == Guarantee(8.0) and is_private_encoder(str(folder))
+    assert [step["step"] for step in back.recipe["steps"]] == ["map", "laplace"]
+    assert PrivateEncoder.load(folder).recipe == back.recipe
+    assert back.guarantee == LEARNT and is_private_encoder(str(folder))
     assert PrivateEncoder.from_recipe(folder).recipe == back.recipe
     said = json.loads((folder / "private.json").read_text())
     assert said["about"] == {"method": "gr"} and "8-local" in said["guarantee"]
@@ -296,7 +303,7 @@ def edit_epsilon(folder: Path) -> None:
 @pytest.mark.parametrize("inside", ["", "recipe.toml"])
 def test_an_edited_epsilon_is_refused_at_every_door(folder: Path, inside: str) -> None:
     door = folder / inside
-    assert PrivateEncoder.from_recipe(door).guarantee == Guarantee(8.0)  # the control
+    assert PrivateEncoder.from_recipe(door).guarantee == LEARNT  # the control
     edit_epsilon(folder)
     for attempt in (
         lambda: PrivateEncoder.from_recipe(door),
@@ -310,7 +317,7 @@ def test_an_edited_epsilon_is_refused_at_every_door(folder: Path, inside: str) -
 def test_a_link_to_a_recipe_is_no_way_around_the_manifest(folder: Path, tmp_path: Path) -> None:
     link = tmp_path / "mine.toml"
     link.symlink_to(folder / "recipe.toml")
-    assert PrivateEncoder.from_recipe(link).guarantee == Guarantee(8.0)
+    assert PrivateEncoder.from_recipe(link).guarantee == LEARNT
     edit_epsilon(folder)
     with pytest.raises(CapeletError, match="was changed after"):
         PrivateEncoder.from_recipe(link)
@@ -365,11 +372,18 @@ def test_a_map_that_the_manifest_does_not_list_is_refused(folder: Path) -> None:
 # ---- folders from before there was a manifest ----------------------------------------------------
 
 
+def old_map(place: Path, seed: int = 0) -> str:
+    """A map as earlier versions wrote it, without an origin; its entry in a recipe, with a hash."""
+    made = some_map(seed=seed)
+    (place / made.file).write_bytes(made._save({"format": 1}))
+    digest = hashlib.sha256((place / made.file).read_bytes()).hexdigest()
+    return f'[[steps]]\nstep = "map"\nfile = "{made.file}"\nsha256 = "{digest}"\n'
+
+
 def old_folder(place: Path, epsilon: float = 8.0) -> Path:
     """As the first version wrote it: `private.json` with the recipe's hash, maps in the recipe."""
     place.mkdir()
-    some_map().save(place)
-    recipe = PrivateEncoder(some_map(), Laplace(epsilon)).to_recipe()
+    recipe = old_map(place) + f'\n[[steps]]\nstep = "laplace"\nepsilon = {epsilon}\n'
     (place / "recipe.toml").write_text(recipe)
     about = {
         "format": 1,
@@ -390,12 +404,42 @@ def test_an_old_folder_still_loads_at_every_door(tmp_path: Path) -> None:
         PrivateEncoder.from_recipe(folder),
         PrivateEncoder.from_recipe(folder / "recipe.toml"),
     ):
-        assert private.recipe == PrivateEncoder(some_map(), Laplace(8.0)).recipe
+        assert [step["step"] for step in private.recipe["steps"]] == ["map", "laplace"]
+        assert private.steps[0].digest == some_map().digest  # type: ignore[attr-defined]
+        assert private.guarantee == LEARNT  # nobody promised its training texts anything
     again = PrivateEncoder.load(folder).save(folder)  # becomes a folder of today
-    assert (again / MANIFEST).is_file() and PrivateEncoder.load(again).guarantee == Guarantee(8.0)
+    assert (again / MANIFEST).is_file() and PrivateEncoder.load(again).guarantee == LEARNT
     edit_epsilon(again)
     with pytest.raises(CapeletError, match="was changed after"):
         PrivateEncoder.load(again)
+
+
+def test_an_old_map_is_named_under_the_users_key_and_not_by_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = old_folder(tmp_path / "old")
+    recipe, again = PrivateEncoder.load(folder).recipe, PrivateEncoder.load(folder).recipe
+    assert recipe == again and some_map().digest not in json.dumps(recipe)  # stable, and keyed
+    old = {"steps": tomllib.loads((folder / "recipe.toml").read_text())["steps"]}
+    assert PrivateEncoder.from_steps(old, folder=folder).recipe == recipe
+    monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "somebody else"))
+    assert PrivateEncoder.load(folder).recipe != recipe  # another key, another name
+    # Written anew, the name stays with the folder, wherever it goes.
+    place = PrivateEncoder.load(folder).save(tmp_path / "new")
+    before = PrivateEncoder.load(place).recipe
+    monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "a third"))
+    assert PrivateEncoder.load(place).recipe == before
+
+
+def test_a_map_of_another_training_is_refused_by_its_id(folder: Path) -> None:
+    """Also by whoever may write the manifest: the recipe names one training."""
+    other = some_map()
+    other.save(folder)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["files"][other.file] = hashlib.sha256(other.content).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(CapeletError, match="its id differs"):
+        PrivateEncoder.load(folder)
 
 
 def test_an_old_folder_is_refused_as_before(tmp_path: Path) -> None:
@@ -403,7 +447,7 @@ def test_an_old_folder_is_refused_as_before(tmp_path: Path) -> None:
     for door in ("edited", "edited/recipe.toml"):
         with pytest.raises(OutputError, match="was changed after it was written"):
             PrivateEncoder.from_recipe(tmp_path / door)
-    some_map(seed=1).save(old_folder(tmp_path / "map"))
+    old_map(old_folder(tmp_path / "map"), seed=1)
     with pytest.raises(OutputError, match="its hash differs"):
         PrivateEncoder.load(tmp_path / "map")
     newer = old_folder(tmp_path / "newer") / "private.json"
@@ -422,10 +466,14 @@ def test_a_folder_upon_a_folder_keeps_both_maps(folder: Path, tmp_path: Path) ->
     files = [step.get("file") for step in joined.recipe["steps"]]
     assert files == ["map.safetensors", None, "map-2.safetensors"]
     back = PrivateEncoder.load(joined.save(tmp_path / "joined"))
-    assert back.recipe == joined.recipe and back.guarantee == Guarantee(8.0)
+    assert back.recipe == joined.recipe and back.guarantee == LEARNT
     assert back.release(np.ones((2, 4))).vectors.shape == (2, 2)
-    same = PrivateEncoder(some_map(4, 4), some_map(4, 4))  # one map twice is one file
+    once = some_map(4, 4)
+    same = PrivateEncoder(once, once)  # one map twice is one file
     assert len({step["file"] for step in same.recipe["steps"]}) == 1
+    # Equal weights of two trainings are two maps: their texts are promised something each.
+    twins = PrivateEncoder(once, some_map(4, 4))
+    assert len({step["file"] for step in twins.recipe["steps"]}) == len(twins.origins) == 2
 
 
 @pytest.fixture
@@ -438,7 +486,7 @@ def text_folder(tmp_path: Path) -> Path:
 def test_a_folder_is_an_encoder_name(text_folder: Path) -> None:
     private = PrivateEncoder(str(text_folder), Laplace(2.0))
     assert [step["step"] for step in private.recipe["steps"]] == ["encoder", "map", "laplace"]
-    assert private.guarantee == Guarantee(2.0)
+    assert private.guarantee == replace(LEARNT, epsilon=2.0)
     texts = ["a good text", "another text"]
     plain = PrivateEncoder("wordllama").release(texts).vectors
     got = PrivateEncoder(str(text_folder)).release(texts).vectors

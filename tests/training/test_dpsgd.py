@@ -74,6 +74,99 @@ def test_norms_and_every_clipped_sum_equal_a_naive_loop(kind: str, chunk: int) -
         assert weight.requires_grad
 
 
+# ---- units of several samples --------------------------------------------------------------------
+
+
+def authors_of_words(texts: int = 4) -> torch.Tensor:
+    """Three authors with four, two and one texts; what is missing is padding."""
+    tokens = rows_of_words(rows=12).view(3, texts, -1).clone()
+    tokens[1, 2:] = PAD
+    tokens[2, 1:] = PAD
+    tokens[0, 1] = tokens[0, 0]  # one text twice: its gradient counts twice
+    return tokens
+
+
+def naive_units(network: Any, tokens: torch.Tensor, clip: float) -> tuple[list[float], list]:
+    """One backward pass per text, added up for each author, and clipped as one."""
+    norms, total = [], [torch.zeros_like(weight) for weight in network.parameters()]
+    for author in tokens:
+        network.zero_grad()
+        for row in author:
+            count = (row[1:] != PAD).sum()
+            if count:
+                (losses(network, row[None]).sum() / count).backward()
+        grads = [weight.grad.clone() for weight in network.parameters()]
+        norms.append(float(torch.cat([grad.flatten() for grad in grads]).norm()))
+        for place, grad in zip(total, grads, strict=True):
+            place += grad * min(1.0, clip / norms[-1])
+    return norms, total
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+@pytest.mark.parametrize("chunk", [256, 4])
+def test_an_author_s_texts_are_clipped_as_one(kind: str, chunk: int) -> None:
+    network = build(kind, words=40, width=24, layers=2, length=7, seed=1).double()
+    with torch.no_grad():
+        network.bias.normal_(std=0.1)
+    tokens = authors_of_words()
+    clip = float(np.median(naive_units(network, tokens, 1.0)[0]))
+    norms, total = naive_units(network, tokens, clip)
+    found = clipped_sum(network, tokens, clip, rows=chunk)
+    assert np.allclose(found.numpy(), norms, rtol=1e-6)
+    for (name, weight), wanted in zip(network.named_parameters(), total, strict=True):
+        assert weight.grad is not None and wanted.any(), name
+        assert (weight.grad - wanted).abs().max() <= 1e-6 * wanted.abs().max(), name
+    # The control: norms of single texts, added or not, are not the norm of the sum.
+    single = clipped_sum(network, tokens.flatten(0, 1), clip).view(3, 4)
+    assert not np.allclose(single.sum(1).numpy(), norms, rtol=1e-3)
+    assert not np.allclose(single.square().sum(1).sqrt().numpy(), norms, rtol=1e-3)
+
+
+def test_one_author_moves_the_sum_by_at_most_the_clip() -> None:
+    network = build("lstm", words=40, width=24, layers=2, length=7, seed=1)
+    tokens = authors_of_words()
+    clipped_sum(network, tokens, 0.1)
+    with_all = [weight.grad.clone() for weight in network.parameters()]
+    for left_out in range(3):
+        clipped_sum(network, tokens[torch.arange(3) != left_out], 0.1)
+        apart = [a - weight.grad for a, weight in zip(with_all, network.parameters(), strict=True)]
+        assert torch.cat([part.flatten() for part in apart]).norm() <= 0.1 * (1 + 1e-4)
+    # The control: text by text, one author moves it further.
+    texts = tokens.flatten(0, 1)
+    clipped_sum(network, texts, 0.1)
+    with_all = [weight.grad.clone() for weight in network.parameters()]
+    clipped_sum(network, texts[4:], 0.1)
+    apart = [a - weight.grad for a, weight in zip(with_all, network.parameters(), strict=True)]
+    assert torch.cat([part.flatten() for part in apart]).norm() > 0.2
+
+
+def test_an_author_whose_gradient_overflows_counts_as_zero() -> None:
+    network = build("lstm", words=40, width=24, layers=2, length=7, seed=1)
+    tokens = authors_of_words()
+    tokens[tokens == 35] = 34
+    tokens[1, 1, 1] = 35
+    with torch.no_grad():
+        network.embedding.weight[35] = 3e38
+        network.bias[35] = -3e38
+    clipped_sum(network, tokens[[0, 2]], 1.0)
+    sums = [weight.grad.clone() for weight in network.parameters()]
+    assert clipped_sum(network, tokens, 1.0).isfinite().tolist() == [True, False, True]
+    for weight, sum_ in zip(network.parameters(), sums, strict=True):
+        assert torch.allclose(weight.grad, sum_, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_opacus_clips_an_author_s_texts_as_one_too() -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed")
+    torch.manual_seed(1)
+    network, tokens = Gated(), authors_of_words()
+    norms, total = naive_units(network, tokens, 0.5)
+    found = clipped_sum(network, tokens, 0.5, rows=4)
+    assert np.allclose(found.detach().numpy(), norms, rtol=1e-5)
+    for weight, wanted in zip(network.parameters(), total, strict=True):
+        assert (weight.grad - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
 def test_the_cross_term_of_the_tied_table_matters() -> None:
     """Without it the norms would be wrong by more than the test above allows."""
     network = build("lstm", words=40, width=24, layers=1, length=7, seed=1)

@@ -40,12 +40,25 @@ def texts() -> TrainingTexts:
 
 
 @pytest.fixture(scope="module")
-def folder(texts: TrainingTexts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(autouse=True)
+def one_owner(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests here are run by the user who trained the model of `folder`."""
+    monkeypatch.setenv("CAPELET_STATE", str(state))
+
+
+@pytest.fixture(scope="module")
+def folder(texts: TrainingTexts, state: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("language") / "model"
     seen: list[float] = []
-    model = train_model(
-        texts.texts, texts.authors, out, SMALL, on_epoch=lambda row: seen.append(row["epoch"])
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAPELET_STATE", str(state))
+        model = train_model(
+            texts.texts, texts.authors, out, SMALL, on_epoch=lambda row: seen.append(row["epoch"])
+        )
     assert len(seen) == 2 and len(model.canaries) == 3 * 3  # two levels and the control
     return out
 
@@ -104,3 +117,132 @@ def test_canaries_and_hidden_authors_need_authors(texts: TrainingTexts, tmp_path
     hidden = replace(SMALL, canaries=CanarySettings(), method=MethodSettings("triplet"))
     with pytest.raises(DataError, match="'triplet' hides authors"):
         train_model(texts.texts, None, tmp_path, hidden)
+
+
+# ---- with a promise ------------------------------------------------------------------------------
+
+PRIVATE = replace(
+    SMALL,
+    network=NetworkSettings("lstm", NAMES, 16, 1, 8),
+    method=MethodSettings("dpsgd", epsilon=8.0),
+    canaries=CanarySettings(),
+)
+BY_AUTHOR = replace(
+    PRIVATE,
+    schedule=replace(PRIVATE.schedule, batch=4),
+    method=MethodSettings("dpsgd", epsilon=8.0, unit="author", texts_per_author=5),
+)
+
+
+def test_authors_are_promised_what_the_accountant_says(
+    texts: TrainingTexts, tmp_path: Path
+) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    from capelet.privacy.accounting import epsilon_of
+
+    model = train_model(texts.texts, texts.authors, tmp_path / "model", BY_AUTHOR)
+    promise, privacy = model.guarantee, model.training["privacy"]
+    assert (promise.notion, promise.unit, promise.neighbours) == ("central", "author", "add-remove")
+    assert promise.status == "proven" and 7.5 < promise.epsilon <= 8
+    assert promise.delta <= 12**-1.1 and "at most 5 of them train" in promise.caveat
+    assert privacy["rate"] == min(4, privacy["units"]) / privacy["units"]
+    of_training = epsilon_of(
+        privacy["noise_multiplier"], privacy["rate"], privacy["steps"], promise.delta
+    )
+    assert promise.epsilon == pytest.approx(of_training + privacy["count_epsilon"])
+    assert LanguageModel.load(tmp_path / "model").guarantee == promise
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "caveat"),
+    [
+        (PRIVATE, "proven", "public (file)"),
+        (replace(PRIVATE, network=SMALL.network), "claimed", "read off the texts"),
+        (
+            replace(PRIVATE, canaries=CanarySettings((1,), per_level=2)),
+            "claimed",
+            "canaries were inserted",
+        ),
+        (
+            replace(PRIVATE, method=replace(PRIVATE.method, seeded_noise=True)),
+            "none",
+            "seeded",
+        ),
+    ],
+)
+def test_a_promise_is_proven_only_if_nothing_lies_outside_of_it(
+    texts: TrainingTexts, tmp_path: Path, settings: LanguageSettings, status: str, caveat: str
+) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    model = train_model(texts.texts, texts.authors, tmp_path / "model", settings)
+    assert model.guarantee.status == status and caveat in model.guarantee.caveat
+
+
+def test_a_private_vocabulary_is_paid_from_the_same_epsilon(
+    texts: TrainingTexts, tmp_path: Path
+) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    # Three words in every text, and fifty in few of them.
+    common = [f"bako deli fomu {text}" for text in texts.texts] * 3
+    network = replace(SMALL.network, words="private", vocabulary=20)
+    settings = replace(PRIVATE, network=network)
+    model = train_model(common, None, tmp_path / "model", settings)
+    privacy = model.training["privacy"]
+    assert {"bako", "deli", "fomu"} <= set(model.vocabulary.words)
+    assert model.guarantee.status == "proven" and model.guarantee.epsilon <= 8
+    assert privacy["words_epsilon"] == pytest.approx(0.8)
+    # The control: words that one text alone has stay in, but for a δ of some ten thousandths.
+    rare = [f"bako{row} deli{row}" for row in range(150)]
+    with pytest.raises(DataError, match="often enough"):
+        train_model(rare, None, tmp_path / "rare", settings)
+
+
+def test_an_interrupted_training_goes_on_with_its_draws(
+    texts: TrainingTexts, tmp_path: Path
+) -> None:
+    """A second number of units would be paid for again, and the checkpoint would not fit it."""
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    import json
+
+    def stop(row: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "model"
+    with pytest.raises(KeyboardInterrupt):
+        train_model(texts.texts, texts.authors, out, BY_AUTHOR, on_epoch=stop)
+    draws = json.loads((out / "draws.json").read_text())
+    assert (out / "draws.json").stat().st_mode & 0o077 == 0
+    model = train_model(texts.texts, texts.authors, out, BY_AUTHOR)
+    assert model.training["privacy"]["units"] == draws["count"]
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json",
+        "model.json",
+        "model.safetensors",
+    }
+
+
+def test_one_text_more_changes_no_other_text_s_part(texts: TrainingTexts, tmp_path: Path) -> None:
+    """The training rows of two neighbouring files differ in that text alone."""
+    from capelet.language.vocabulary import divide
+
+    more = ["bako deli", *texts.texts]
+    before, after = divide(texts.texts, 0).train, divide(more, 0).train
+    assert set(after[after > 0] - 1) == set(before)
+
+
+def test_an_old_folder_claims_less_than_it_said(texts: TrainingTexts, tmp_path: Path) -> None:
+    """It holds a digest of the texts, so its promise is not true of all that leaves."""
+    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
+    from capelet.language.records import digest_of
+
+    model = train_model(texts.texts, texts.authors, tmp_path / "model", PRIVATE)
+    training = {**model.training, "digest": digest_of(texts.texts), "rows": {"samples": 560}}
+    old = replace(model, training=training, record=None)
+    old.save(tmp_path / "old")
+    loaded = LanguageModel.load(tmp_path / "old")
+    assert model.guarantee.status == "proven"  # the control
+    assert loaded.guarantee.status == "claimed" and "digest" in loaded.guarantee.caveat
+    assert loaded.guarantee.epsilon == model.guarantee.epsilon
+    attacked = attack_model(tmp_path / "old", texts, ATTACK)
+    assert any(row.kind == "membership" for row in attacked.rows)
+    assert "digest" not in attacked.provenance["data"]

@@ -20,9 +20,10 @@ from capelet.evaluation.plan import Plan
 from capelet.files import cache_folder
 from capelet.findings import Findings
 from capelet.interfaces import Progress, silent
-from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows import protect as protection
+from capelet.workflows.audit import audit, rows_that_trained
 from capelet.workflows.protect import JOINT, Protection, part_of, protect
 
 QUICK = Schedule(epochs=15, device="cpu")
@@ -131,7 +132,45 @@ def test_a_run_is_saved_as_an_encoder_with_its_findings(
     assert len(Findings.load(folder / "before").rows) == len(reversed_.before.rows)
     about = json.loads((folder / "private.json").read_text())["about"]
     assert about["method"] == "gr" and about["private_towards_training_texts"] is False
-    assert about["data"]["digest"] == leaky.digest() and about["trained_on"] == 750
+    assert about["data"] == {"name": leaky.name} and about["trained_on"] == 750
+    # No plain digest of the corpus, in no file: whoever knows all rows but one could confirm it.
+    for path in folder.rglob("*.json"):
+        assert leaky.digest() not in path.read_text()
+
+
+def test_which_rows_trained_is_known_here_and_not_in_the_folder(
+    reversed_: Protection, leaky: Corpus, tmp_path: Path, own_state: Path
+) -> None:
+    vectors = np.asarray(leaky.vectors)
+    trained = rows_that_trained(reversed_.encoder, vectors)
+    # Of the first split, whose encoder is kept; held-back rows decided when to stop.
+    np.testing.assert_array_equal(np.flatnonzero(trained), Plan.of(leaky, 1).splits[0].defender)
+    name = reversed_.encoder.origins[0].id
+    record = (own_state / "training" / name).read_bytes()
+    folder = reversed_.save(tmp_path / "out")
+    for path in folder.rglob("*"):
+        assert path.is_dir() or record[:32] not in path.read_bytes()
+
+
+def test_an_audit_keeps_training_rows_out_of_the_victims(
+    reversed_: Protection, leaky: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trained = rows_that_trained(reversed_.encoder, np.asarray(leaky.vectors))
+    plan = Plan.of(leaky, 2, trained=trained)
+    for parts in plan.splits:
+        assert trained[parts.defender].all() and not trained[parts.victims].any()
+        assert not trained[parts.attacker].any()
+        assert len(parts.attacker) == pytest.approx(450, abs=2)
+        assert len(parts.victims) == pytest.approx(300, abs=2)
+    few = {"seeds": 1, "attackers": ["logistic"]}
+    findings = audit(leaky, reversed_.encoder, **few)  # type: ignore[arg-type]
+    assert findings.provenance["split"]["sizes"]["defender"] == trained.sum() == 750
+    # The control: where nothing is recorded, rows that trained are victims like others.
+    monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "elsewhere"))
+    victims = Plan.of(leaky, 1).splits[0].victims
+    assert not rows_that_trained(reversed_.encoder, np.asarray(leaky.vectors)).any()
+    other = Plan.of(leaky, 2).splits[1].victims
+    assert trained[other].any() and not trained[victims].any()
 
 
 def test_a_defence_sees_the_defender_and_nobody_else(leaky: Corpus) -> None:
@@ -157,7 +196,7 @@ def test_an_epsilon_that_cannot_serve_is_refused_before_training(leaky: Corpus) 
     seen = protect(
         uneven, None, "ldp", chosen, anyway=True, seeds=1, attackers=["logistic"], cache=False
     )
-    assert seen.encoder.guarantee == Guarantee(0.1)
+    assert seen.encoder.guarantee == Guarantee(0.1, training=NONE)
 
 
 def test_what_cannot_be_done_is_said_at_once(leaky: Corpus) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from capelet.data.corpus import Corpus
+from capelet.data.labels import Attribute
 from capelet.defences import Settings
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
+from capelet.privacy.guarantees import Guarantee
 from capelet.workflows import search as module
 from capelet.workflows.search import Frontier, NoPoint, Point, part_of, search
 
@@ -52,10 +54,10 @@ class Change:
     """A vector step that does what the test says."""
 
     consumes = emits = "vectors"
-    guarantee = None
 
-    def __init__(self, change: Callable[[Any], Any]) -> None:
+    def __init__(self, change: Callable[[Any], Any], guarantee: Guarantee | None = None) -> None:
         self.change = change
+        self.guarantee = guarantee
 
     def describe(self) -> dict[str, Any]:
         return {"step": "change"}
@@ -74,19 +76,21 @@ class Fitted:
 class Method:
     """Stands in for `fit`: remembers what it was given; releases what the test says."""
 
-    def __init__(self, change: Callable[[Any, Settings], Any]) -> None:
+    def __init__(self, change: Callable[[Any, Settings], Any], promise: Any = None) -> None:
         self.change = change
+        self.promise = promise or (lambda settings: None)
         self.calls: list[tuple[str, Any, Settings]] = []
 
     def __call__(self, name: str, part: Any, settings: Settings, *_: Any) -> Fitted:
         self.calls.append((name, part, settings))
-        return Fitted(Change(lambda vectors: self.change(vectors, settings)))
+        step = Change(lambda vectors: self.change(vectors, settings), self.promise(settings))
+        return Fitted(step)
 
 
 @pytest.fixture
 def method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Method]:
-    def install(change: Callable[[Any, Settings], Any]) -> Method:
-        stand_in = Method(change)
+    def install(change: Callable[[Any, Settings], Any], promise: Any = None) -> Method:
+        stand_in = Method(change, promise)
         monkeypatch.setattr(module, "fit", stand_in)
         return stand_in
 
@@ -219,8 +223,8 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
     frontier = run("leace", world=plan_of(label=False))
     assert frontier.utility_name == "recall of ten neighbours"
     assert frontier.points[0].utility == frontier.baseline.utility == 1.0
-    kept = run("gr", Settings(keep="neighbours"), fixed_settings=("lam",))
-    assert kept.utility_name == "recall of ten neighbours"
+    neighbours = run("gr", Settings(keep="neighbours"), fixed_settings=("lam",))
+    assert neighbours.utility_name == "recall of ten neighbours"
 
     def shuffled(vectors: Any, settings: Settings) -> Any:
         return vectors[np.random.default_rng(0).permutation(len(vectors))]
@@ -272,14 +276,62 @@ def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
 # ---- ceilings and choices ------------------------------------------------------------------------
 
 
-def test_the_ceiling_stands_where_epsilon_is_fixed(method: Callable[..., Method]) -> None:
-    method(same)
-    frontier = run("ldp", Settings(epsilon=2.0), fixed_settings=("epsilon",), trials=1)
+def local(settings: Settings) -> Guarantee:
+    return Guarantee(settings.epsilon)
+
+
+def test_the_ceiling_is_that_of_the_attribute_on_which_most_can_be_gained(
+    method: Callable[..., Method],
+) -> None:
+    method(same, local)
+    options: dict[str, Any] = {"fixed_settings": ("epsilon",), "trials": 1}
+    frontier = run("ldp", Settings(epsilon=2.0), **options)
     e = math.exp(2.0)
-    assert frontier.ceiling == pytest.approx(e / (1 + e) - 0.5)
-    assert run("ldp", Settings(epsilon=2.0), trials=1).ceiling is None  # it varies
-    assert run("gr", trials=1).ceiling is None
+    assert frontier.ceiling == pytest.approx(e / (3 + e) - 0.25)  # four classes
     assert frontier.artefact()["ceiling"] == frontier.ceiling
+    low = run("ldp", Settings(epsilon=0.5), **options)
+    e = math.exp(0.5)
+    assert low.ceiling == pytest.approx(e / (1 + e) - 0.5)  # two classes
+    plan, vectors = plan_of()
+    two = run("ldp", Settings(epsilon=2.0), **options, world=(plan, vectors), against=[])
+    assert two.ceiling is None  # nothing is secret
+
+
+def test_ten_classes_permit_more_than_two() -> None:
+    """At ε = 4 a gain of 0.758 is possible where 0.482 was drawn."""
+    two, ten = (
+        Attribute(name, np.zeros(1, dtype=np.intp), tuple(f"{name}{i}" for i in range(classes)))
+        for name, classes in (("two", 2), ("ten", 10))
+    )
+    assert module._most_gain(Guarantee(4.0), [two]) == pytest.approx(0.482, abs=5e-4)
+    assert module._most_gain(Guarantee(4.0), [two, ten]) == pytest.approx(0.758, abs=5e-4)
+    assert module._most_gain(Guarantee(1.0), [two, ten]) == pytest.approx(0.231, abs=5e-4)
+
+
+def test_the_task_has_a_ceiling_of_its_own(method: Callable[..., Method]) -> None:
+    method(same, local)
+    options: dict[str, Any] = {"fixed_settings": ("epsilon",), "trials": 1}
+    frontier = run("ldp", Settings(epsilon=2.0), **options)
+    e = math.exp(2.0)
+    assert frontier.utility_ceiling == pytest.approx(e / (1 + e), abs=0.03)
+    assert frontier.artefact()["utility_ceiling"] == frontier.utility_ceiling
+    neighbours = run("ldp", Settings(epsilon=2.0, keep="neighbours"), **options)
+    assert neighbours.utility_ceiling is None  # a recall has no ceiling
+
+
+def test_no_ceiling_where_points_differ_in_epsilon_or_promise_no_whole_text(
+    method: Callable[..., Method],
+) -> None:
+    method(same, local)
+    frontier = run("ldp", trials=3)
+    assert len({point.guarantee for point in frontier.points}) > 1
+    assert frontier.ceiling is frontier.utility_ceiling is None
+    # ε per unit of distance between words bounds nothing about a text.
+    words = Guarantee(4.0, notion="metric", unit="word", metric="euclidean")
+    for promise in (None, lambda settings: words):
+        method(same, promise)
+        bare = run("ldp", Settings(epsilon=4.0), fixed_settings=("epsilon",), trials=1)
+        assert bare.ceiling is bare.utility_ceiling is None
 
 
 def test_the_point_that_was_asked_for_is_chosen(method: Callable[..., Method]) -> None:

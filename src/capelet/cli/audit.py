@@ -18,7 +18,7 @@ from capelet.cli.inputs import (
     read_corpus,
     split_names,
 )
-from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.cli.terminal import print_json, print_trained, progress_bars, with_command
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -131,11 +131,15 @@ def _measure(
     corpus: Corpus, encoder: PrivateEncoder, settings: dict[str, Any], quiet: bool
 ) -> Findings:
     from capelet.workflows.audit import audit as run
-    from capelet.workflows.audit import plan_of
+    from capelet.workflows.audit import inputs_of, plan_of, rows_that_trained
 
     # Everything that can be wrong with the data is reported before a model is read.
     kinds = _check_attacks(corpus, settings)
-    plan = plan_of(corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"])
+    trained = rows_that_trained(encoder, inputs_of(corpus, encoder))
+    print_trained(encoder, trained, "they are the defender's, and no victims")
+    plan = plan_of(
+        corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"], trained
+    )
     for warning in plan.advance(encoder.guarantee):
         print(f"capelet: warning: {warning}", file=sys.stderr)
     for reason in kinds.left_out:

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from capelet.cli import (
     audit,
+    budgets,
     cache,
     catalogue,
     dual,
@@ -42,12 +43,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "dual utility": dual.utility,
     "lm train": lm.train,
     "lm attack": lm.attack,
+    "budgets show": budgets.show,
+    "budgets raise": budgets.raise_cap,
+    "budgets erase": budgets.erase,
     "cache clear": cache.clear,
     "cache where": cache.where,
 }
 GROUPS = {
     "dual": "Sentence encoders that hide words and writers.",
     "lm": "Private language models, and attacks on them.",
+    "budgets": "What people have spent in a ledger, and its cap.",
     "cache": "The cache of raw vectors on this machine.",
 }
 EXAMPLE = "Example: "

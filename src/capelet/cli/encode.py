@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import json as jsonlib
+import sys
+from typing import TYPE_CHECKING, cast
 
 from capelet.cli import options
-from capelet.cli.terminal import progress_bars
+from capelet.cli.terminal import print_trained, progress_bars
+from capelet.errors import CapeletError
+
+if TYPE_CHECKING:
+    from capelet.release.charging import Repeats
+
+# What becomes of rows that trained the encoder, without and with --only-unseen.
+_CONSEQUENCES = {
+    False: "they have only what is promised to training texts (--only-unseen leaves them out)",
+    True: "they are left out",
+}
 
 
 def encode(
@@ -17,18 +29,26 @@ def encode(
     subject: options.Subject = None,
     ledger: options.Ledger = None,
     budget: options.Budget = None,
+    repeats: options.Repeats = None,
+    anchor: options.Anchor = None,
     fresh: options.Fresh = False,
     overwrite: options.Overwrite = False,
+    only_unseen: options.OnlyUnseen = False,
     json: options.Json = False,
 ) -> None:
     """Release a file's vectors; all rows and budgets are checked before any noise is drawn.
 
     Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
     """
-    from capelet.release import PrivateEncoder
+    from capelet.release import PrivateEncoder, overlap
     from capelet.release.batch import encode as encode_file
 
+    if fresh and repeats not in (None, "fresh"):
+        raise CapeletError("--fresh is the older name of --repeats fresh; give one of them")
     encoder = PrivateEncoder.from_recipe(recipe)
+    trained = overlap.trained_rows(encoder, source, text, vectors)
+    leave_out = overlap.only_unseen(encoder, trained) if only_unseen else None
+    print_trained(encoder, trained, _CONSEQUENCES[only_unseen])
     with progress_bars(json) as progress:
         release = encode_file(
             source,
@@ -39,9 +59,13 @@ def encode(
             subject=subject,
             ledger=ledger,
             budget=budget,
-            fresh=fresh,
+            repeats=cast("Repeats | None", repeats),
+            anchor=anchor,
             overwrite=overwrite,
+            leave_out=leave_out,
             progress=progress,
         )
+    for warning in release.warnings:
+        print(f"capelet: {warning}", file=sys.stderr)
     summary = {"target": str(release.target), "rows": release.rows, "drawn": release.drawn}
     print(jsonlib.dumps(summary) if json else f"{release.sentence()}\nreleased: {release.target}")

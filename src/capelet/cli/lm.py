@@ -43,6 +43,7 @@ def train(
     noise_multiplier: options.NoiseMultiplier = None,
     clip: options.Clip = 1.0,
     unit: options.Unit = "record",
+    texts_per_author: options.TextsPerAuthor = None,
     canaries: options.Canaries = None,
     canary_authors: options.CanaryAuthors = None,
     seed: options.ModelSeed = 0,
@@ -64,12 +65,20 @@ def train(
     )
 
     texts, authors, _ = _texts_and_authors(data, Columns(text=text, author=author), where)
-    vocabulary_or_words = vocabulary if words is None else _word_list(words)
     settings = LanguageSettings(
-        NetworkSettings(network, vocabulary_or_words, width, layers, length),
+        NetworkSettings(network, *_vocabulary(words, vocabulary, (width, layers, length))),
         ScheduleSettings(epochs, batch, rate, batching, seed, device),
         MethodSettings(
-            method, strength, position, epsilon, delta, noise_multiplier, clip, unit, seeded_noise
+            method,
+            strength,
+            position,
+            epsilon,
+            delta,
+            noise_multiplier,
+            clip,
+            unit,
+            seeded_noise,
+            texts_per_author,
         ),
         CanarySettings(_repetitions(canaries), canary_authors),
     )
@@ -100,12 +109,13 @@ def _epoch_printer(epochs: int, quiet: bool) -> Callable[[dict[str, float]], Non
 def _print_model(model: Any, out: Path, as_json: bool) -> None:
     from capelet.language.folders import sentence_of
 
-    perplexity = model.training["test_perplexity"]
+    perplexity = model.record.figures["test_perplexity"]
     promise = sentence_of(model.guarantee)
     if as_json:
         print_json({"model": str(out), "test_perplexity": perplexity, "guarantee": promise})
         return
-    print(f"test perplexity: {perplexity:.1f}")
+    outside = " (exact, and outside the promise: for you)" if model.training["privacy"] else ""
+    print(f"test perplexity: {perplexity:.1f}{outside}")
     print(f"guarantee: {promise}")
     if model.canaries:
         print("this model holds canaries: measure it, do not use it")
@@ -133,12 +143,18 @@ def attack(
     --out runs/mails-lm`
     """
     from capelet.files import check_writable
+    from capelet.language.folders import promise_in
     from capelet.reports import write_report
     from capelet.reports.language import model_sentences
     from capelet.workflows.language import AttackSettings, TrainingTexts, attack_model
 
     folder = out or model
     check_writable(folder)
+    if data is not None and out is None and promise_in(model).notion != "none":
+        raise DataError(
+            "findings about the texts do not belong into the folder of a model that promises "
+            "something and may be handed on; say with --out where they shall lie"
+        )
     columns = Columns(text=text, private=subgroups, author=author)
     rows = None if data is None else _texts_and_authors(data, columns, where)
     with progress_bars(json) as progress:
@@ -192,6 +208,17 @@ def _repetitions(canaries: str | None) -> list[int]:
         return [int(item) for item in split_names(canaries)]
     except ValueError:
         raise DataError(f"--canaries {canaries!r} is not understood; write 1,5,20,50") from None
+
+
+def _vocabulary(words: str | None, size: int, shape: tuple[int, int, int]) -> tuple[Any, ...]:
+    """What `NetworkSettings` takes after its kind: how many words or which, and from where."""
+    from capelet.language.vocabulary import FROM_TEXTS, PUBLIC, THROUGH_NOISE
+
+    if words is None:
+        return size, *shape, FROM_TEXTS
+    if words == THROUGH_NOISE or words.startswith(PUBLIC):
+        return size, *shape, words
+    return _word_list(Path(words)), *shape, FROM_TEXTS
 
 
 def _word_list(path: Path) -> list[str]:

@@ -84,11 +84,29 @@ Source = Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of an
 Target = Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")]
 Subject = Annotated[str | None, typer.Option(help="Column of whom a row is about.")]
 Ledger = Annotated[Path | None, typer.Option(help="File in which subjects are charged.")]
-Budget = Annotated[float | None, typer.Option(help="The most ε that a subject may cost.")]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Draw again, and pay again, for texts released before.")
+LedgerFile = Annotated[Path, typer.Argument(help="A file in which subjects are charged.")]
+Budget = Annotated[
+    float | None,
+    typer.Option(help="The most ε that a subject may cost; a ledger's first stays its cap."),
 ]
+NewBudget = Annotated[float, typer.Option("--to", help="The new cap of ε per person.")]
+Person = Annotated[str, typer.Option(help="The person's name, as the subjects' column has it.")]
+Anchor = Annotated[
+    Path | None,
+    typer.Option(help="File elsewhere that notices a ledger which was shortened or replaced."),
+]
+Repeats = Annotated[
+    str | None,
+    typer.Option(
+        help="fresh (default): draw and pay for each row; same: equal texts of a person get the "
+        "same vector, which shows that they are equal."
+    ),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="The older name of --repeats fresh.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
+OnlyUnseen = Annotated[
+    bool, typer.Option("--only-unseen", help="Leave out rows that trained the private encoder.")
+]
 
 # ---- the attackers, and how sure a measurement is ----
 
@@ -137,6 +155,14 @@ Method = Annotated[str, typer.Option(help="{defences:or}.")]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
 Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
 Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
+TrainEpsilon = Annotated[
+    float | None,
+    typer.Option(help="Train with differential privacy: the ε of replacing one training text."),
+]
+TrainDelta = Annotated[
+    float | None, typer.Option(help="Its δ; by default n^−1.1, and at most 1e-5.")
+]
+TrainUnit = Annotated[str, typer.Option(help="What --train-epsilon covers: text or author.")]
 MapWidth = Annotated[int, typer.Option(help="Units of the dense layers.")]
 Keep = Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")]
 TuneLayers = Annotated[
@@ -182,10 +208,14 @@ ModelMethod = Annotated[str, typer.Option(help="{language methods:or}.")]
 ModelNetwork = Annotated[str, typer.Option(help="lstm or transformer.")]
 ModelVocabulary = Annotated[int, typer.Option(help="How many words the model knows.")]
 WordList = Annotated[
-    Path | None, typer.Option(help="A public list of words instead, one per line.")
+    str | None,
+    typer.Option(
+        help="Where they come from: public:glove, a public file with one per line, or private "
+        "(read off the texts through noise that ε pays for); else read off the texts."
+    ),
 ]
 TextEpochs = Annotated[int, typer.Option(help="Times that all texts are seen.")]
-TextBatch = Annotated[int, typer.Option(help="Texts per step.")]
+TextBatch = Annotated[int, typer.Option(help="Texts per step; authors, where they are the unit.")]
 ModelRate = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Batching = Annotated[str, typer.Option(help="uniform, author or grouped; dpsgd samples by itself.")]
 Strength = Annotated[float, typer.Option(help="λ of adversarial and triplet.")]
@@ -193,10 +223,15 @@ Position = Annotated[
     str, typer.Option(help="The state that is kept from authors: random (prefix) or last.")
 ]
 ModelEpsilon = Annotated[float | None, typer.Option(help="The ε that dpsgd must keep.")]
-Delta = Annotated[float | None, typer.Option(help="Its δ; 1/(2n) by default.")]
+Delta = Annotated[float | None, typer.Option(help="Its δ; at most n^−1.1, the default.")]
 NoiseMultiplier = Annotated[float | None, typer.Option(help="The noise of dpsgd instead of its ε.")]
-Clip = Annotated[float, typer.Option(help="The longest gradient of one text.")]
-Unit = Annotated[str, typer.Option(help="What ε covers: record. Authors are refused.")]
+Clip = Annotated[float, typer.Option(help="The longest gradient of one text, or author.")]
+Unit = Annotated[
+    str, typer.Option(help="What ε covers: record (one text) or author (all of them).")
+]
+TextsPerAuthor = Annotated[
+    int | None, typer.Option(help="Texts of an author that train, at most, with --unit author; 16.")
+]
 Canaries = Annotated[
     str | None, typer.Option(help="Insert made-up secrets, so often each: 1,5,20,50.")
 ]

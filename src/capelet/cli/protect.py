@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, open_encoder, parse_bins, read_corpus, split_names
 from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
+    from capelet.defences.settings import TrainingPrivacy
     from capelet.workflows.protect import Protection
 
 # A width other than this was chosen by the user, and is not searched.
@@ -38,6 +40,9 @@ def protect(
     vectors: options.Vectors = None,
     epsilon: options.Epsilon = None,
     lam: options.Lambda = None,
+    train_epsilon: options.TrainEpsilon = None,
+    train_delta: options.TrainDelta = None,
+    unit: options.TrainUnit = "text",
     mu: options.Mu = 0.5,
     width: options.MapWidth = WIDTH,
     keep: options.Keep = "auto",
@@ -82,7 +87,8 @@ def protect(
         "bins": parse_bins(bins),
         "cache": not no_cache,
     }
-    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers)
+    training = _training_privacy(train_epsilon, train_delta, unit)
+    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers, training=training)
     plain = open_encoder(corpus, None, encoder, backend)
     try:
         with progress_bars(json) as progress:
@@ -105,6 +111,19 @@ def _what_to_keep(corpus: Corpus, derive: list[str], method: str) -> str:
     return "task" if task or not can_keep_neighbours else "neighbours"
 
 
+def _training_privacy(
+    epsilon: float | None, delta: float | None, unit: str
+) -> TrainingPrivacy | None:
+    """What the training must promise; an option of it without its ε is a mistake."""
+    from capelet.defences.settings import TrainingPrivacy
+
+    if epsilon is None:
+        if delta is not None or unit != "text":
+            raise CapeletError("--train-delta and --unit belong to --train-epsilon; give that too")
+        return None
+    return TrainingPrivacy(epsilon, delta, cast("Literal['text', 'author']", unit))
+
+
 def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> list[str]:
     """The settings that the user chose; a search leaves them alone."""
     is_given = {"epsilon": epsilon is not None, "lam": lam is not None, "width": width != WIDTH}
@@ -113,13 +132,11 @@ def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> lis
 
 def _write(result: Protection, out: Path, as_json: bool) -> None:
     from capelet.reports import verdicts, write_protection
-    from capelet.reports.protection import NO_NOISE
 
     result = replace(result, after=with_command(result.after))
     folder = result.save(out)
     page = write_protection(result.before, result.after, folder)
-    noise = result.encoder.guarantee
-    promise = NO_NOISE if noise.notion == "none" else noise.sentence()
+    promise = result.encoder.guarantee.sentence()
     before, after = verdicts(result.before), verdicts(result.after)
     if as_json:
         summary = {

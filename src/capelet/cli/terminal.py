@@ -20,6 +20,7 @@ from capelet.errors import CapeletError
 if TYPE_CHECKING:
     from capelet.findings import Findings
     from capelet.interfaces import Progress
+    from capelet.release import PrivateEncoder
 
 # Faster work needs no bar: it would only flicker.
 PATIENCE_SECONDS = 2.0
@@ -96,6 +97,25 @@ def report_findings(
         print_json(summarise(findings, page))
     else:
         show(findings, page)
+
+
+def print_trained(encoder: PrivateEncoder, trained: Any, consequence: str) -> None:
+    """How many rows trained the encoder: on the terminal, and nowhere in what is written.
+
+    The number itself is about membership, so it may not stand in the metadata of a released file.
+    """
+    from capelet.privacy.origins import unrecorded
+
+    ids = [origin.id for origin in encoder.origins]
+    if (count := int(trained.sum())) > 0:
+        rows = f"{count:,} of {len(trained):,} rows"
+        print(f"capelet: {rows} trained this encoder; {consequence}", file=sys.stderr)
+    if unrecorded(ids):
+        print(
+            "capelet: which rows trained this encoder is not recorded here: keep texts that it may "
+            "have seen apart yourself",
+            file=sys.stderr,
+        )
 
 
 def print_json(summary: Any) -> None:

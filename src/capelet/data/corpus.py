@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +62,26 @@ class Corpus:
         """The same corpus with more private attributes."""
         return replace(self, private={**self.private, **extra})
 
+    def take(self, rows: Rows) -> Corpus:
+        """These rows, in this order."""
+
+        def some(column: Any) -> Any:
+            return None if column is None else column[rows]
+
+        return replace(
+            self,
+            texts=some(self.texts),
+            vectors=some(self.vectors),
+            label=some(self.label),
+            private={name: column[rows] for name, column in self.private.items()},
+            author=some(self.author),
+        )
+
     def digest(self) -> str:
-        """A hash of everything in the corpus, so that two runs can be told to be about the same."""
+        """A hash of everything in the corpus, so that two runs can be told to be about the same.
+
+        For this machine alone: whoever knows all rows but one could confirm a guess of the last.
+        """
         total = hashlib.sha256()
         for text in self.texts if self.texts is not None else ():
             # Texts are hashed one by one, so that moving a character across a border changes the

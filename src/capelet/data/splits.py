@@ -9,8 +9,9 @@ encoder: data know of none.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -43,6 +44,7 @@ class Material:
     groups: Rows
     balance: Sequence[Attribute] = ()
     word_vectors: WordVectors | None = None
+    shares: tuple[float, ...] = tuple(SHARES.values())
 
 
 def split(
@@ -51,11 +53,13 @@ def split(
     seed: int = 0,
     balance: Sequence[Attribute] = (),
     word_vectors: WordVectors | None = None,
+    trained: npt.NDArray[np.bool_] | None = None,
 ) -> Split:
     """Three disjoint parts. `auto` is by author where authors are known, else stratified.
 
     `balance` are the attributes that a stratified split spreads evenly over the parts;
-    `word_vectors` are what a Wasserstein split of texts compares.
+    `word_vectors` are what a Wasserstein split of texts compares. Rows that `trained` the encoder
+    are the defender's, with all of their group: what is learnt by heart must not be scored.
     """
     if len(corpus) < LEAST_ROWS:
         raise DataError(
@@ -74,13 +78,44 @@ def split(
             "identical texts); at least 3 are needed, one for each part"
         )
     # The same random numbers go on to hold back rows: one seed fixes all of a split.
-    part = SPLITS[kind](Material(corpus, groups, balance, word_vectors), random)
+    material = Material(corpus, groups, balance, word_vectors)
+    if trained is not None and trained.any():
+        part = _with_trained(SPLITS[kind], material, random, np.isin(groups, groups[trained]))
+    else:
+        part = SPLITS[kind](material, random)
     held_back = _held_back(groups, part, random)
     rows = {name: np.flatnonzero(part == code) for code, name in enumerate(PARTS)}
     empty = [name for name in PARTS if not len(rows[name])]
     if empty:
         raise DataError(f"the split {kind!r} leaves no rows for {' and '.join(empty)}")
     return Split(kind, seed, rows["defender"], rows["attacker"], rows["victims"], held_back)
+
+
+def _with_trained(
+    assign: Callable[[Material, np.random.Generator], Rows],
+    material: Material,
+    random: np.random.Generator,
+    trained: npt.NDArray[np.bool_],
+) -> Rows:
+    """The rows that trained are the defender's; the others fill up the parts to their shares."""
+    part = np.zeros(len(trained), dtype=np.intp)
+    rest = np.flatnonzero(~trained)
+    if len(np.unique(material.groups[rest])) < 2:
+        raise DataError(
+            f"{material.corpus.name!r} has {len(rest)} rows that did not train this encoder; give "
+            "texts that it has not seen, for an attacker to learn on and for victims"
+        )
+    wanted = np.array(material.shares) * len(trained)
+    wanted[0] = max(0.0, wanted[0] - trained.sum())
+    own = Material(
+        material.corpus.take(rest),
+        _number(material.groups[rest]),
+        [replace(item, codes=item.codes[rest]) for item in material.balance],
+        material.word_vectors,
+        tuple((wanted / wanted.sum()).tolist()),
+    )
+    part[rest] = assign(own, random)
+    return part
 
 
 def group_rows(corpus: Corpus) -> Rows:
@@ -141,14 +176,14 @@ def _assign(groups: Rows, random: np.random.Generator, shares: Sequence[float]) 
 
 def _random(material: Material, random: np.random.Generator) -> Rows:
     """Groups assigned at random."""
-    return _assign(material.groups, random, list(SHARES.values()))
+    return _assign(material.groups, random, material.shares)
 
 
 def _by_author(material: Material, random: np.random.Generator) -> Rows:
     """No author stands in two parts."""
     if material.corpus.author is None:
         raise DataError("a split by author needs to know the author: give author= (--author)")
-    return _assign(material.groups, random, list(SHARES.values()))
+    return _assign(material.groups, random, material.shares)
 
 
 def _stratify(material: Material, random: np.random.Generator) -> Rows:
@@ -167,14 +202,14 @@ def _stratify(material: Material, random: np.random.Generator) -> Rows:
     )
     # The last key of lexsort counts first: by stratum, at random within it.
     order = np.lexsort((random.random(len(numbers)), stratum[first]))
-    shares = np.array(list(SHARES.values()))
+    shares = np.array(material.shares)
     lacking = shares * random.random(len(shares))  # who goes first differs between seeds
     part = np.empty(len(numbers), dtype=np.intp)
     for group in order:
         # Each part is owed its share of the rows so far, and the one that is owed most gets the
         # group.
         lacking += shares * sizes[group]
-        part[group] = lacking.argmax()
+        part[group] = np.where(shares > 0, lacking, -np.inf).argmax()
         lacking[part[group]] -= sizes[group]
     return part[inverse]
 
@@ -194,12 +229,12 @@ def _wasserstein(material: Material, random: np.random.Generator) -> Rows:
     # A group is as near as its nearest row: with it the whole group moves.
     np.minimum.at(nearest, inverse, distance)
     order = np.argsort(nearest, kind="stable")
-    inside = np.cumsum(sizes[order]) - sizes[order] / 2 <= SHARES["victims"] * sizes.sum()
+    inside = np.cumsum(sizes[order]) - sizes[order] / 2 <= material.shares[2] * sizes.sum()
     victims = np.zeros(len(numbers), dtype=bool)
     victims[order[inside]] = True
     others = ~victims[inverse]
     part = np.full(len(groups), PARTS.index("victims"), dtype=np.intp)
-    rest = [SHARES["defender"], SHARES["attacker"]]
+    rest = material.shares[:2]
     part[others] = _assign(groups[others], random, [share / sum(rest) for share in rest])
     return part
 
@@ -238,11 +273,31 @@ def wasserstein_points(
     return np.asarray(points / np.sqrt(directions * quantiles), dtype=np.float32)
 
 
+def _keyed(material: Material, random: np.random.Generator) -> Rows:
+    """Each author's, or text's, part follows from a keyed hash of it alone: none moves another.
+
+    What differential privacy of a training needs: in the other splits one changed label can move
+    every row. Shares are met in the mean only.
+    """
+    key = random.bytes(32)
+    corpus = material.corpus
+    if corpus.author is not None:
+        values = [str(name).encode("utf-8", "surrogatepass") for name in corpus.author]
+    elif corpus.texts is not None:
+        values = [text.encode("utf-8", "surrogatepass") for text in corpus.texts]
+    else:
+        values = [row.tobytes() for row in np.ascontiguousarray(corpus.vectors)]
+    codes = [hashlib.blake2b(value, digest_size=8, key=key).digest() for value in values]
+    place = np.array([int.from_bytes(code, "big") for code in codes], dtype=np.float64) / 2.0**64
+    return np.searchsorted(np.cumsum(material.shares)[:-1], place, side="right")
+
+
 SPLITS: dict[str, Callable[[Material, np.random.Generator], Rows]] = {
     "random": _random,
     "stratified": _stratify,
     "by_author": _by_author,
     "wasserstein": _wasserstein,
+    "keyed": _keyed,
 }
 
 

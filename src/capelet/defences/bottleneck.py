@@ -20,8 +20,16 @@ import torch
 from capelet.data.labels import Attribute
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import draw, twin
+from capelet.defences.private_training import LINEAR, train_privately
 from capelet.defences.settings import Defence, Settings, epsilon_of
-from capelet.defences.terms import Reversal, SymbolIndependence, SymbolTask, Task, Term
+from capelet.defences.terms import (
+    Reversal,
+    SymbolIndependence,
+    SymbolLikelihood,
+    SymbolTask,
+    Task,
+    Term,
+)
 from capelet.defences.training import Part, Schedule, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
@@ -56,8 +64,25 @@ def fit_bottleneck(
     part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
 ) -> Defence:
     """The best bottleneck for the ε of the settings, and the noise behind it."""
+    if settings.training is not None:
+        return squeeze_privately(part, settings, progress)
     best = squeeze(part, settings, checkpoints, progress)
     return Defence(best.outcome, after=best.mechanism)
+
+
+def squeeze_privately(part: Part, settings: Settings, progress: Progress = silent) -> Defence:
+    """One linear layer to as many symbols as there are classes, trained with DP-SGD.
+
+    A choice among candidates by their scores would count too, so there is one. A linear layer has
+    few numbers for the noise to move.
+    """
+    assert part.task is not None
+    noise = RandomisedResponse(epsilon_of(settings), len(part.task.classes))
+    with seeded_fork(settings.schedule.seed):
+        body = Body(dense([part.width, noise.classes]), "softmax")
+        network = Network(body, [SymbolLikelihood(part.task)], after=twin(noise))
+    outcome = train_privately(network, part, settings, LINEAR, progress)
+    return Defence(outcome, after=noise)
 
 
 def squeeze(

@@ -6,14 +6,17 @@ secrets, and which texts go in. `Dense` holds the first two; there is one way of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import twin
+from capelet.defences.private_training import DENSE, train_privately
 from capelet.defences.readers import Mixing, Reader, read
 from capelet.defences.settings import Adversary, Defence, Part, Schedule, Settings, epsilon_of
 from capelet.defences.terms import (
@@ -27,6 +30,7 @@ from capelet.defences.terms import (
 from capelet.defences.training import train
 from capelet.interfaces import Progress
 from capelet.mechanisms import Laplace
+from capelet.privacy.guarantees import laplace_scale
 from capelet.training.device import seeded_fork
 from capelet.training.networks import Residual, dense
 
@@ -55,6 +59,10 @@ class Dense:
         if mixes:  # nothing is tuned on held-back rows, so they may be learnt from
             part = replace(part, fit=np.concatenate([part.fit, part.tune]))
         network = self._network(part, settings, before, mixes, progress)
+        if settings.training is not None:
+            network.body.scale = torch.full((1,), self._known_scale(part, before))
+            outcome = train_privately(network, part, settings, DENSE, progress)
+            return Defence(outcome, before=before)
         schedule = _pace(settings.schedule, part, self.adversary, settings.keep)
         first = train(network, part, schedule, checkpoints, progress)
         if part.top is None:
@@ -67,6 +75,13 @@ class Dense:
         along = train(network, part, short, checkpoints, progress)
         along = replace(along, seconds=first.seconds + along.seconds)
         return Defence(along, before=before, encoder=part.top.cpu().encoder())
+
+    def _known_scale(self, part: Part, before: Any) -> float:
+        """What makes coordinates of size one of vectors of length one, or of the noise on them."""
+        if before is None:
+            return math.sqrt(part.width)
+        # Laplace noise of scale b has the deviation √2·b, and drowns the vector.
+        return 1 / (math.sqrt(2) * laplace_scale(before.epsilon))
 
     def _network(
         self, part: Part, settings: Settings, before: Any, mixes: bool, progress: Progress

@@ -50,6 +50,8 @@ class Method:
     - `noise`: what its ε is spent on, vectors or words; "none" without an ε.
     - `tunes`: what the search may choose, in the order in which it draws.
     - `layers`: whether the encoder's last layers can be trained along.
+    - `private_training`: whether it can be trained with differential privacy, for a task: each
+      row's loss must depend on that row alone.
     - `rewrites`: the steps that texts go through before the encoder.
     """
 
@@ -62,6 +64,7 @@ class Method:
     noise: Literal["none", "vectors", "words"] = "none"
     tunes: tuple[Tunable, ...] = ()
     layers: bool = False
+    private_training: bool = False
     rewrites: Callable[[Settings], tuple[Any, ...]] | None = None
     lam: float = 1.0
 
@@ -135,6 +138,7 @@ METHODS: dict[str, Method] = {
         needs=frozenset({"label"}),
         tunes=(WIDTH,),
         layers=True,
+        private_training=True,
     ),
     "ae": Method(
         "An auto-encoder of the texts in place of the encoder, then a task map without privacy.",
@@ -150,6 +154,7 @@ METHODS: dict[str, Method] = {
         fights="by lambda",
         tunes=(LAMBDA, WIDTH),
         layers=True,
+        private_training=True,
     ),
     "gr+": Method(
         "A fresh kernel adversary in closed form, in every step.",
@@ -182,6 +187,7 @@ METHODS: dict[str, Method] = {
         noise="vectors",
         tunes=(EPSILON, WIDTH),
         layers=True,
+        private_training=True,
     ),
     "cape": Method(
         "Laplace noise on the vector, then a map trained with reversal.",
@@ -191,6 +197,7 @@ METHODS: dict[str, Method] = {
         noise="vectors",
         tunes=(LAMBDA, EPSILON, WIDTH),
         layers=True,
+        private_training=True,
     ),
     "mdp": Method(
         "Words replaced under metric privacy, then a task map.",
@@ -215,6 +222,7 @@ METHODS: dict[str, Method] = {
         fights="by lambda",
         noise="vectors",
         tunes=(LAMBDA, EPSILON),
+        private_training=True,
         lam=0.0,
     ),
 }
@@ -268,6 +276,33 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
     if settings.lam is not None:
         check_number("lambda", settings.lam, 0.0, 1e6)
     check_count("width", settings.width)
+    if settings.training is not None:
+        _check_private_training(name, record, settings)
+
+
+def _check_private_training(name: str, record: Method, settings: Settings) -> None:
+    """Refuse what DP-SGD cannot cover, before anything is read or encoded."""
+    if not record.private_training:
+        raise CapeletError(
+            f"the method {name!r} cannot be trained with differential privacy: in its training one "
+            "text moves others; leave --train-epsilon out, or take "
+            f"{_names(METHODS, lambda item: item.private_training)}"
+        )
+    is_bottleneck = name == "bottleneck"
+    obstacles = {
+        "a private training keeps a task; leave --keep out": settings.keep != "task",
+        "the encoder cannot be trained with differential privacy; leave --tune-layers out": (
+            settings.layers > 0
+        ),
+        "a private bottleneck fights no secrets, whose shares are taken over all texts at once; "
+        "leave --lambda out": is_bottleneck and bool(settings.lam),
+        "a private bottleneck has one symbol for each class; leave the mechanism out": (
+            is_bottleneck and settings.mechanism not in ("auto", "response")
+        ),
+    }
+    for sentence, applies in obstacles.items():
+        if applies:
+            raise CapeletError(sentence)
 
 
 def _names(methods: Mapping[str, Method], can: Callable[[Method], bool]) -> str:

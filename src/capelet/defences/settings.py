@@ -15,7 +15,7 @@ import numpy as np
 
 from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import check_number
 from capelet.release.maps import Map
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # What a map can be trained to keep: a task's label, each text's neighbours, or both.
 KEEPS = ("task", "neighbours", "both")
+# What a private training can hide as a whole.
+UNITS = ("text", "author")
 Adversary = Literal["none", "reversal", "cross", "kernel"]
 
 
@@ -34,7 +36,8 @@ class Part:
 
     `fit` and `tune` are rows of `vectors`; the attributes' codes have one entry for each of them,
     and so have the texts, where there are any. `top` are the last layers of the encoder, where they
-    may be trained along.
+    may be trained along. A private training clips by `units`, rows of each side by side (−1: none),
+    and counts on `population`, how many units there are in the whole file.
     """
 
     vectors: Vectors
@@ -44,6 +47,8 @@ class Part:
     secrets: tuple[Attribute, ...]
     texts: Sequence[str] | None = None
     top: TopLayers | None = None
+    units: Rows | None = None
+    population: int | None = None
 
     @property
     def width(self) -> int:
@@ -79,6 +84,26 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class TrainingPrivacy:
+    """DP-SGD: replacing one text, or one author, changes what is learnt by at most (ε, δ).
+
+    δ None is the default for the number of units. Of an author at most `texts` texts train.
+    `seed_noise` makes the noise repeatable, for studies; then nothing is promised.
+    """
+
+    epsilon: float
+    delta: float | None = None
+    unit: Literal["text", "author"] = "text"
+    texts: int = 8
+    seed_noise: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number("train-epsilon", self.epsilon, 0.0, 1e3, open_low=True)
+        if self.unit not in UNITS:
+            raise CapeletError(f"the unit is {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
+
+
+@dataclass(frozen=True)
 class Settings:
     """What a user may choose of a method; each method reads what concerns it."""
 
@@ -91,6 +116,7 @@ class Settings:
     table: str = "glove"
     layers: int = 0  # of the encoder, the last ones, trained along
     schedule: Schedule = field(default_factory=Schedule)
+    training: TrainingPrivacy | None = None
 
 
 @dataclass(frozen=True, eq=False)

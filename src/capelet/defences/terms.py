@@ -28,7 +28,10 @@ HEAD = 200
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a term sees. `share` is how much of the training is over, from 0 to 1."""
+    """What a term sees. `share` is how much of the training is over, from 0 to 1.
+
+    `total` asks for sums over rows in place of means: then what a row adds depends on it alone.
+    """
 
     x: Tensor
     features: Tensor
@@ -36,6 +39,7 @@ class Batch:
     share: float
     random: torch.Generator
     rows: Tensor | None = None  # which rows of the part these are, where a front makes x of them
+    total: bool = False
 
 
 class Term(nn.Module):
@@ -58,8 +62,10 @@ def class_weights(target: Attribute, codes: Tensor) -> Tensor:
     return counts.sum() / (len(counts) * counts)
 
 
-def known_loss(scores: Tensor, codes: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy over the rows whose class is known; 0 where none is.
+def known_loss(
+    scores: Tensor, codes: Tensor, weight: Tensor | None = None, total: bool = False
+) -> Tensor:
+    """Mean (or total) cross-entropy over the rows whose class is known; 0 where none is.
 
     torch would give NaN for a batch without a known row, and to forgive NaN would hide a training
     that diverges.
@@ -67,7 +73,8 @@ def known_loss(scores: Tensor, codes: Tensor, weight: Tensor | None = None) -> T
     present = codes >= 0
     if not present.any():
         return scores.sum() * 0
-    return cross_entropy(scores[present], codes[present], weight)
+    reduction = "sum" if total else "mean"
+    return cross_entropy(scores[present], codes[present], weight, reduction=reduction)
 
 
 class Task(Term):
@@ -82,7 +89,8 @@ class Task(Term):
         return math.log(self.classes)
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
-        return known_loss(self.head(batch.features), batch.codes[self.name])
+        scores = self.head(batch.features)
+        return known_loss(scores, batch.codes[self.name], total=batch.total)
 
 
 class Neighbourhood(Term):
@@ -138,7 +146,7 @@ class Reversal(Term):
         strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
         features = reversed_gradient(batch.features, strength)
         losses = [
-            known_loss(scores, batch.codes[item.name], network.weights[item.name])
+            known_loss(scores, batch.codes[item.name], network.weights[item.name], batch.total)
             for item, scores in zip(self.secrets, self.joint(features).values(), strict=True)
         ]
         return torch.stack(losses).sum()
@@ -328,6 +336,25 @@ class SymbolTask(Term):
         losses = -log_softmax(self.table, dim=1)[:, codes[present]].T
         # Σₛ P(s|x) · loss(s): the features are the chances of the symbols after the noise.
         return (batch.features[present] * losses).sum() / present.sum().clamp(min=1)
+
+
+class SymbolLikelihood(Term):
+    """−log of the chance that the released symbol is the class: symbol s is class s, for good.
+
+    Nothing is learnt beside the map, and nothing depends on how frequent the classes are; for a
+    linear map it is nearly convex, so that a few noisy steps go far.
+    """
+
+    def __init__(self, task: Attribute) -> None:
+        super().__init__()
+        self.name = task.name
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        codes = batch.codes[self.name]
+        present = codes >= 0
+        chances = batch.features[present].gather(1, codes[present][:, None])
+        loss = -chances.clamp(min=1e-12).log().sum()
+        return loss if batch.total else loss / present.sum().clamp(min=1)
 
 
 class SymbolIndependence(Term):

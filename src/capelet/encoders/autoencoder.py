@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder
 from capelet.encoders.tables import means
 from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.privacy.origins import Origin
 
 WORDS, TABLE = "autoencoder.json", "autoencoder.safetensors"
 # How many words it knows, as in Beigi et al. (2019).
@@ -61,6 +62,7 @@ class AutoEncoder:
     table: npt.NDArray[np.float32]
     bias: npt.NDArray[np.float32]
     backend: str = "numpy"
+    origin: Origin = field(default_factory=Origin.draw)
 
     def __post_init__(self) -> None:
         if self.table.shape != (len(self.words), len(self.bias)):
@@ -95,7 +97,7 @@ class AutoEncoder:
     def save(self, folder: Path) -> None:
         """Write the model folder."""
         words = json.dumps({"words": self.words}, ensure_ascii=False)
-        write_folder(folder, AUTO_ENCODER, {TABLE: self._tensors, WORDS: words})
+        write_folder(folder, AUTO_ENCODER, {TABLE: self._tensors, WORDS: words}, origin=self.origin)
 
     @classmethod
     def load(cls, folder: Path | ModelFolder, name: str) -> AutoEncoder:
@@ -107,12 +109,14 @@ class AutoEncoder:
         try:
             tensors = load(source.read(TABLE))
             known_words = tuple(str(word) for word in source.read_json(WORDS)["words"])
-            return cls(name, known_words, tensors["table"], tensors["bias"])
+            encoder = cls(name, known_words, tensors["table"], tensors["bias"])
         except (SafetensorError, KeyError, TypeError, ValueError):
             raise EncoderError(
                 f"{str(source.path)!r} is not an auto-encoder: a folder with {WORDS} and {TABLE}; "
                 "restore it, or train again"
             ) from None
+        origin = source.origin or Origin.of_digest(encoder.fingerprint)
+        return replace(encoder, origin=origin)
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -24,6 +24,7 @@ from capelet.encoders.model_folder import DUAL_ENCODER, kind_of, open_folder, wr
 from capelet.encoders.tokens import token_batches
 from capelet.errors import EncoderError
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.privacy.origins import Origin
 from capelet.training.device import choose
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def save_dual(
         "words": list(words),
     }
     description = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
-    return write_folder(folder, DUAL_ENCODER, {WEIGHTS: save(state), ABOUT: description})
+    files: dict[str, bytes | str | Path] = {WEIGHTS: save(state), ABOUT: description}
+    return write_folder(folder, DUAL_ENCODER, files, origin=Origin.draw())
 
 
 class DualEncoder:
@@ -98,6 +100,7 @@ class DualEncoder:
         self._number = {word: place for place, word in enumerate(self._about["words"])}
         self._network: SentenceNetwork | None = None
         self._lock = threading.Lock()
+        self.origin = self._folder.origin or Origin.of_digest(self.fingerprint)
 
     def __reduce__(self) -> tuple[Callable[..., DualEncoder], tuple[str, str | None]]:
         return type(self), (self.name, self._device)  # another process reads its own weights

@@ -1,7 +1,8 @@
 """The one format of what was learnt: a folder with a manifest, tensors and JSON, no pickle.
 
     manifest.json   {"format": 1, "kind": "auto-encoder", "capelet": "0.1.0",
-                     "files": {"autoencoder.json": "<sha256>", …}}
+                     "files": {"autoencoder.json": "<sha256>", …},
+                     "origin": {"id": "<random>", "training": {…}}}
     *.safetensors   the tensors
     *.json, *.toml  everything else
 
@@ -11,7 +12,9 @@ format, lacks a file, has a changed one, or names one that lies outside or could
 
 **What the hashes are for.** They find an ε that was edited by hand, a file of another training, a
 copy that broke off. They do not stop somebody who may write the manifest too: a folder is as
-trustworthy as the place where it came from.
+trustworthy as the place where it came from. Beside the weights themselves their hash tells nothing
+new; anywhere else it would (`privacy.origins`), so no recipe and no finding repeats it. `origin` is
+the public name of what was learnt, and what the texts that trained it are promised.
 
 **Permissions, one rule for every kind and every file**: the folder is 0700 and its files 0600.
 Words, weights and settings may all be derived from private texts, and a rule without exceptions
@@ -34,8 +37,9 @@ from typing import Any
 from capelet import __version__
 from capelet.encoders.folders import PICKLES
 from capelet.encoders.old_folders import LAYOUTS
-from capelet.errors import FolderError
+from capelet.errors import CapeletError, FolderError
 from capelet.files import private_folder, sha256_of_file, writable_folder, write_whole
+from capelet.privacy.origins import Origin
 
 MANIFEST = "manifest.json"
 # The newest format that this version reads.
@@ -63,6 +67,7 @@ class ModelFolder:
     kind: str
     files: Mapping[str, str]
     old: bool = False
+    origin: Origin | None = None
 
     def read(self, name: str) -> bytes:
         """The bytes of a file of the manifest; these bytes were hashed, not those of a later read.
@@ -155,7 +160,10 @@ def open_folder(path: Path | str, *kinds: str) -> ModelFolder:
     try:
         version = int(manifest["format"])
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
+        # Folders from before there were origins have none.
+        entry = manifest.get("origin")
+        origin = None if entry is None else Origin.from_json(entry)
+    except (KeyError, TypeError, ValueError, AttributeError, CapeletError):
         raise _unreadable(source) from None
     if version > FORMAT:
         raise FolderError(
@@ -164,7 +172,7 @@ def open_folder(path: Path | str, *kinds: str) -> ModelFolder:
         )
     for name in files:
         check_name(source, name)
-    return ModelFolder(source, kind, files)
+    return ModelFolder(source, kind, files, origin=origin)
 
 
 def check_name(folder: Path, name: str) -> None:
@@ -188,11 +196,13 @@ def write_folder(
     kind: str,
     files: Mapping[str, bytes | str | Path],
     folders: Sequence[str] = (),
+    origin: Origin | None = None,
 ) -> Path:
     """Write a model folder: its files (bytes, text or a file to copy), and the manifest last.
 
     `folders` are model folders that were written into it before: their manifests are listed, and
-    so, through them, every file in them.
+    so, through them, every file in them. `origin` names what was learnt, where the folder is one
+    learnt thing.
     """
     target = claim_folder(path)
     before = set(_manifest(target).get("files", ())) if (target / MANIFEST).is_file() else set()
@@ -209,6 +219,8 @@ def write_folder(
         check_name(target, name)
         (target / name).unlink(missing_ok=True)
     manifest = {"format": FORMAT, "kind": kind, "capelet": __version__, "files": hashes}
+    if origin is not None:
+        manifest["origin"] = origin.to_json()
     write_whole(target / MANIFEST, json.dumps(manifest, indent=1) + "\n", OWNER_ONLY)
     return target
 

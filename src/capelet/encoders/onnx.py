@@ -2,6 +2,14 @@
 
 Neither torch nor transformers is imported here. Work is spread over the cores by batches, each run
 on one thread: as fast as one batch on all threads, and faster where other work wants the cores.
+
+**A vector must depend on its own text alone, to the last bit.** A mechanism's ε is about the text
+that is changed; if that text moved the bits of its neighbours' vectors, they would tell of it too.
+Three things did: padding (sums over more numbers are rounded elsewhere), a batch of one (some sums
+take another path), and in int8 the scale of activations, which is taken over a batch. So texts of
+one length travel together, at least two of them, and in int8 each travels alone. That neighbours
+then change nothing is a property of the machine's kernels, so each session is asked: if a probe's
+bits move, every text travels alone there.
 """
 
 from __future__ import annotations
@@ -11,6 +19,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +27,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.tokens import FastTokens, Ints, Rows, pad_batch, token_batches
+from capelet.encoders.tokens import (
+    FastTokens,
+    Ints,
+    Rows,
+    equal_batches,
+    pad_batch,
+    token_batches,
+)
 from capelet.interfaces import Progress, Vectors
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
+    from tokenizers import Encoding
 
 _BUDGET = 256  # tokens in a batch: measured a little better than 512, clearly than 1,024
+_PROBES = ("a cat sat", "the old dog was not in the red house by the sea , and nobody was there")
 _CHUNK = 4096  # texts tokenised at a time, which bounds the memory
 
 
@@ -94,8 +112,9 @@ class OnnxEngine:
     ) -> None:
         encodings = self.tokens(texts)
         lengths: Ints = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        # int8 activations are scaled over a batch: there each text travels alone.
-        budget = 1 if self._card["rows"] == 1 else _BUDGET
+        batches = (
+            equal_batches(lengths, _BUDGET) if self.is_independent else token_batches(lengths, 1)
+        )
 
         def run(rows: Rows) -> None:
             batch = [encodings[row] for row in rows]
@@ -104,8 +123,34 @@ class OnnxEngine:
             into[rows] = session.run(None, arrays)[0]
 
         # Iterated to its end, so that an error in a thread is raised here.
-        for _ in pool.map(run, token_batches(lengths, budget)):
+        for _ in pool.map(run, batches):
             pass
+
+    @cached_property
+    def is_independent(self) -> bool:
+        """Whether texts may share a batch: on this machine, neighbours do not change a bit."""
+        # int8 activations are scaled over a batch, so the question is answered.
+        if self._card["rows"] == 1:
+            return False
+        return all(self._keeps_bits(encoding) for encoding in self.tokens(_PROBES))
+
+    def _keeps_bits(self, encoding: Encoding) -> bool:
+        """Whether a probe has one vector in batches of two, five and many, first and last."""
+        rows = pad_batch([encoding], self._card["inputs"], self._card["pad"])
+        # Of the same length and other content: the probe's tokens backwards.
+        other = {name: np.ascontiguousarray(row[:, ::-1]) for name, row in rows.items()}
+        many = max(5, _BUDGET // max(1, len(encoding)))
+        vectors = []
+        for neighbours in (1, 4, many - 1):
+            for is_first in (True, False):
+                arrays = {
+                    name: np.concatenate(
+                        [row, *[other[name]] * neighbours][:: 1 if is_first else -1]
+                    )
+                    for name, row in rows.items()
+                }
+                vectors.append(self.session.run(None, arrays)[0][0 if is_first else -1])
+        return all(np.array_equal(vectors[0], vector) for vector in vectors)
 
 
 def _session(path: Path) -> InferenceSession:

@@ -12,6 +12,7 @@ from typing import Any
 
 from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder
+from capelet.encoders.dual import DualEncoder
 from capelet.encoders.folders import check_folder, model_files
 from capelet.encoders.model_folder import (
     AUTO_ENCODER,
@@ -22,6 +23,7 @@ from capelet.encoders.model_folder import (
 )
 from capelet.encoders.transformer import TransformerEncoder
 from capelet.interfaces import Encoder
+from capelet.privacy.origins import Origin, keyed_name
 
 # The name of an encoder that lies beside its recipe.
 OWN = "./encoder"
@@ -31,12 +33,13 @@ _PLACE = "encoder"
 class TunedEncoder(TransformerEncoder):
     """A transformer in a folder of its own, which goes wherever its private encoder is saved."""
 
-    def __init__(self, folder: Path, backend: str = "auto") -> None:
+    def __init__(self, folder: Path, backend: str = "auto", origin: Origin | None = None) -> None:
         super().__init__(OWN, backend)
         self.folder = folder
+        self.origin = origin or Origin.draw()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.folder, self._backend_option)
+        return type(self), (self.folder, self._backend_option, self.origin)
 
     def place(self) -> Path:
         check_folder(self.folder)
@@ -46,7 +49,7 @@ class TunedEncoder(TransformerEncoder):
         """Copy the model to a model folder."""
         files = model_files(self.folder)
         by_name = {path.relative_to(self.folder).as_posix(): path for path in files}
-        write_folder(folder, TUNED_ENCODER, by_name)
+        write_folder(folder, TUNED_ENCODER, by_name, origin=self.origin)
 
     def forget(self) -> None:
         """Delete the weights and what was exported of them: nobody will use them."""
@@ -60,6 +63,27 @@ class TunedEncoder(TransformerEncoder):
 def bare(encoder: Encoder) -> Encoder:
     """The encoder without its cache."""
     return encoder.inner if isinstance(encoder, CachedEncoder) else encoder
+
+
+def origin_of(encoder: Encoder) -> Origin | None:
+    """Where an encoder that learnt from somebody's texts comes from; None of a public one.
+
+    A model that Capelet did not train is taken to be public: nothing says what it learnt from.
+    """
+    inner = bare(encoder)
+    return inner.origin if isinstance(inner, AutoEncoder | TunedEncoder | DualEncoder) else None
+
+
+def public_fingerprint(encoder: Encoder) -> str:
+    """The encoder's fingerprint, as it may leave: of weights that not everybody has, a keyed one.
+
+    A model in a folder may be the user's own. Whoever can guess what it learnt from could train it
+    again; so its hash stays under the user's key, which still tells him an exchanged model.
+    """
+    inner = bare(encoder)
+    learnt = origin_of(encoder) is not None
+    in_folder = isinstance(inner, TransformerEncoder) and Path(inner.name).expanduser().is_dir()
+    return keyed_name(inner.fingerprint) if learnt or in_folder else inner.fingerprint
 
 
 def save_own(encoder: Encoder, folder: Path) -> tuple[str, ...]:
@@ -78,11 +102,18 @@ def load_own(folder: ModelFolder, backend: str = "auto") -> Encoder:
         # Before there were manifests, a tuned encoder was a transformer's folder and no more. The
         # fingerprint in the recipe tells whether it is the one.
         check_folder(place)
-        return TunedEncoder(place, backend)
+        return _with_old_name(TunedEncoder(place, backend))
     inner = folder.folder(_PLACE, TUNED_ENCODER, AUTO_ENCODER)
     if inner.kind == AUTO_ENCODER:
         return AutoEncoder.load(inner, OWN)
     # All of its files: transformers opens them by their paths, not through the manifest.
     inner.check()
     check_folder(place)
-    return TunedEncoder(place, backend)
+    tuned = TunedEncoder(place, backend, inner.origin)
+    return tuned if inner.origin is not None else _with_old_name(tuned)
+
+
+def _with_old_name(tuned: TunedEncoder) -> TunedEncoder:
+    """Of a folder from before there were ids: its name follows from its weights and the key."""
+    tuned.origin = Origin.of_digest(tuned.fingerprint)
+    return tuned

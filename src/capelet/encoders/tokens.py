@@ -40,6 +40,25 @@ def token_batches(lengths: Ints, budget: int) -> list[Rows]:
     return batches
 
 
+def equal_batches(lengths: Ints, budget: int) -> list[Rows]:
+    """Row numbers, longest texts first, in batches of one length that hold at least two rows.
+
+    Nothing is padded. The only text of its length stands twice in its batch.
+
+    >>> [batch.tolist() for batch in equal_batches(np.array([2, 9, 2, 0, 2]), budget=4)]
+    [[1, 1], [0, 2, 4]]
+    """
+    batches: list[Rows] = []
+    for length in np.unique(lengths[lengths > 0])[::-1]:
+        rows = np.flatnonzero(lengths == length)
+        size = max(2, budget // int(length))
+        # What would be left over alone goes with the rows before it.
+        edges = [edge for edge in range(size, len(rows), size) if len(rows) - edge > 1]
+        parts = np.split(rows, edges)
+        batches += parts if len(rows) > 1 else [np.repeat(rows, 2)]
+    return batches
+
+
 class FastTokens:
     """A `tokenizers` tokenizer with a length limit, and the arrays a transformer wants."""
 

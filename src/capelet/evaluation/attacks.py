@@ -25,11 +25,11 @@ from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.evaluation.ceilings import Ceilings, TopBound
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.privacy.guarantees import Guarantee, ceiling_top
 from capelet.release import PrivateEncoder, Release
 
 ALL = "all"
@@ -160,7 +160,8 @@ class WriterIdentification:
         findings = attack.measure(
             target.release.vectors[rows], authors, words, target.release.recipe_hash
         )
-        return [_with_ceiling(row, target.release.guarantee) for row in findings], {}
+        ceilings = Ceilings.of(target.release, corpus)
+        return [_with_ceiling(row, ceilings) for row in findings], {}
 
 
 class TrainingMembership:
@@ -280,13 +281,14 @@ def shots_for(authors: Sequence[Any]) -> int:
     return next(fitting, SHOTS[-1])
 
 
-def _with_ceiling(row: Finding, guarantee: Guarantee) -> Finding:
-    """What the guarantee permits to anyone who has one text of one of so many writers."""
+def _with_ceiling(row: Finding, ceilings: Ceilings) -> Finding:
+    """What the guarantee permits to anyone who has a text, or all texts, of one of so many."""
     if row.kind != "authorship":
         return row
-    # n of k equally likely writers: n·e^ε/(n·e^ε + k − n).
-    most = {"top1": 1, "top5": 5}[row.metric]
-    return replace(row, ceiling=ceiling_top(most, int(row.parameters["writers"]), guarantee))
+    # Writers count alike in the score, however many texts they wrote, so they are equally likely.
+    bound = TopBound({"top1": 1, "top5": 5}[row.metric], int(row.parameters["writers"]))
+    parameters = {**row.parameters, **ceilings.for_person(bound)}
+    return replace(row, ceiling=bound(ceilings.guarantee), parameters=parameters)
 
 
 def adds_noise(private: PrivateEncoder) -> bool:

@@ -10,7 +10,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from capelet.attacks.attribute import (
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.errors import DataError
+from capelet.evaluation.ceilings import Ceilings, bound_of
 from capelet.evaluation.fairness import subgroups
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.references import TextAttacker, from_predicted_label, permute
@@ -43,7 +44,6 @@ from capelet.findings.metrics import (
     score,
 )
 from capelet.interfaces import Progress, Vectors
-from capelet.privacy.guarantees import Guarantee, ceiling, ceiling_auc
 from capelet.release import Release
 
 T = TypeVar("T")
@@ -248,7 +248,9 @@ def _secret(
 
 
 def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
+    """All findings of a tally, each with its interval, its controls and its ceilings."""
     bootstrap = Bootstrap.over(plan.units)
+    ceilings = Ceilings.of(release, plan.corpus)
     targets = {item.name: item for item in plan.secrets}
     if plan.label is not None:
         targets[plan.label.name] = plan.label
@@ -262,9 +264,10 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         )
         winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
         for metric in metrics:
-            rows.append(
-                _finding(kind, target, attacker, metric, guesses, bootstrap, release, winners)
-            )
+            row = _finding(kind, target, attacker, metric, guesses, bootstrap, ceilings)
+            if winners:
+                row = replace(row, parameters={**row.parameters, "chosen": dict(winners)})
+            rows.append(replace(row, recipe_hash=release.recipe_hash))
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]
         for secret in plan.secrets:
@@ -281,18 +284,18 @@ def _finding(
     metric: str,
     guesses: Sequence[Guesses],
     bootstrap: Bootstrap,
-    release: Release,
-    winners: Counter[str] | None,
+    ceilings: Ceilings,
 ) -> Finding:
     # The null comes this way too: its interval has the score's rule, over persons and all seeds.
     interval = score(metric, guesses, bootstrap)
     classes = len(target.classes)
+    truths = [item.truth for item in guesses]
     # Each seed has its own victims, so the majority is a mean over seeds too.
-    majorities = [majority(metric, item.truth, classes) for item in guesses]
+    majorities = [majority(metric, truth, classes) for truth in truths]
     present = [value for value in majorities if value is not None]
-    parameters: dict[str, Any] = {"by_seed": list(interval.by_seed)}
-    if winners:
-        parameters["chosen"] = dict(winners)
+    bound = bound_of(metric, truths, classes)
+    # A person has one secret and many texts; a task is asked of each text anew.
+    of_person = ceilings.for_person(bound) if kind == "attribute-inference" else {}
     return Finding(
         kind,
         target.name,
@@ -300,24 +303,12 @@ def _finding(
         *interval.ends,
         chance=chance(metric, classes),
         majority=float(np.mean(present)) if present else None,
-        ceiling=_ceiling(metric, target, release.guarantee),
-        n=round(np.mean([len(item.truth) for item in guesses])),
+        ceiling=bound(ceilings.guarantee) if bound is not None else None,
+        n=round(np.mean([len(truth) for truth in truths])),
         attacker=attacker,
         degenerate=any(item.degenerate for item in guesses),
-        parameters=parameters,
-        recipe_hash=release.recipe_hash,
+        parameters={"by_seed": list(interval.by_seed), **of_person},
     )
-
-
-def _ceiling(metric: str, target: Attribute, guarantee: Guarantee) -> float | None:
-    classes = len(target.classes)
-    if metric == "accuracy":
-        return ceiling(target.prior(), guarantee)
-    # Every class counts alike, so the prior of the bound is uniform.
-    if metric == "balanced_accuracy":
-        return ceiling([1 / classes] * classes, guarantee)
-    # No bound is known for F1: the field stays blank.
-    return ceiling_auc(guarantee) if metric == "auc" and classes == 2 else None
 
 
 def learning_curve(plan: Plan, tally: Tally) -> dict[str, Any]:

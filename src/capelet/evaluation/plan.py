@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import group_rows, split
@@ -13,12 +16,18 @@ from capelet.errors import DataError
 from capelet.findings.metrics import Codes
 from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
 
+Flags = npt.NDArray[np.bool_]
+
 
 def split_corpus(
-    corpus: Corpus, kind: str = "auto", seed: int = 0, balance: Sequence[Attribute] = ()
+    corpus: Corpus,
+    kind: str = "auto",
+    seed: int = 0,
+    balance: Sequence[Attribute] = (),
+    trained: Flags | None = None,
 ) -> Split:
     """The split of that kind, with the word vectors that ship with Capelet where it needs some."""
-    return split(corpus, kind, seed, balance, word_vectors=token_vectors)
+    return split(corpus, kind, seed, balance, word_vectors=token_vectors, trained=trained)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +53,12 @@ class Plan:
         split_kind: str = "auto",
         derived: Sequence[str] = (),
         bins: Mapping[str, Sequence[float]] | None = None,
+        trained: Flags | None = None,
     ) -> Plan:
-        """Check everything that can be wrong with the data before anything is encoded."""
+        """Check everything that can be wrong with the data before anything is encoded.
+
+        Rows that `trained` the encoder are the defender's in every split.
+        """
         if seeds < 1:
             raise DataError(f"seeds must be at least 1, and is {seeds}")
         corpus = add_derived(corpus, derived) if derived else corpus
@@ -65,7 +78,9 @@ class Plan:
             )
         # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
         balance = [*secrets, *([label] if label else [])]
-        parts = tuple(split_corpus(corpus, split_kind, seed, balance) for seed in range(seeds))
+        parts = tuple(
+            split_corpus(corpus, split_kind, seed, balance, trained) for seed in range(seeds)
+        )
         return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
@@ -78,8 +93,8 @@ class Plan:
         if best is None or best > max(prior) + 1e-9:
             return ()
         return (
-            f"at ε = {guarantee.epsilon:g} no release can beat always naming the commonest class "
-            f"of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
+            f"at ε = {guarantee.epsilon:g}, from one text, no release can beat always naming the "
+            f"commonest class of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
             f"{least_epsilon(prior):.3g}",
         )
 

@@ -21,11 +21,13 @@ import numpy as np
 from capelet.data.corpus import PARTS, Corpus
 from capelet.data.labels import Attribute
 from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
+from capelet.encoders.own import public_fingerprint
 from capelet.evaluation.plan import Plan
 from capelet.files import sha256_of_file
 from capelet.findings import Findings
 from capelet.interfaces import Encoder
 from capelet.privacy.guarantees import NONE, Guarantee
+from capelet.privacy.origins import keyed_name
 from capelet.release import PrivateEncoder, Release
 
 
@@ -120,7 +122,7 @@ def inversion_provenance(
         clock,
     )
     if auxiliary is not None:
-        sections["auxiliary"] = {"name": auxiliary.name, "digest": auxiliary.digest()}
+        sections["auxiliary"] = {"name": auxiliary.name, "digest": keyed_name(auxiliary.digest())}
     return {**sections, "attacks": ["inversion"]}
 
 
@@ -176,11 +178,15 @@ def _attack_provenance(
 
 
 def describe_corpus(corpus: Corpus, **more: Any) -> dict[str, Any]:
-    """Which data: name, size, hash, how many authors, and what else is to be said of them."""
+    """Which data: name, size, digest, how many authors, and what else is to be said of them.
+
+    The digest is under this user's key: findings are shown to others, and a plain one would confirm
+    a guess of the last unknown text.
+    """
     return {
         "name": corpus.name,
         "rows": len(corpus),
-        "digest": corpus.digest(),
+        "digest": keyed_name(corpus.digest()),
         "authors": None if corpus.author is None else len(set(corpus.author)),
         **more,
         "where": corpus.where,
@@ -212,7 +218,7 @@ def describe_encoder(model: Encoder | None) -> dict[str, Any]:
     return {
         "name": model.name,
         "backend": model.backend,
-        "fingerprint": model.fingerprint,
+        "fingerprint": public_fingerprint(model),
         "dimension": model.dimension,
     }
 
@@ -222,8 +228,9 @@ def _describe_attribute(item: Attribute) -> dict[str, Any]:
 
 
 def _describe_word_table(path: Path) -> dict[str, Any]:
-    """A table of word vectors is known by its file's hash."""
-    return {"name": f"word vectors {path.name}", "fingerprint": sha256_of_file(path)}
+    """A table of word vectors is known by its file's hash, keyed: somebody's texts trained it."""
+    fingerprint = keyed_name(sha256_of_file(path))
+    return {"name": f"word vectors {path.name}", "fingerprint": fingerprint}
 
 
 def _duplicates(plan: Plan) -> dict[str, Any]:

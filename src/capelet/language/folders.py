@@ -1,22 +1,23 @@
 """The model folder of a language model: weights, vocabulary, training and promise.
 
 - `model.safetensors`: the weights.
-- `model.json`: network, sizes, vocabulary, method, guarantee, perplexities, the rows' fingerprint.
+- `model.json`: network, sizes, vocabulary, method, guarantee; of a model without a promise also its
+  perplexities and the number of its texts.
 - `canaries.json`: the made-up secrets that were inserted, where there are any. They are random
-  words, so the file tells nothing about the authors but their names.
+  words; their authors are numbered, not named.
 
-The training texts are never in it. The vocabulary is, and so are author names if canaries are. A
-model without a proven guarantee may hold the texts in its weights. As every model folder
-(`encoders.model_folder`) it is readable by its owner only; one with a proven guarantee and a public
-vocabulary may be handed on.
+Neither the training texts nor a digest of them are in it: what the owner needs to attack the model
+lies elsewhere (`records`). Of a model with a promise, everything in the folder is covered by it:
+the settings are public, the number of units is noised, exact figures are left out. A model without
+one may hold the texts in its weights. As every model folder (`encoders.model_folder`) it is
+readable by its owner only; one with a proven guarantee may be handed on.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +25,37 @@ from capelet.data.canaries import Canary
 from capelet.encoders.model_folder import (
     LANGUAGE_MODEL,
     ModelFolder,
-    kind_of,
     open_folder,
     write_folder,
 )
 from capelet.errors import OutputError
 from capelet.language.model import NETWORKS, Network, state_of
-from capelet.language.vocabulary import Vocabulary
+from capelet.language.records import Record
+from capelet.language.vocabulary import FROM_FILE, FROM_TEXTS, Vocabulary
 from capelet.privacy.guarantees import NONE, Guarantee
 
 # The names of the files in every folder written so far.
 WEIGHTS, ABOUT, CANARIES = "model.safetensors", "model.json", "canaries.json"
-CHECKPOINT = "checkpoint.safetensors"
+# There only until the training has ended: where it goes on, and what noise it has drawn.
+CHECKPOINT, DRAWS = "checkpoint.safetensors", "draws.json"
 
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A trained network with its vocabulary, its guarantee and an account of its training."""
+    """A trained network with its vocabulary, its guarantee and an account of its training.
+
+    `training` is what the folder tells; `record` is the owner's, None where it is not here.
+    """
 
     network: Network
     vocabulary: Vocabulary
     guarantee: Guarantee = NONE
     canaries: tuple[Canary, ...] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
+    record: Record | None = None
 
     def save(self, folder: Path | str) -> Path:
-        """Write the model folder."""
+        """Write the model folder, and the record of its owner outside of it."""
         from safetensors.torch import save
 
         promise = {} if self.guarantee.notion == "none" else self.guarantee.to_json()
@@ -59,11 +65,15 @@ class LanguageModel:
             "guarantee": {**promise, "sentence": sentence_of(self.guarantee)},
             "training": dict(self.training),
             "public_vocabulary": self.vocabulary.public,
+            "vocabulary_source": self.vocabulary.source,
             "vocabulary": list(self.vocabulary.words),
         }
+        if self.record is not None:
+            self.record.keep()
+            about["id"] = self.record.id
         files: dict[str, bytes | str | Path] = {WEIGHTS: save(state_of(self.network))}
         if self.canaries:
-            secrets = [canary.describe() for canary in self.canaries]
+            secrets = [canary.describe() for canary in _number_authors(self.canaries)]
             files[CANARIES] = json.dumps(secrets, ensure_ascii=False) + "\n"
         else:  # of a model that lay here before
             (Path(folder) / CANARIES).unlink(missing_ok=True)
@@ -81,7 +91,10 @@ class LanguageModel:
         try:
             network = NETWORKS[about["network"]](**about["sizes"])
             network.load_state_dict(load(source.read(WEIGHTS)))
-            vocabulary = Vocabulary(tuple(about["vocabulary"]), about["public_vocabulary"])
+            source_of_words = FROM_FILE if about["public_vocabulary"] else FROM_TEXTS
+            vocabulary = Vocabulary(
+                tuple(about["vocabulary"]), about.get("vocabulary_source", source_of_words)
+            )
             # The sentence is for people who open the file; the fields are what counts.
             promise = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
             guarantee = Guarantee.from_json(promise) if promise else NONE
@@ -90,7 +103,14 @@ class LanguageModel:
                 Canary(item["author"], tuple(item["words"]), item["repetitions"])
                 for item in secrets
             )
-            return cls(network, vocabulary, guarantee, canaries, about["training"])
+            record = Record.find(str(about.get("id", "")))
+            if record is not None and len(record.canary_authors) == len(canaries):
+                canaries = tuple(
+                    replace(canary, author=name)
+                    for canary, name in zip(canaries, record.canary_authors, strict=True)
+                )
+            guarantee = restate(guarantee, about["training"])
+            return cls(network, vocabulary, guarantee, canaries, about["training"], record)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
             raise OutputError(
                 f"{str(source.path)!r} is not a whole model folder; train again, or copy it again"
@@ -98,7 +118,8 @@ class LanguageModel:
 
 
 def _open(source: Path) -> ModelFolder:
-    if kind_of(source) is None and (source / CHECKPOINT).is_file():
+    # Also beside a whole model: a training that was killed at its very end leaves exact figures.
+    if (source / CHECKPOINT).is_file():
         raise OutputError(
             f"there is no model in {str(source)!r} yet; its training was interrupted: run the same "
             "`capelet lm train` again to go on"
@@ -113,9 +134,27 @@ def sentence_of(guarantee: Guarantee) -> str:
     return guarantee.sentence()
 
 
-def digest_of(texts: Sequence[str]) -> str:
-    """A hash that tells whether two lists of texts are the same, and nothing else."""
-    total = hashlib.sha256()
-    for text in texts:
-        total.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-    return total.hexdigest()
+def restate(guarantee: Guarantee, training: Mapping[str, Any]) -> Guarantee:
+    """What a folder of an earlier version may claim: its exact figures are outside the promise.
+
+    It holds a digest of all texts, by which whoever knows the others confirms a guess.
+    """
+    if guarantee.status != "proven" or "digest" not in training:
+        return guarantee
+    exact = "an earlier version wrote a digest and exact figures of the texts into the folder"
+    return replace(guarantee, status="claimed", caveat="; ".join((guarantee.caveat, exact)))
+
+
+def promise_in(folder: Path | str) -> Guarantee:
+    """What a folder promises, without its weights being read."""
+    about = _open(Path(folder)).read_json(ABOUT)
+    content = {k: v for k, v in about.get("guarantee", {}).items() if k != "sentence"}
+    return Guarantee.from_json(content) if content else NONE
+
+
+def _number_authors(canaries: Sequence[Canary]) -> list[Canary]:
+    """The canaries with a number for each author: names are in the owner's record alone."""
+    numbers: dict[str, str] = {}
+    for canary in canaries:
+        numbers.setdefault(canary.author, f"author {len(numbers) + 1}")
+    return [replace(canary, author=numbers[canary.author]) for canary in canaries]

@@ -6,7 +6,9 @@ seeded noise are functions of (seed, epoch) or (seed, step). So a checkpoint nee
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -131,10 +133,29 @@ class NextWord:
 
 
 class PrivateNextWord(NextWord):
-    """One step is one Poisson sample: clipped gradients, noise, and no loss that leaves."""
+    """One step is one Poisson sample of units: clipped gradients, noise, no loss that leaves.
+
+    A unit is a text or all (bounded) texts of an author; `units` holds their words, `(units,
+    words)` or `(units, texts, words)`.
+    """
 
     # The loss of a Poisson sample is not part of what DP-SGD covers.
     names = ()
+
+    @cached_property
+    def units(self) -> Tensor:
+        if self.method.unit == "record":
+            return self.tokens
+        rows = author_rows(self.samples, self.method.texts_per_author, self.plan.seed)
+        # Row −1 stands for no text: padding, whose loss and gradient are zero.
+        nothing = torch.full_like(self.tokens[:1], PAD)
+        index = torch.from_numpy(rows.astype(np.int64)).to(self.device)
+        return torch.cat([self.tokens, nothing])[index]
+
+    @property
+    def count(self) -> int:
+        """How many units there are said to be; the exact number must decide nothing that leaves."""
+        return len(self.units) if self.method.units is None else self.method.units
 
     @cached_property
     def method(self) -> Dpsgd:
@@ -152,23 +173,23 @@ class PrivateNextWord(NextWord):
 
     @property
     def steps_per_epoch(self) -> int:
-        return math.ceil(len(self.samples) / self.plan.batch)
+        return math.ceil(self.count / self.plan.batch)
 
     def batches(self, epoch: int) -> Iterator[Codes]:
-        count, steps = len(self.samples), self.steps_per_epoch
+        steps, share = self.steps_per_epoch, min(1.0, self.plan.batch / self.count)
         for place in range(steps):
             # Before the sample is drawn: seeded samples and noise are functions of the step.
             self.noise.begin_step(epoch * steps + place, self.device)
-            # Every text by a coin of its own: the accountant's ε is for Poisson samples only.
-            yield self.noise.poisson(count, min(1.0, self.plan.batch / count))
+            # Every unit by a coin of its own: the accountant's ε is for Poisson samples only.
+            yield self.noise.poisson(len(self.units), share)
 
     def step(self, batch: Codes, position: Position) -> Tensor:
-        tokens = self.tokens[torch.from_numpy(batch).to(self.device)]
+        tokens = self.units[torch.from_numpy(batch).to(self.device)]
         clipped_sum(self.network, tokens, self.clipping)
         # σ is relative to the clip, and the divisor is the expected batch: the size of the drawn
         # one would tell who is in it.
         deviation = self.method.noise_multiplier * self.method.clip
-        add_noise(self.network, deviation, min(self.plan.batch, len(self.samples)), self.noise)
+        add_noise(self.network, deviation, min(self.plan.batch, self.count), self.noise)
         self.optimiser.step()
         return torch.empty(0)
 
@@ -247,6 +268,29 @@ class Triplets:
 
     def learn(self, states: Tensor, authors: Tensor) -> None:
         """Nothing: there is no adversary."""
+
+
+def author_rows(samples: Samples, most: int, seed: int) -> Codes:
+    """`(authors, texts)` row numbers: at most `most` rows of each author, −1 where there are fewer.
+
+    Which of an author's rows train depends on that author's rows and the seed alone: those whose
+    hash is least. Equal rows are told apart by their number, so that copies count as copies.
+    """
+    key = str(seed).encode()
+    copies: Counter[tuple[int, bytes]] = Counter()
+    ranks: list[list[tuple[bytes, int]]] = [[] for _ in samples.names]
+    for row, (author, words) in enumerate(zip(samples.authors, samples.tokens, strict=True)):
+        content = words.astype("<i8").tobytes()
+        copies[int(author), content] += 1
+        label = content + copies[int(author), content].to_bytes(8, "little")
+        rank = hashlib.blake2b(label, digest_size=16, key=key).digest()
+        ranks[author].append((rank, row))
+    # The width is a setting, not the largest author's number of texts, which would be private.
+    rows = np.full((len(samples.names), most), -1, dtype=np.intp)
+    for author, entries in enumerate(ranks):
+        first = [row for _, row in sorted(entries)[:most]]
+        rows[author, : len(first)] = first
+    return rows
 
 
 def batches_of(

@@ -48,25 +48,36 @@ class Triplet:
     name: str = "triplet"
 
 
+UNITS = ("record", "author")
+# Texts of an author that train at most, where nobody says; more cost time, and noise hides as much.
+TEXTS_PER_AUTHOR = 16
+
+
 @dataclass(frozen=True)
 class Dpsgd:
-    """Clipped, noisy gradient sums of Poisson samples: differential privacy for each sample.
+    """Clipped, noisy gradient sums of Poisson samples: differential privacy for each unit.
 
-    `unit` is `record`. A guarantee for all samples of an author is refused, since it would need
-    clipping per author. With `seed_noise` the noise can be repeated, and nothing is guaranteed.
+    A unit is a `record` (one sample) or an `author`: then the gradients of at most
+    `texts_per_author` samples of each author add up, are clipped as one, and authors are what is
+    drawn. `units` is how many there are said to be: sampling rate, steps and divisor depend on this
+    number, so it should be a noised one. None takes the exact number. With `seed_noise` the noise
+    can be repeated, and nothing is guaranteed.
     """
 
     noise_multiplier: float
     clip: float = 1.0
     seed_noise: int | None = None
     unit: str = "record"
+    texts_per_author: int = TEXTS_PER_AUTHOR
+    units: int | None = None
     name: str = "dpsgd"
 
     def __post_init__(self) -> None:
-        if self.unit != "record":
+        if self.unit not in UNITS:
+            raise CapeletError(f"there is no unit {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
+        if self.texts_per_author < 1:
             raise CapeletError(
-                f"DP-SGD here protects one record (one sample), not one {self.unit}; give each "
-                "author one sample, or take unit 'record' and say that authors are not covered"
+                f"texts_per_author is {self.texts_per_author}; it must be at least 1"
             )
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
             raise CapeletError("noise_multiplier must be a finite number, at least 0")
@@ -97,11 +108,19 @@ def check_settings(method: Method) -> None:
 
 
 def check_authors(authors: Codes, method: Method, allow_single: bool = False) -> None:
-    """Refuse authors that a regulariser can learn nothing from."""
-    if not isinstance(method, Adversarial | Triplet):
+    """Refuse authors that a method can learn nothing from, or hide among nobody."""
+    by_author = isinstance(method, Dpsgd) and method.unit == "author"
+    if not by_author and not isinstance(method, Adversarial | Triplet):
         return
     counts = np.bincount(authors)
     present = counts[counts > 0]
+    if by_author:
+        if len(present) < 2:
+            raise DataError(
+                "the unit 'author' hides authors among each other and needs at least two; there is "
+                "one"
+            )
+        return
     if len(present) < 2:
         raise DataError(
             f"the method {method.name!r} hides authors from each other and needs at least two; "

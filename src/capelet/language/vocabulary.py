@@ -2,12 +2,13 @@
 
 One text is one sample and so one record of a guarantee; what lies beyond `length` words is cut off
 and counted, never spread over further samples. A vocabulary that is read off the texts is not
-covered by any ε: give a public list of words where that matters.
+covered by any ε: take a public list of words where that matters, or pay for one (`counts`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import frequent_words, spelling, words_and_signs
-from capelet.errors import DataError
+from capelet.errors import CapeletError, DataError, did_you_mean
 
 Tokens = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
@@ -27,12 +28,24 @@ PAD, UNKNOWN, START, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
+# Where words come from: read off the texts, off them through noise that is paid for, or a list that
+# its giver declares public. A named public list has the name of its encoder after the prefix.
+FROM_TEXTS, THROUGH_NOISE, FROM_FILE, PUBLIC = "texts", "private", "file", "public:"
+# GloVe's words are in the order of their frequency, punctuation included, so its first n serve.
+PUBLIC_LISTS = ("glove",)
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The words a model knows, four special ones first; every other word is `<unk>`."""
 
     words: tuple[str, ...]
-    public: bool = False
+    source: str = FROM_TEXTS
+
+    @property
+    def public(self) -> bool:
+        """Whether the words tell nothing about the texts."""
+        return self.source == FROM_FILE or self.source.startswith(PUBLIC)
 
     @classmethod
     def of(cls, texts: Sequence[str], size: int) -> Vocabulary:
@@ -50,12 +63,32 @@ class Vocabulary:
         return cls((*SPECIAL, *words[:size]))
 
     @classmethod
-    def from_list(cls, words: Sequence[str]) -> Vocabulary:
-        """A public list of words, which tells nothing about the texts."""
+    def of_public_list(cls, source: str, size: int) -> Vocabulary:
+        """The first `size` words of a public list, such as `public:glove`."""
+        from capelet.encoders import load
+
+        name = source.removeprefix(PUBLIC)
+        if not source.startswith(PUBLIC) or name not in PUBLIC_LISTS:
+            lists = [f"{PUBLIC}{item}" for item in PUBLIC_LISTS]
+            raise CapeletError(
+                f"there is no public list of words {source!r}; {did_you_mean(source, lists)}"
+            )
+        words = load(name).token_table()[0]  # type: ignore[attr-defined]
+        if not 1 <= size <= len(words):
+            raise CapeletError(
+                f"a vocabulary of {size} words was asked for, and {source!r} has {len(words)}"
+            )
+        # Some of the list are one word in our spelling, so a little more of it is read.
+        entries = cls.from_list(words[: 2 * size], source).words
+        return cls(entries[: len(SPECIAL) + size], source)
+
+    @classmethod
+    def from_list(cls, words: Sequence[str], source: str = FROM_FILE) -> Vocabulary:
+        """A list of words that was not read off the texts, or was paid for."""
         entries = dict.fromkeys(spelling(word.strip()) for word in words if word.strip())
         if not entries:
             raise DataError("the list of words is empty; give a file with one word per line")
-        return cls((*SPECIAL, *(word for word in entries if word not in SPECIAL)), public=True)
+        return cls((*SPECIAL, *(word for word in entries if word not in SPECIAL)), source)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -78,6 +111,14 @@ class Vocabulary:
         return plain if most is None else plain[:most]
 
 
+def same_person(name: str) -> str:
+    """One spelling of a name: in one Unicode form, without outer blanks.
+
+    A person under two names would be two units of a guarantee, and covered half as well.
+    """
+    return unicodedata.normalize("NFC", name).strip()
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """What a model trains on: rows of word numbers and the code of each row's author."""
@@ -90,7 +131,8 @@ class Samples:
     def of(
         cls, texts: Sequence[str], authors: Sequence[str], vocabulary: Vocabulary, length: int
     ) -> Samples:
-        names, codes = np.unique(np.asarray(authors, dtype=str), return_inverse=True)
+        people = [same_person(author) for author in authors]
+        names, codes = np.unique(np.asarray(people, dtype=str), return_inverse=True)
         return cls(vocabulary.encode(texts, length), codes.astype(np.intp), tuple(names.tolist()))
 
     def __len__(self) -> int:

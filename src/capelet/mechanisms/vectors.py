@@ -33,6 +33,7 @@ from capelet.mechanisms.sampling import (
     keep_or_change,
     rounded_gaussian,
 )
+from capelet.privacy.composition import Normal, Response
 from capelet.privacy.guarantees import (
     Guarantee,
     check_count,
@@ -138,6 +139,11 @@ class Gaussian(OnVectors):
         return Guarantee(self.epsilon, self.delta)
 
     @property
+    def noise(self) -> Normal:
+        """The law of its losses, for several texts of one person: Δ₂ = 2 bounds."""
+        return Normal(2.0 / self.sigma)
+
+    @property
     def sigma(self) -> float:
         """The standard deviation of the noise, as a multiple of the bound."""
         return _sigma(self.epsilon, self.delta)
@@ -218,6 +224,11 @@ class RandomisedResponse(OnVectors):
     @property
     def guarantee(self) -> Guarantee:
         return Guarantee(self.epsilon)
+
+    @property
+    def noise(self) -> Response:
+        """The law of its losses, for several texts of one person."""
+        return Response(self.epsilon, symbols=self.classes)
 
     def labels(self, labels: npt.NDArray[np.integer[Any]]) -> Integers:
         """Randomised labels 0 … classes − 1."""

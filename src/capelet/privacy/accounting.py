@@ -7,9 +7,10 @@ differ in one added or removed sample. The central-limit accountant of the paper
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from capelet.errors import CapeletError, MissingExtra
-from capelet.privacy.guarantees import Guarantee, check_count, check_number
+from capelet.errors import CapeletError
+from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, check_number
 
 # The ends, in clipping norms, between which `noise_for` searches.
 MOST_NOISE = 100.0
@@ -24,11 +25,10 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     share = check_number("rate", sample_rate, 0, 1, open_low=True)
     check_number("delta", delta, 0, 1 - 2.0**-53, open_low=True)
     check_count("steps", steps)
-    try:
-        import dp_accounting
-        from dp_accounting import pld
-    except ImportError:
-        raise MissingExtra("the accounting of DP-SGD", "lm") from None
+    # Imported here: it takes half a second, and most commands account for nothing.
+    import dp_accounting
+    from dp_accounting import pld
+
     event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(sigma))
     accountant = pld.PLDAccountant(value_discretization_interval=INTERVAL)
     accountant.compose(event, steps)
@@ -67,32 +67,50 @@ def noise_for(epsilon: float, delta: float, sample_rate: float, steps: int) -> f
 
 
 def check_delta(delta: float, samples: int) -> float:
-    """δ, refused where it would let one whole sample out: it must be below 1/n."""
+    """δ, refused where it would let one whole sample out: it must be at most n^−1.1.
+
+    At 1/n a model that publishes one random sample would still count as private; the power keeps δ
+    clearly below that, the more so the more samples there are.
+    """
     value = check_number("delta", delta, 0, 1, open_low=True)
-    if value >= 1 / samples:
+    most = largest_delta(samples)
+    if value > most:
         raise CapeletError(
-            f"delta is {value:g}, and with {samples} samples it must be below {1 / samples:.3g}: "
+            f"delta is {value:g}, and with some {samples} samples it must be at most {most:.3g}: "
             "at 1/n a model that publishes one random sample would still count as private"
         )
     return value
 
 
-def central(epsilon: float, delta: float, is_seeded: bool, public_vocabulary: bool) -> Guarantee:
-    """The guarantee of a model trained with DP-SGD, with what its proof leaves out."""
-    left_out = ["one text is one sample; an author who wrote several is not covered as a whole"]
-    left_out.append("real arithmetic: the noise is added in floating point")
-    left_out.append("it covers the weights; counts, perplexities and digest beside them are exact")
-    if not public_vocabulary:
-        left_out.append("the vocabulary was read off the texts")
+def largest_delta(samples: int) -> float:
+    """n^−1.1, the largest δ that is accepted, and the default."""
+    return float(samples**-1.1)
+
+
+def central(
+    epsilon: float,
+    delta: float,
+    unit: Unit = "record",
+    *,
+    is_seeded: bool = False,
+    outside: Sequence[str] = (),
+    remarks: Sequence[str] = (),
+) -> Guarantee:
+    """The guarantee of something trained with DP-SGD; whatever lies `outside` leaves it claimed.
+
+    `remarks` say what it means, and cost nothing.
+    """
+    caveats = [*remarks, "real arithmetic: the noise is added in floating point", *outside]
     # Whoever knows the seed can subtract the noise.
     if is_seeded:
-        left_out.insert(0, "the noise was seeded, so nothing is promised")
+        caveats.insert(0, "the noise was seeded, so nothing is promised")
+    status: Status = "claimed" if outside else "proven"
     return Guarantee(
         epsilon,
         delta,
         "central",
-        "record",
-        "none" if is_seeded else "proven",
+        unit,
+        "none" if is_seeded else status,
         neighbours="add-remove",
-        caveat="; ".join(left_out),
+        caveat="; ".join(caveats),
     )

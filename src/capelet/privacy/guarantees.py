@@ -8,8 +8,9 @@ release without noise carries `NONE`. Three ways to put guarantees together:
 - `chain`: noise upon noise, of which only the last result is let out. The strongest counts.
 
 A ceiling (`ceiling`, `ceiling_auc` …) is the best score of *anyone*, with any method, under the
-guarantee. It assumes that the release depends on the secret only through the text, that the encoder
-does not depend on the victim's text, and that there is no side information.
+guarantee, *from one text*; `composition` has those from several texts of one person. It assumes
+that the release depends on the secret only through the text, that the encoder does not depend on
+the victim's text, and that there is no side information.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ Neighbours = Literal["", "add-remove", "replace"]
 
 # From the weakest to the strongest: a composition is worth as much as its weakest part.
 _RANKS: list[Status] = ["none", "broken", "claimed", "proven"]
-# What hides a unit hides its parts; a record of a training set has none that a reader could see.
 # What hides a coarser unit hides each finer one; a record is whatever its training calls one.
 _FINER: dict[Unit, tuple[Unit, ...]] = {
     "author": ("author", "text", "word"),
@@ -112,12 +112,37 @@ class Guarantee:
             return passing
         if self.training.notion == "none":
             return f"{passing}; training texts: no guarantee"
-        return f"{passing}; training texts: {self.training.sentence()}"
+        both = self.for_training_texts()
+        further = "" if both is None else f"; a text that trained and passes: {_amount(both)}"
+        return f"{passing}; training texts: {self.training.sentence()}{further}"
+
+    def for_training_texts(self) -> Guarantee | None:
+        """What holds of a text that trained *and* passes, against replacing it: both together.
+
+        The map is (ε_θ, δ_θ)-private for replacing the text, the release ε-private given the map;
+        so both are (ε_θ + ε, δ_θ + δ). None where one of the two promises nothing of that kind.
+        """
+        training = self.training
+        if training is None or (self.notion, self.unit) != ("local", "text"):
+            return None
+        if (training.notion, training.neighbours) != ("central", "replace"):
+            return None
+        # What hides an author hides each text of theirs.
+        return replace(
+            training,
+            epsilon=self.epsilon + training.epsilon,
+            delta=min(1.0, self.delta + training.delta),
+            unit="text",
+            status=min((self.status, training.status), key=_RANKS.index),
+        )
 
     def _passing_sentence(self) -> str:
         if self.notion == "none":
-            return "no guarantee: the vectors are released as they are"
-        amount = f"{self.epsilon:g}" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})"
+            reason = "the vectors are released as they are"
+            if self.training is not None:
+                reason = "a map was learnt, and no noise is added"
+            return f"no guarantee: {reason}"
+        amount = _amount(self)
         of = f" per unit of {self.metric} distance" if self.metric else ""
         where = f" under {self.neighbours} neighbours" if self.neighbours else ""
         status = f"{self.status}; {self.caveat}" if self.caveat else self.status
@@ -173,6 +198,11 @@ class Guarantee:
         growth = sum(math.exp(min(i * self.epsilon, 700.0)) for i in range(count))
         delta = min(1.0, self.delta * growth) if self.delta else 0.0
         return replace(self, epsilon=count * self.epsilon, delta=delta, unit="text")
+
+
+def _amount(guarantee: Guarantee) -> str:
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    return f"{epsilon:g}" if delta == 0 else f"({epsilon:g}, {delta:g})"
 
 
 NONE = Guarantee(epsilon=math.inf, notion="none", status="none")
@@ -288,8 +318,9 @@ def whole_text(
     """
     if guarantee.status != "proven":
         return None
-    if guarantee.notion == "local" and guarantee.unit == "text":
-        return guarantee
+    # Whoever hides all texts of an author hides each of them.
+    if guarantee.notion == "local" and guarantee.unit in ("text", "author"):
+        return guarantee.for_unit("text")
     if guarantee.notion == "local" and guarantee.unit == "word" and words is not None:
         return guarantee.for_words(words)
     if guarantee.notion == "metric" and diameter is not None and guarantee.delta == 0:
@@ -300,11 +331,12 @@ def whole_text(
 
 
 def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
-    """The best accuracy of anyone who guesses a secret with this prior from one release.
+    """The best accuracy of anyone who guesses a secret with this prior from one text.
 
     For (ε, δ)-local privacy of whole texts it is δ + (1−δ)·max over m of e^ε/(e^ε+m−1) · (sum of
     the m largest priors), and m-ary randomised response attains it. It bounds the attacker and the
-    user's own task alike. None where no such bound is known: see `whole_text` and `link_releases`.
+    user's own task alike. None where no such bound is known: see `whole_text`; for a person who
+    wrote several texts, see `composition.person_ceiling`.
 
     >>> local = Guarantee(epsilon=2.0)
     >>> round(ceiling([0.744, 0.15, 0.05, 0.03, 0.026], local), 3)
@@ -316,17 +348,21 @@ def ceiling(prior: Sequence[float], guarantee: Guarantee) -> float | None:
     mass = np.cumsum(_descending(prior))
     # e^ε/(e^ε + m − 1), written so that a large ε cannot overflow.
     best = float(np.max(mass / (1.0 + np.arange(mass.size) * math.exp(-local.epsilon))))
-    return _with_delta(min(best, 1.0), local)
+    # With probability δ everything may be lost; else the bound of ε alone holds.
+    return local.delta + (1.0 - local.delta) * min(best, 1.0)
 
 
 def ceiling_balanced(classes: int, guarantee: Guarantee) -> float | None:
-    """The best balanced accuracy over `classes` classes: the ceiling of a uniform prior."""
+    """The best balanced accuracy from one text: the ceiling of a uniform prior."""
     check_count("classes", classes)
     return ceiling([1.0 / classes] * classes, guarantee)
 
 
 def ceiling_top(n: int, classes: int, guarantee: Guarantee) -> float | None:
-    """The best chance that one of n guesses is right, of `classes` equally likely values.
+    """The best chance that one of n guesses is right from one text, of k equally likely values.
+
+    It is (n·e^ε + δ(k − 1))/(n·e^ε + k − n), at most 1, and subset selection attains it (Ye, Barg
+    2018). δ counts n times here: whoever may lose one value with probability δ names n of them.
 
     >>> round(ceiling_top(5, 100, Guarantee(1.0)), 4)
     0.1252
@@ -335,12 +371,14 @@ def ceiling_top(n: int, classes: int, guarantee: Guarantee) -> float | None:
     least = min(check_count("n", n), check_count("classes", classes))
     if local is None:
         return None
-    # n·e^ε/(n·e^ε + k − n), divided by e^ε so that a large ε cannot overflow.
-    return _with_delta(least / (least + (classes - least) * math.exp(-local.epsilon)), local)
+    # Numerator and denominator are multiplied by e^−ε, so that a large ε cannot overflow.
+    odds = math.exp(-local.epsilon)
+    best = least + local.delta * (classes - 1) * odds
+    return min(1.0, best / (least + (classes - least) * odds))
 
 
 def ceiling_auc(guarantee: Guarantee) -> float | None:
-    """The largest area under the ROC curve that the guarantee permits (two classes)."""
+    """The largest area under the ROC curve from one text (two classes): 1 − (1−δ)²/(1+e^ε)."""
     local = whole_text(guarantee)
     if local is None:
         return None
@@ -350,7 +388,7 @@ def ceiling_auc(guarantee: Guarantee) -> float | None:
 
 
 def ceiling_advantage(guarantee: Guarantee) -> float | None:
-    """The largest true minus false positive rate: (e^ε − 1 + 2δ)/(e^ε + 1).
+    """The largest true minus false positive rate from one text: (e^ε − 1 + 2δ)/(e^ε + 1).
 
     >>> round(ceiling_advantage(Guarantee(1.0)), 3)
     0.462
@@ -361,11 +399,6 @@ def ceiling_advantage(guarantee: Guarantee) -> float | None:
     # Numerator and denominator are multiplied by e^−ε, so that a large ε cannot overflow.
     odds = math.exp(-local.epsilon)
     return (1.0 - odds + 2.0 * local.delta * odds) / (1.0 + odds)
-
-
-def _with_delta(score: float, guarantee: Guarantee) -> float:
-    # With probability δ everything may be lost; else the bound of ε alone holds.
-    return guarantee.delta + (1.0 - guarantee.delta) * score
 
 
 def _descending(prior: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -1,112 +1,73 @@
-"""A ledger keeps what each person's releases have cost, and refuses what a budget does not cover.
+"""A store keeps what each person's releases have cost and what they paid for; budgets are caps.
 
-It is one SQLite file, readable by its owner only. A charge is made in one transaction that takes
-the write lock first, so two processes never count past each other, and what is committed is on the
-disk. It is named by a run and a block: the same charge made twice counts once.
+A release is an event: two noisy answers for one text are two charges, whoever caused the second
+(a retry, a lost task, another process). So whoever releases draws, calls `settle`, and lets out
+what `settle` returns. It charges and keeps in one transaction, under names that the caller chooses:
+a name that is stored already costs nothing and comes back as it is stored; the first writer wins.
 
-The ledger also keeps the vectors that were paid for, each under a keyed hash of person, recipe and
-text. The same text again is answered with the same vector and costs nothing. The key lies in the
-ledger: without the file, nobody can try texts against the hashes.
+The store is one file, readable by its owner only (`database`). Whatever is charged enters a log
+whose links form a chain; a head of it that is kept elsewhere (`anchors`) tells whether the file was
+shortened, replaced or edited since. No message of this module names a person.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-import secrets
-import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Vectors
-from capelet.privacy.guarantees import Guarantee, check_count, check_number, compose
-
-# The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3.
-SLACK = 1e-9
-
-_MARK = 0x43415045  # the application id of the file
-_WAIT = 60.0  # seconds to wait for another process
-_NAMES_SHOWN = 5  # subjects that an error names
-# `said` is a guarantee as JSON, `kept` the vectors by name: ledgers of these names exist.
-_TABLES = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS guarantees (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS blocks (
-    run TEXT NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (run, block)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS charges (
-    subject TEXT NOT NULL, guarantee INTEGER NOT NULL, run TEXT NOT NULL, block INTEGER NOT NULL,
-    releases INTEGER NOT NULL, PRIMARY KEY (subject, guarantee, run, block)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS kept (name BLOB PRIMARY KEY, vector BLOB NOT NULL);
-"""
+from capelet.privacy.budgets import ROWS_SHOWN, Budget, BudgetChange, BudgetError, Need, needs_of
+from capelet.privacy.database import Database
+from capelet.privacy.guarantees import Guarantee, compose
+from capelet.privacy.people import normalise_person
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The most that all releases about one person may cost together.
+class Counts(NamedTuple):
+    """People who were charged, all their releases, and the highest sum of ε of one person."""
 
-    >>> Budget(epsilon=0.3).covers(Guarantee(3 * 0.1))
-    True
-    >>> Budget(epsilon=8, delta=1e-6).covers(Guarantee(8, delta=1e-5))
-    False
-    """
-
-    epsilon: float
-    delta: float = 1.0
-
-    def __post_init__(self) -> None:
-        most = np.finfo(float).max
-        epsilon = check_number("the budget", self.epsilon, 0.0, most, open_low=True)
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", check_number("the budget's delta", self.delta, 0.0, 1.0))
-
-    def covers(self, total: Guarantee) -> bool:
-        """Whether this much may be spent; a δ of 1 promises nothing and is never covered."""
-        within = total.epsilon <= self.epsilon * (1 + SLACK)
-        return within and total.delta <= self.delta * (1 + SLACK) and total.delta < 1
-
-    def sentence(self) -> str:
-        return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta < 1 else "")
+    people: int
+    releases: int
+    highest_epsilon: float
 
 
-class BudgetError(CapeletError):
-    """A budget does not cover a charge; nothing of that charge was made."""
+class Head(NamedTuple):
+    """How many entries the log has, and the last link of its chain."""
 
-    def __init__(self, budget: Budget, over: Sequence[tuple[str, Guarantee]], count: int) -> None:
-        names = ", ".join(f"{who!r} (ε would be {total.epsilon:g})" for who, total in over)
-        more = f" and {count - len(over)} more" if count > len(over) else ""
-        super().__init__(
-            f"the budget of {budget.sentence()} is too small for {count} "
-            f"{'subject' if count == 1 else 'subjects'}: {names}{more}; "
-            "leave out some of their rows, add noise, or raise the budget"
-        )
-        self.subjects = tuple(who for who, _ in over)
-        self.count = count
+    entries: int
+    link: str
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """What the store holds under the names, row by row, and which rows were charged for it now."""
+
+    vectors: Vectors
+    is_new: npt.NDArray[np.bool_]
 
 
 class Ledger:
-    """The charges of all runs against one file of people, and the releases they paid for.
+    """The charges of all runs and requests against people, and the releases they paid for.
 
-    The file is made at the first charge; a path where nothing is yet is an empty ledger.
+    The file is made at the first charge; a path where nothing is yet is an empty ledger. One object
+    may be used from many threads, and many processes may have one of the same file.
     Example: `with Ledger("ledger.db") as ledger: print(ledger.spent("ann"))`.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        # For a file that is not yet there: it takes this key over when it is made.
-        self._key = secrets.token_bytes(32)
         self._guarantees: dict[int, Guarantee] = {}
-        self._db: sqlite3.Connection | None = None
-        if self.path.exists():
-            self.open()
+        self._db = Database(self.path)
 
     def __enter__(self) -> Ledger:
         return self
@@ -119,222 +80,320 @@ class Ledger:
     ) -> None:
         self.close()
 
+    def open(self) -> None:
+        """Make the file where it is not yet there; from then on it has its own key."""
+        self._db.open()
+
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        self._db.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is there, and so whether anything can be stored in it."""
+        return self._db.is_open
 
     # ---- reading ---------------------------------------------------------------------------------
 
     @property
     def identity(self) -> str:
         """A name of this ledger that tells nothing of its key."""
-        return hmac.digest(self._key, b"identity", "sha256").hex()[:16]
+        return hmac.digest(self._db.key, b"identity", "sha256").hex()[:16]
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that was last set, for every subject alike."""
-        rows = self._rows("SELECT value FROM facts WHERE name = 'budget'")
-        return Budget(**json.loads(rows[0][0])) if rows else None
+        """The cap of every person alike."""
+        content = self._db.fact("budget")
+        return None if content is None else Budget(**json.loads(content))
+
+    def budget_changes(self) -> list[BudgetChange]:
+        """How the cap came to be what it is."""
+        changes = []
+        for time, content in self._db.acts("budget"):
+            change = json.loads(content)
+            old = None if change["old"] is None else Budget(**change["old"])
+            changes.append(BudgetChange(time, old, Budget(**change["new"])))
+        return changes
 
     def spent(self, subject: str) -> Guarantee | None:
-        """What all releases about a subject promise together; None where there is none."""
-        promises = self._promises(subject)
-        return compose(promises) if promises else None
+        """What all releases about a person promise together; None where there is none.
+
+        r releases with ε for each text are r·ε for the person: whoever can tie them together may
+        see all of the person's texts replaced at once.
+        """
+        promises = self._promises(normalise_person(subject))
+        if not promises:
+            return None
+        total = compose(promises)
+        is_of_texts = (total.notion, total.unit) == ("local", "text")
+        return replace(total, unit="author") if is_of_texts else total
 
     def subjects(self) -> list[str]:
-        """Everyone who was charged, in order of name."""
-        return [who for (who,) in self._rows("SELECT DISTINCT subject FROM charges")]
+        """Everyone who was charged, in order of name; pseudonyms of those who were erased."""
+        people = self._db.people()
+        return sorted(
+            f"erased-{pseudonym.hex()[:16]}" if name is None else name for pseudonym, name in people
+        )
 
-    def paid_blocks(self, run: str) -> set[int]:
-        """The blocks of a run that are paid for."""
-        return {block for (block,) in self._rows("SELECT block FROM blocks WHERE run = ?", run)}
+    def counts(self) -> Counts:
+        return Counts(*self._db.counts())
 
     def name(self, recipe: str, subject: str, content: bytes) -> bytes:
-        """The keyed hash under which the release of a person's text by a recipe is kept."""
-        # Each part goes in with its length: "ab" + "c" and "a" + "bc" must not share a name.
-        parts = [recipe.encode(), subject.encode(), content]
-        unambiguous = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hmac.digest(self._key, unambiguous, "sha256")
+        """The name of *the* release of a person's text by a recipe: equal texts share it.
+
+        It makes the file: names under a key that another process may yet decide would be worthless.
+        """
+        self.open()
+        person = normalise_person(subject)
+        return self._db.digest(recipe.encode(), person.encode(), content)
+
+    def row_name(self, run: str, row: int) -> bytes:
+        """The name of a row's release in one run: no two rows share it, whatever their texts."""
+        self.open()
+        return self._db.digest(b"row", run.encode(), str(row).encode(), b"")
 
     def find(self, names: Iterable[bytes]) -> dict[bytes, Vectors]:
-        """The kept vectors among these names."""
-        keys, vectors = list(names), {}
-        # SQLite before 3.32 takes no more than 999 variables in a query.
-        for start in range(0, len(keys), 500):
-            some = keys[start : start + 500]
-            marks = ", ".join("?" * len(some))
-            rows = self._rows(f"SELECT name, vector FROM kept WHERE name IN ({marks})", *some)
-            vectors.update({name: np.frombuffer(vector, dtype="<f4") for name, vector in rows})
-        return vectors
+        """The stored vectors among these names."""
+        return {name: _vector(item.vector) for name, item in self._db.find(names).items()}
+
+    def names_among(self, names: Iterable[bytes]) -> set[bytes]:
+        """Those of the names under which a vector is stored."""
+        return self._db.names_among(names)
+
+    def releases_of(self, run: str) -> int:
+        """How many of the stored vectors a run paid for."""
+        return self._db.releases_of(run)
+
+    def has_alike(self, subject: str) -> bool:
+        """Whether somebody else in the ledger has an identifier that looks like this one."""
+        return self._db.has_alike(normalise_person(subject))
+
+    def cap(self, budget: Budget | None = None) -> Budget | None:
+        """The budget that holds where this one is asked for: the smaller of it and the ledger's.
+
+        More than the ledger's is refused: to raise a cap is an act of its own.
+        """
+        cap = self.budget
+        if budget is None or cap is None:
+            return budget or cap
+        if budget.exceeds(cap):
+            raise CapeletError(
+                f"a budget of {budget.sentence()} was asked for, and the ledger "
+                f"{str(self.path)!r} is limited to {cap.sentence()}; ask for less, or raise the "
+                f"ledger's first: capelet budgets raise {self.path} --to {budget.epsilon:g}"
+            )
+        return Budget(min(budget.epsilon, cap.epsilon), min(budget.delta, cap.delta))
 
     def check(
-        self,
-        needs: Iterable[tuple[str, int]],
-        guarantee: Guarantee,
-        budget: Budget | None = None,
+        self, needs: Iterable[Need], guarantee: Guarantee, budget: Budget | None = None
     ) -> None:
         """Complain, and charge nothing, where so many more releases would pass the budget.
 
-        `budget` stands in for the ledger's own. Guarantees that do not add up are refused, and so
-        is a release without one.
+        Guarantees that do not add up are refused, and so is a release without one.
         """
-        _chargeable(guarantee)
-        limit = budget or self.budget
-        over: list[tuple[str, Guarantee]] = []
-        count = 0
-        for subject, releases in needs:
-            total = compose([*self._promises(subject), _times(guarantee, releases)])
-            if limit is not None and not limit.covers(total):
-                count += 1
-                over += [(subject, total)] if len(over) < _NAMES_SHOWN else []
-        if limit is not None and over:
-            raise BudgetError(limit, over, count)
+        _check_chargeable(guarantee)
+        cap = self.cap(budget)
+        rows: list[int] = []
+        count, highest = 0, 0.0
+        for person, releases, row in needs:
+            total = compose([*self._promises(person), _times(guarantee, releases)])
+            if cap is not None and not cap.covers(total):
+                count, highest = count + 1, max(highest, total.epsilon)
+                rows += [row] if len(rows) < ROWS_SHOWN else []
+        if cap is not None and count:
+            raise BudgetError(cap, rows, count, highest)
 
     # ---- writing ---------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Make the file where it is not yet there; from then on it has its own key."""
-        if self._db is not None:
-            return
-        try:
-            if not self.path.exists():
-                # Made before SQLite opens it, which would leave the mode to the umask.
-                self.path.touch(mode=0o600)
-            self._db = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
-            self._settle(self._db)
-            self.path.chmod(0o600)
-        except OSError as error:
-            self.close()
-            raise OutputError(
-                f"cannot open the ledger {str(self.path)!r} ({error.strerror})"
-            ) from None
-        except sqlite3.Error as error:
-            self.close()
-            raise OutputError(
-                f"{str(self.path)!r} cannot be used as a ledger ({error}); give one that Capelet "
-                "made, or a new name"
-            ) from None
-
-    def limit(self, budget: Budget) -> None:
-        """Set the budget that holds for every subject from now on."""
-        content = json.dumps(asdict(budget))
-        with self._writing() as db:
-            db.execute("INSERT OR REPLACE INTO facts VALUES ('budget', ?)", (content,))
-
-    def charge(
+    def settle(
         self,
-        run: str,
-        block: int,
-        needs: Mapping[str, int],
+        subjects: Sequence[str],
+        names: Sequence[bytes],
+        vectors: Vectors,
         guarantee: Guarantee,
         *,
+        run: str = "",
         budget: Budget | None = None,
-        releases: Iterable[tuple[bytes, Vectors]] = (),
-    ) -> bool:
-        """Charge each subject so many releases, and keep the vectors; all of it or nothing.
+    ) -> Settlement:
+        """Charge and keep what is new, and return what is stored; all of it or nothing.
 
-        False, and no change, where this block of the run was charged before. The vectors must be
-        those of the first time: whoever repeats a charge releases what it paid for. A vector that
-        is kept already under the name is replaced.
+        Row by row: about whom, under which name, the vector that was drawn. A name that is stored
+        already, or comes again in a later row, costs nothing, and what is stored is returned in
+        place of what was drawn, which must then be forgotten. `budget` may only lower the cap.
         """
-        for count in needs.values():
-            check_count("releases", count)
-        with self._writing() as db:
-            insertion = db.execute("INSERT OR IGNORE INTO blocks VALUES (?, ?)", (run, block))
-            if insertion.rowcount == 0:
-                return False
-            # Again, now under the write lock: another process may have charged since.
-            self.check(needs.items(), guarantee, budget)
-            which = self._number(db, guarantee)
-            rows = [(who, which, run, block, count) for who, count in needs.items()]
-            db.executemany("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", rows)
-            # Little-endian on every machine: a ledger may be moved to another.
-            vectors = ((name, vector.astype("<f4").tobytes()) for name, vector in releases)
-            db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", vectors)
-        return True
+        if not len(subjects) == len(names) == len(vectors):
+            raise CapeletError("settle needs a subject, a name and a vector for each row")
+        _check_chargeable(guarantee)
+        people = [normalise_person(subject) for subject in subjects]
+        with self._db.transaction():
+            first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
+            releases = self._db.find(first_rows)
+            new_rows = sorted(row for name, row in first_rows.items() if name not in releases)
+            # Under the lock: another process may have charged since the caller looked.
+            needs = needs_of([people[row] for row in new_rows], new_rows)
+            self.check(needs, guarantee, budget)
+            numbers = self._charge(needs, guarantee, run)
+            draws = np.ascontiguousarray(vectors, dtype="<f4")
+            rows = [(names[row], numbers[people[row]], draws[row].tobytes()) for row in new_rows]
+            self._db.keep(run, rows)
+            owners = {name: item.person for name, item in releases.items()}
+            owners.update({name: person for name, person, _ in rows})
+            self._check_owners(people, [owners[name] for name in names], numbers)
+            by_name = {name: _vector(item.vector) for name, item in releases.items()}
+            by_name.update({names[row]: draws[row] for row in new_rows})
+            # Still inside: where a stored vector does not fit, nothing is charged.
+            vectors = _stack([by_name[name] for name in names], draws.shape[1])
+        is_new = np.zeros(len(names), dtype=bool)
+        is_new[new_rows] = True
+        return Settlement(vectors, is_new)
 
-    # ---- the file --------------------------------------------------------------------------------
+    def limit(self, budget: Budget) -> Budget:
+        """Set the cap where there is none; where there is one, `cap`. The budget that holds."""
+        with self._db.transaction():
+            if self.budget is None:
+                self._set_budget(None, budget)
+            cap = self.cap(budget)
+        assert cap is not None
+        return cap
 
-    def _settle(self, db: sqlite3.Connection) -> None:
-        """Tables, key and mark; then the write-ahead log. Safe when two processes do it at once."""
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")
-        mark = db.execute("PRAGMA application_id").fetchone()[0]
-        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        # An empty file is ours to fill; one with tables and no mark is somebody else's.
-        if mark != _MARK and (mark or tables):
-            raise sqlite3.DatabaseError("another program's file")
-        for statement in _TABLES.split(";"):
-            db.execute(statement)
-        db.execute(f"PRAGMA application_id = {_MARK}")
-        # Of two processes the first decides the key, and the second takes it over.
-        db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", (self._key,))
-        self._key = db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0]
-        db.execute("COMMIT")
-        _write_ahead(db)
+    def raise_budget(self, budget: Budget) -> Budget:
+        """Raise the cap of everyone, and write it down with the time; the cap that was."""
+        with self._db.transaction():
+            old = self.budget
+            if old is None:
+                raise CapeletError(
+                    f"the ledger {str(self.path)!r} has no budget to raise; the first run with "
+                    "--budget sets it"
+                )
+            if budget.epsilon < old.epsilon or budget.delta < old.delta or budget == old:
+                raise CapeletError(
+                    f"the ledger's budget is {old.sentence()}, and {budget.sentence()} is no more "
+                    "than that; a run that is to keep to less takes --budget"
+                )
+            self._set_budget(old, budget)
+        return old
+
+    def erase(self, subject: str) -> int:
+        """Delete a person's name and stored vectors; how many went. What was spent stays.
+
+        It stays under a keyed pseudonym: if the person comes back, the old charges still count.
+        Vectors that 0.1.0 kept without saying whose they are go as well.
+        """
+        person = normalise_person(subject)
+        with self._db.transaction():
+            number = self._db.person(person)
+            if number is None:
+                raise CapeletError(f"nobody of this name was charged in {str(self.path)!r}")
+            releases = self._db.erase(number)
+            pseudonym = self._db.pseudonym(person).hex()
+            self._db.append("erasure", json.dumps({"person": pseudonym, "releases": releases}))
+        self._db.flush()
+        return releases
+
+    def forget(self, run: str) -> None:
+        """Drop the vectors of a run that is over and will never ask for them again."""
+        with self._db.transaction():
+            self._db.forget(run)
+
+    # ---- the chain -------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Head:
+        count, link = self._db.head()
+        return Head(count, link.hex())
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction with the write lock from its start; undone on any error."""
-        self.open()
-        db = self._db
-        assert db is not None
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise OutputError(
-                f"the ledger {str(self.path)!r} cannot be written ({error}); nothing of this "
-                "charge was made; run the same again to go on"
-            ) from None
-        finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
+    def locked_head(self) -> Iterator[Head]:
+        """The head, while nobody else can charge: of two that write it down, the later is later."""
+        # A ledger that was never made has no head, and is not made for this.
+        if not self.path.exists():
+            yield Head(0, "")
+            return
+        with self._db.transaction():
+            yield self.head
 
-    def _rows(self, query: str, *values: object) -> list[Any]:
-        if self._db is None:
-            return []
-        try:
-            return self._db.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise OutputError(f"the ledger {str(self.path)!r} cannot be read ({error})") from None
+    def verify(self, head: Head) -> None:
+        """Complain where the log does not contain this head, or is not what its links say.
 
-    def _promises(self, subject: str) -> list[Guarantee]:
-        """What a subject was charged so far: one entry for each guarantee, all its releases."""
-        query = "SELECT guarantee, sum(releases) FROM charges WHERE subject = ? GROUP BY guarantee"
-        rows = self._rows(query, subject)
-        return [_times(self._guarantee(which), int(count)) for which, count in rows]
+        All links are computed anew, and the running sums compared with the log: linear in the
+        number of charges, once in a run.
+        """
+        is_contained = head.entries == 0
+        for number, link, agrees in self._db.links():
+            if not agrees:
+                raise _tampering(self.path, f"its log was edited at or before entry {number}")
+            if number == head.entries:
+                is_contained = hmac.compare_digest(link.hex(), head.link)
+        if not is_contained:
+            raise _tampering(self.path, f"it does not contain entry {head.entries} as it was")
+        if not self._db.sums_agree():
+            raise _tampering(self.path, "its sums are not those of its log")
+        changes = self.budget_changes()
+        if self.budget != (changes[-1].new if changes else None):
+            raise _tampering(self.path, "its budget is not the one that its log says")
 
-    def _guarantee(self, which: int) -> Guarantee:
-        if which not in self._guarantees:
-            content = self._rows("SELECT said FROM guarantees WHERE id = ?", which)[0][0]
-            self._guarantees[which] = Guarantee.from_json(json.loads(content))
-        return self._guarantees[which]
+    # ---- parts of a transaction ------------------------------------------------------------------
 
-    def _number(self, db: sqlite3.Connection, guarantee: Guarantee) -> int:
+    def _charge(self, needs: Sequence[Need], guarantee: Guarantee, run: str) -> dict[str, int]:
+        """Enter the charges; the number of each person."""
+        if not needs:
+            return {}
+        # In one order everywhere (`needs_of` sorts): in a database that locks people instead of
+        # the file, two processes would otherwise wait for each other.
+        numbers = {need.person: self._db.add_person(need.person) for need in needs}
         # A charge is for texts that pass; what training texts are promised costs nobody here.
         content = json.dumps(replace(guarantee, training=None).to_json(), sort_keys=True)
-        db.execute("INSERT OR IGNORE INTO guarantees (said) VALUES (?)", (content,))
-        row = db.execute("SELECT id FROM guarantees WHERE said = ?", (content,)).fetchone()
-        return int(row[0])
+        number = self._db.guarantee_number(content, guarantee.epsilon)
+        releases = {numbers[need.person]: need.releases for need in needs}
+        self._db.charge(releases, number, json.dumps({"run": run}))
+        return numbers
+
+    def _check_owners(
+        self, people: Sequence[str], owners: Sequence[int | None], numbers: Mapping[str, int]
+    ) -> None:
+        """Refuse a name under which somebody else's release is stored: it would cost nobody."""
+        others = set(people) - set(numbers)
+        numbers_of_all = {**numbers, **{person: self._db.person(person) for person in others}}
+        for person, owner in zip(people, owners, strict=True):
+            if owner is not None and owner != numbers_of_all[person]:
+                raise CapeletError("a release under this name belongs to another person")
+
+    def _set_budget(self, old: Budget | None, new: Budget) -> None:
+        change = {"old": None if old is None else asdict(old), "new": asdict(new)}
+        self._db.set_fact("budget", json.dumps(asdict(new)))
+        self._db.append("budget", json.dumps(change))
+
+    def _promises(self, person: str) -> list[Guarantee]:
+        """What a person was charged so far: one entry for each guarantee, all its releases."""
+        number = self._db.person(person)
+        if number is None:
+            return []
+        return [_times(self._guarantee(which), n) for which, n in self._db.totals(number)]
+
+    def _guarantee(self, number: int) -> Guarantee:
+        if number not in self._guarantees:
+            self._guarantees[number] = Guarantee.from_json(json.loads(self._db.guarantee(number)))
+        return self._guarantees[number]
 
 
-def _write_ahead(db: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log; SQLite does not wait for others here, so we do."""
-    deadline = time.monotonic() + _WAIT
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _vector(content: bytes) -> Vectors:
+    # Little-endian on every machine: a ledger may be moved to another.
+    return np.frombuffer(content, dtype="<f4")
 
 
-def _chargeable(guarantee: Guarantee) -> None:
+def _stack(rows: Sequence[Vectors], width: int) -> Vectors:
+    if any(len(row) != width for row in rows):
+        raise CapeletError("the ledger holds a vector of another width under one of these names")
+    return np.stack(rows) if rows else np.zeros((0, width), dtype=np.float32)
+
+
+def _tampering(path: Path, what: str) -> OutputError:
+    return OutputError(
+        f"the ledger {str(path)!r} is not the one whose head was kept: {what}; nothing was drawn. "
+        "Bring the ledger back from a copy; without it, what was spent is not known"
+    )
+
+
+def _check_chargeable(guarantee: Guarantee) -> None:
     if guarantee.notion == "none" or guarantee.status not in ("proven", "claimed"):
         raise CapeletError(
             "a ledger cannot charge a release without a guarantee, or with a broken one; "

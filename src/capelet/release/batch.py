@@ -1,15 +1,16 @@
 """A file of any size in, a file of released vectors out: whole, in order, and paid for once.
 
-Two passes. The first checks every row and adds up what each subject would be charged; a bad row or
+Two passes. The first checks every row and adds up what each person would be charged; a bad row or
 a small budget ends it there, with nothing drawn and nothing spent. The second draws block by block.
-A block's vectors go to a private folder beside the target, onto the disk; *then* the ledger is
-charged; and only when every block is there and paid for does the target appear, by one rename.
-So a run that was killed is taken up by running it again:
+A block is settled with the ledger, which charges for it and keeps it in one transaction; what the
+ledger *returns* is written to a private folder beside the target; and only when every block is
+there does the target appear, by one rename. So a run that was killed is taken up by running it
+again:
 
-- killed before a block's part is on the disk: nothing was charged; the block is drawn again, and
-  what was drawn before existed in memory only;
-- killed after that, before the charge: the part is taken as it is, and charged;
-- killed after the charge: the part is taken as it is, and is not charged again.
+- killed before a block is settled: nothing was charged; the block is drawn again, and what was
+  drawn before existed in memory only;
+- killed after that: whatever is drawn again is dropped, and the ledger's vectors are taken; they
+  are stored under the run's name, which lies in the folder, and cost nothing more.
 
 No block is drawn twice under one charge, and none leaves without one. The folder is readable by its
 owner only and holds no texts.
@@ -18,26 +19,27 @@ owner only and holds no texts.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.privacy.anchors import with_anchor
+from capelet.privacy.budgets import Budget, BudgetError
 from capelet.privacy.guarantees import Guarantee, check_count
-from capelet.privacy.store import Budget, BudgetError, Ledger
+from capelet.privacy.store import Ledger
+from capelet.release.charging import Account, Charging, LookAlikes, Repeats, charging_of
 from capelet.release.parts import Parts, open_parts
 from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
-from capelet.release.rows import Block, Source, join_digests
+from capelet.release.rows import Block, LeaveOut, Source, join_digests
 
 # Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
 BLOCK = 2048
@@ -45,12 +47,14 @@ BLOCK = 2048
 # The columns of the target, beside the subject's.
 ROW, VECTOR = "row", "vector"
 
-_IS_NEW = "drawn"  # a column of parts only: whether the vector is new, and so to be charged
-
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of a file: how many vectors were drawn, and how many were kept ones."""
+    """What became of a file: how many vectors were drawn, and how many were kept ones.
+
+    `highest_epsilon` is the highest sum of one person in the ledger; `warnings` are sentences that
+    point at rows.
+    """
 
     target: Path
     rows: int
@@ -60,13 +64,17 @@ class Summary:
     is_resumed: bool
     guarantee: Guarantee
     word_guarantee: Guarantee | None = None
+    highest_epsilon: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         again = f", {self.kept:,} of them kept from before" if self.kept else ""
         words = f"; also {self.word_guarantee.sentence()}" if self.word_guarantee else ""
+        highest = "" if self.highest_epsilon is None else f"{self.highest_epsilon:g}"
+        total = f"; the ledger's highest sum is ε = {highest} per person" if highest else ""
         return (
             f"{self.rows:,} vectors of {self.dimension} dimensions{again}: "
-            f"{self.guarantee.sentence()}{words}"
+            f"{self.guarantee.sentence()}{words}{total}"
         )
 
 
@@ -80,19 +88,24 @@ def encode(
     subject: str | None = None,
     ledger: Path | str | None = None,
     budget: float | Budget | None = None,
-    fresh: bool = False,
+    repeats: Repeats | None = None,
+    anchor: Path | str | None = None,
     overwrite: bool = False,
     progress: Progress = silent,
     block: int = BLOCK,
+    fresh: bool | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> Summary:
     """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
 
     The target has the row number, the vector and, where `subject` names a column, the subject;
     never the text. Guarantee and recipe stand in its metadata, and `Release.load` reads it. With a
-    `ledger` each vector drawn is charged to its row's subject, who may not pass the `budget`; a
-    text that was released before, by the same recipe for the same subject, comes back as it was
-    and costs nothing, unless `fresh` asks, and pays, for new noise. Run the same call again after
-    a crash and it goes on where it was.
+    `ledger` each vector drawn is charged to its row's subject, who may not pass the `budget`; an
+    `anchor` file tells whether the ledger was shortened since. `repeats` is "fresh" by default:
+    each row is drawn and paid for. With "same" a text that was released before, by the same recipe
+    for the same subject, comes back as it was and costs nothing, and the guarantee says that this
+    shows which texts are equal. Run the same call again after a crash and it goes on where it was.
+    Rows that `leave_out` marks (`release.overlap`: those that trained) are not released.
     """
     if is_named(source):
         if text is not None or vectors is not None:
@@ -100,20 +113,36 @@ def encode(
                 f"the set {str(source)!r} knows its own columns; give its file to choose others"
             )
         text = TEXT
-    job = _Job(private, Path(source), Path(target), text, vectors, subject, fresh, block)
-    limit = budget if budget is None or isinstance(budget, Budget) else Budget(budget)
-    _check_charging(job, ledger, limit)
+    charging = charging_of(ledger, budget, repeats, anchor, fresh)
+    job = _Job(private, Path(source), Path(target), text, vectors, subject, charging, block)
+    job.source = replace(job.source, leave_out=leave_out)
+    charging.check(subject, job.guarantee)
     check_writable(job.target.parent)
     with ExitStack() as stack:
-        book = stack.enter_context(Ledger(ledger)) if ledger is not None else None
-        parts = stack.enter_context(open_parts(job.target))
-        # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
-        if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
-            return summary
-        _check_target(job.target, overwrite)
-        plan = _first_pass(job, parts, book, limit, overwrite, progress)
-        _second_pass(job, plan, parts, book, limit, progress)
-        return _assemble(job, plan, parts)
+        account = None
+        if charging.ledger is not None:
+            book = stack.enter_context(Ledger(charging.ledger))
+            stack.enter_context(with_anchor(book, charging.anchor))
+            account = Account(book, charging, job.recipe_name)
+        with open_parts(job.target) as parts:
+            summary, run = _release(job, parts, account, overwrite, progress), parts.run
+        # The folder is gone, and with it the only way to ask for these vectors again. `same` ones
+        # stay: the next run may ask.
+        if account is not None and charging.repeats == "fresh":
+            account.ledger.forget(run)
+        return summary
+
+
+def _release(
+    job: _Job, parts: Parts, account: Account | None, overwrite: bool, progress: Progress
+) -> Summary:
+    # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
+    if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
+        return summary
+    _check_target(job.target, overwrite)
+    plan = _first_pass(job, parts, account, overwrite, progress)
+    _second_pass(job, plan, parts, account, progress)
+    return _assemble(job, plan, parts, account)
 
 
 class _Job:
@@ -127,7 +156,7 @@ class _Job:
         text: str | None,
         vectors: str | None,
         subject: str | None,
-        fresh: bool,
+        charging: Charging,
         block: int,
     ) -> None:
         self.private, self.target, self.subject = private, target, subject
@@ -139,14 +168,15 @@ class _Job:
                 f"{'text' if kind == 'texts' else 'vectors'}="
             )
         # Two columns of one name could not be told apart in the target.
-        if subject in (ROW, VECTOR, _IS_NEW):
+        if subject in (ROW, VECTOR):
             raise CapeletError(
                 f"the subject's column may not be called {subject!r}, which the output uses itself"
             )
-        self.fresh = bool(fresh)
+        self.charging = charging
         self.source = Source(source, kind, column, subject, check_count("block", block))
-        self.guarantee, self.recipe = private.guarantee, private.recipe
-        self.word_guarantee = private.word_guarantee
+        self.guarantee, self.recipe = charging.promise(private.guarantee), private.recipe
+        words = private.word_guarantee
+        self.word_guarantee = None if words is None else charging.promise(words)
         self.recipe_name = recipe_hash(self.recipe)
 
     def promises(self) -> dict[str, Any]:
@@ -157,31 +187,16 @@ class _Job:
         """What must be the same for a run to be taken up, beside the rows and the ledger."""
         source = self.source
         columns = [source.kind, source.column, source.subject, source.size]
-        return json.dumps([self.recipe, columns, self.fresh], sort_keys=True)
+        return json.dumps([self.recipe, columns, self.charging.repeats], sort_keys=True)
 
     def schema(self, width: int) -> pa.Schema:
         """The columns of the target, with guarantee and recipe in the metadata."""
         fields = [(ROW, pa.int64()), (VECTOR, pa.list_(pa.float32(), width))]
         if self.subject is not None:
             fields.insert(1, (self.subject, pa.string()))
-        description = describe(self.guarantee, self.recipe, self.word_guarantee)
-        return pa.schema(fields, metadata={METADATA: description})
-
-
-def _check_charging(job: _Job, ledger: Path | str | None, budget: Budget | None) -> None:
-    """Refuse what cannot be charged as it was asked."""
-    if ledger is None:
-        if budget is not None or job.fresh:
-            raise CapeletError("a budget, or fresh noise for known texts, needs a ledger")
-        return
-    if job.subject is None:
-        raise CapeletError("a ledger needs the column of the subjects who are charged: subject=")
-    promise = job.guarantee
-    if promise.notion != "local" or promise.unit != "text":
-        raise CapeletError(
-            "a ledger charges people for whole texts, and this recipe promises "
-            f"{promise.sentence()}; add a noise step on the vectors, or leave the ledger out"
-        )
+        description = json.loads(describe(self.guarantee, self.recipe, self.word_guarantee))
+        metadata = json.dumps({**description, "repeats": self.charging.repeats}, sort_keys=True)
+        return pa.schema(fields, metadata={METADATA: metadata.encode()})
 
 
 def _check_target(target: Path, overwrite: bool) -> None:
@@ -196,157 +211,124 @@ def _check_target(target: Path, overwrite: bool) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the first pass found: a digest of each block, and what is done already."""
+    """What the first pass found: a digest of each block, and what to warn of."""
 
     rows: int
     digests: Sequence[bytes]
-    paid_blocks: frozenset[int]
     is_resumed: bool
+    warnings: tuple[str, ...]
 
 
 def _first_pass(
-    job: _Job,
-    parts: Parts,
-    book: Ledger | None,
-    budget: Budget | None,
-    overwrite: bool,
-    progress: Progress,
+    job: _Job, parts: Parts, account: Account | None, overwrite: bool, progress: Progress
 ) -> _Plan:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
+    book = account.ledger if account else None
     is_resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
-    # Without a ledger a block is finished when it is stored; with one, when it is charged.
-    paid_blocks = book.paid_blocks(parts.run) if book else parts.stored_blocks
-    # A part that was paid for is gone: begin, and pay, anew.
-    if not paid_blocks <= parts.stored_blocks:
-        parts.renew()
-        is_resumed, paid_blocks = False, frozenset()
     with parts.counting():
-        digests, rows = _count_needs(job, parts, book, paid_blocks, progress)
-        same = parts.same_rows(join_digests(digests), overwrite)
+        plan = _count(job, parts, account, is_resumed, progress)
+        same = parts.same_rows(join_digests(plan.digests), overwrite)
         if same and book is not None:
-            book.check(parts.needs(), job.guarantee, budget)
+            book.check(parts.needs(), job.guarantee, job.charging.budget)
     # Other rows, and --overwrite: the old parts are dropped, and everything is counted again.
     if not same:
         parts.renew()
-        return _first_pass(job, parts, book, budget, overwrite, progress)
+        return _first_pass(job, parts, account, overwrite, progress)
     if book is not None:
         # Only now is the ledger's file made: a run that was refused leaves none behind.
         book.open()
-        if budget is not None:
-            book.limit(budget)
+        if job.charging.budget is not None:
+            book.limit(job.charging.budget)
         parts.remember("ledger", book.identity)
-    return _Plan(rows, digests, frozenset(paid_blocks), is_resumed)
+    return plan
 
 
-def _count_needs(
-    job: _Job, parts: Parts, book: Ledger | None, paid_blocks: Set[int], progress: Progress
-) -> tuple[list[bytes], int]:
-    """Check all rows; the digest of each block, and the rows of all; needs are added up."""
-    digests, rows = [], 0
+def _count(
+    job: _Job, parts: Parts, account: Account | None, is_resumed: bool, progress: Progress
+) -> _Plan:
+    """Check all rows; add up what each person needs, and notice people who look alike."""
+    digests, rows, alike = [], 0, LookAlikes()
     for block in job.source.blocks(progress):
         digests.append(block.digest)
         rows += len(block)
-        if book is not None and block.number not in paid_blocks:
-            parts.count(_needs(job, block, parts, book))
+        if account is not None:
+            alike.look(block, parts, account.ledger)
+            parts.count(account.needs(block, parts, is_resumed))
     if not rows:
         raise DataError(f"{job.source.path.name!r} has no rows")
-    return digests, rows
-
-
-def _needs(job: _Job, block: Block, parts: Parts, book: Ledger) -> Counter[str]:
-    """How many new vectors each subject of a block will be charged for."""
-    if job.fresh:
-        return Counter(block.subjects)
-    names = block.names(book, job.recipe_name)
-    # Also for a stored block: later blocks must find its texts among those seen.
-    new = parts.unseen(names)
-    # Drawn before the kill and not yet charged: its part says what will be charged.
-    if block.number in parts.stored_blocks:
-        return _new_by_subject(parts.read(block.number), job)
-    old_vectors = book.find(names)
-    rows = zip(block.subjects, names, new, strict=True)
-    return Counter(who for who, name, first in rows if first and name not in old_vectors)
+    return _Plan(rows, digests, is_resumed, tuple(alike.warnings()))
 
 
 def _second_pass(
-    job: _Job,
-    plan: _Plan,
-    parts: Parts,
-    book: Ledger | None,
-    budget: Budget | None,
-    progress: Progress,
+    job: _Job, plan: _Plan, parts: Parts, account: Account | None, progress: Progress
 ) -> None:
-    """Draw what is not drawn, store it, charge what is not charged; block by block, in order."""
+    """Draw what is not drawn, settle it, write it down; block by block, in order."""
     place, rows = 0, 0
     for block in job.source.blocks():
         # Other rows than were checked and budgeted: nothing of them may leave.
         if plan.digests[place : place + 1] != [block.digest]:
             raise _change_error(job)
         place, rows = place + 1, rows + len(block)
-        if block.number not in plan.paid_blocks:
-            if block.number not in parts.stored_blocks:
-                # Stored before it is charged: killed in between, the next run charges what is
-                # stored. The other order would charge for vectors that are lost.
-                parts.write(block.number, _draw(job, block, book))
-            if book is not None:
-                _charge(job, block, parts, book, budget)
+        if account is not None:
+            _settle(job, block, parts, account)
+        elif block.number not in parts.stored_blocks:
+            parts.write(block.number, _table(job, block, job.private.release(block.values).vectors))
         progress("releasing", rows, plan.rows)
     if place != len(plan.digests):
         raise _change_error(job)
 
 
-def _draw(job: _Job, block: Block, book: Ledger | None) -> pa.Table:
-    """The vectors of a block: kept ones as they are, all others with new noise."""
-    names = [] if book is None or job.fresh else block.names(book, job.recipe_name)
-    vectors_by_name = book.find(names) if book is not None else {}
-    if names:
-        # A text that comes twice for one subject is drawn once: the average of two draws would
-        # have half the noise.
-        first = {name: row for row, name in reversed(list(enumerate(names)))}
-        rows = sorted(row for name, row in first.items() if name not in vectors_by_name)
+def _settle(job: _Job, block: Block, parts: Parts, account: Account) -> None:
+    """Charge for a block and keep it, both or neither; the part is what the ledger returns."""
+    names = account.names(block, parts.run)
+    is_stored = block.number in parts.stored_blocks
+    # A part that lies there was settled. It is settled again all the same, which costs nothing,
+    # unless the ledger was put back to an older state: then it is charged once more.
+    if is_stored:
+        vectors = _matrix_of(parts.read(block.number)[VECTOR])
     else:
-        rows = list(range(len(block)))
-    is_new = np.zeros(len(block), dtype=bool)
-    is_new[rows] = True
-    new = job.private.release(block.take(rows)).vectors if rows else np.zeros((0, 0))
-    if names:
-        vectors_by_name.update(
-            zip((names[row] for row in rows), np.asarray(new, dtype=np.float32), strict=True)
+        vectors = _draw(job, block, names, account.ledger)
+    parts.begin_charging()
+    try:
+        settlement = account.ledger.settle(
+            block.subjects,
+            names,
+            vectors,
+            job.guarantee,
+            run=parts.run,
+            budget=job.charging.budget,
         )
-        new = np.stack([vectors_by_name[name] for name in names])
-    return _table(job, block, new, is_new)
+    except BudgetError as error:
+        raise CapeletError(
+            "the ledger was changed by another process meanwhile: "
+            f"{error.from_row(block.start)}. Nothing is written; what was charged so far is kept, "
+            f"and the same command goes on from row {block.start}"
+        ) from None
+    if not is_stored or not np.array_equal(settlement.vectors, vectors):
+        parts.write(block.number, _table(job, block, settlement.vectors))
 
 
-def _table(job: _Job, block: Block, vectors: Vectors, is_new: npt.NDArray[np.bool_]) -> pa.Table:
+def _draw(job: _Job, block: Block, names: Sequence[bytes], book: Ledger) -> Vectors:
+    """A vector for each row: stored ones as they are, all others with new noise.
+
+    A name that comes twice is drawn once: the average of two draws would have half the noise.
+    """
+    by_name = book.find(names)
+    first = {name: row for row, name in reversed(list(enumerate(names))) if name not in by_name}
+    rows = sorted(first.values())
+    if rows:
+        draws = np.asarray(job.private.release(block.take(rows)).vectors, dtype=np.float32)
+        by_name.update(zip((names[row] for row in rows), draws, strict=True))
+    return np.stack([by_name[name] for name in names])
+
+
+def _table(job: _Job, block: Block, vectors: Vectors) -> pa.Table:
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
-    columns: list[Any] = [pa.array(np.arange(block.start, block.start + len(block)))]
+    columns: list[Any] = [pa.array(np.asarray(block.numbers))]
     if job.subject is not None:
         columns.append(pa.array(block.subjects, pa.string()))
     columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
-    table = pa.table(columns, schema=job.schema(vectors.shape[1]))
-    return table.append_column(_IS_NEW, pa.array(is_new))
-
-
-def _charge(job: _Job, block: Block, parts: Parts, book: Ledger, budget: Budget | None) -> None:
-    """Charge a block for what its stored part holds, once."""
-    part = parts.read(block.number)
-    names, vectors = block.names(book, job.recipe_name), _matrix_of(part[VECTOR])
-    new_rows = np.flatnonzero(part[_IS_NEW].to_numpy(zero_copy_only=False))
-    # From the stored part, not from memory: the ledger keeps exactly what leaves.
-    releases = ((names[row], vectors[row]) for row in new_rows)
-    try:
-        needs = _new_by_subject(part, job)
-        book.charge(parts.run, block.number, needs, job.guarantee, budget=budget, releases=releases)
-    except BudgetError as error:
-        raise CapeletError(
-            f"the ledger was changed by another process meanwhile: {error}. Nothing is written; "
-            f"what was charged so far is kept, and the same command goes on from row {block.start}"
-        ) from None
-
-
-def _new_by_subject(part: pa.Table, job: _Job) -> Counter[str]:
-    """How many vectors of a part are new, by subject."""
-    return Counter(part.filter(part[_IS_NEW])[job.subject].to_pylist())
+    return pa.table(columns, schema=job.schema(vectors.shape[1]))
 
 
 def _change_error(job: _Job) -> DataError:
@@ -358,20 +340,26 @@ def _change_error(job: _Job) -> DataError:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def _assemble(job: _Job, plan: _Plan, parts: Parts) -> Summary:
+def _assemble(job: _Job, plan: _Plan, parts: Parts, account: Account | None) -> Summary:
     """Join the parts to one file, and let it out."""
     width = parts.read(0).schema.field(VECTOR).type.list_size
-    new_vectors = 0
     with parts.whole(job.schema(width)) as writer:
         for number in range(len(plan.digests)):
-            part = parts.read(number)
-            new_vectors += int(np.count_nonzero(part[_IS_NEW]))
-            # Which vectors are new would tell which texts were released before; it does not leave.
-            writer.write_table(part.drop_columns([_IS_NEW]))
-    old_vectors = plan.rows - new_vectors
-    counts = {"rows": plan.rows, "dimension": width, "drawn": new_vectors, "kept": old_vectors}
-    parts.let_out(json.dumps(counts))
-    return Summary(job.target, **counts, is_resumed=plan.is_resumed, **job.promises())
+            writer.write_table(parts.read(number))
+    draws, highest = plan.rows, None
+    if account is not None:
+        draws = account.ledger.releases_of(parts.run)
+        highest = account.ledger.counts().highest_epsilon
+    content: dict[str, Any] = {
+        "rows": plan.rows,
+        "dimension": width,
+        "drawn": draws,
+        "kept": plan.rows - draws,
+        "highest_epsilon": highest,
+        "warnings": plan.warnings,
+    }
+    parts.let_out(json.dumps(content))
+    return Summary(job.target, **content, is_resumed=plan.is_resumed, **job.promises())
 
 
 def _summary_of_last_run(job: _Job, parts: Parts) -> Summary | None:
@@ -380,7 +368,9 @@ def _summary_of_last_run(job: _Job, parts: Parts) -> Summary | None:
     if not summary or parts.rows() != join_digests(block.digest for block in job.source.blocks()):
         return None
     parts.over = True
-    return Summary(job.target, **json.loads(summary), is_resumed=True, **job.promises())
+    content = json.loads(summary)
+    content["warnings"] = tuple(content["warnings"])
+    return Summary(job.target, **content, is_resumed=True, **job.promises())
 
 
 def _matrix_of(column: pa.ChunkedArray) -> Vectors:

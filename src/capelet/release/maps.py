@@ -1,10 +1,13 @@
 """Fitted maps: what a defence has learnt, frozen, applied with numpy alone.
 
 A map is a list of affine layers, each with an activation, and possibly a skip past all but the
-first. It saves as safetensors with its architecture in the file's own header, never as pickle, and
-is known by the hash of that file: a recipe names it, and a changed file is refused.
+first. It saves as safetensors with its architecture in the file's own header, never as pickle.
 
-A map adds no noise and promises nothing. It is **not** private towards the texts it was trained on.
+A map adds no noise and promises nothing to the texts that pass. What it promises to the texts that
+*trained* it stands in its `origin`: nothing, unless it was trained with differential privacy. A
+recipe names it by the origin's random id, never by a hash: a recipe leaves with every release, and
+whoever can guess a training text could train again and compare hashes. That the file is the right
+one, and unchanged, is told by the manifest of the folder that holds it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +27,11 @@ import numpy.typing as npt
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Kind, Vectors
+from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.origins import Origin
 
-# The newest layout of a map's file that this version reads.
-FORMAT = 1
+# The newest layout of a map's file that this version reads; the first had no origin.
+FORMAT = 2
 ROWS = 4096  # rows of one product
 
 Matrix = npt.NDArray[np.float32]
@@ -92,6 +97,7 @@ class Map(_Step):
     layers: tuple[Layer, ...]
     skip: Layer | None = None
     file: str = "map.safetensors"
+    origin: Origin = field(default_factory=Origin.draw)
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -105,6 +111,11 @@ class Map(_Step):
     @property
     def guarantee(self) -> None:
         return None
+
+    @property
+    def training(self) -> Guarantee:
+        """What the texts that trained it are promised."""
+        return self.origin.training
 
     @property
     def width(self) -> int:
@@ -143,16 +154,20 @@ class Map(_Step):
     # ---- on disk -------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """The step as it stands in a recipe: which file, and the hash it must have."""
-        return {"step": "map", "file": self.file, "sha256": self.digest}
+        """The step as it stands in a recipe: which file, and the random name of what is in it."""
+        return {"step": "map", "file": self.file, "id": self.origin.id}
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+        """A hash of what was learnt, whatever its name: to compare maps here, never to let out."""
+        return hashlib.sha256(self._save({"format": 1})).hexdigest()
 
     @cached_property
     def content(self) -> bytes:
         """The file of this map, byte for byte."""
+        return self._save({"format": FORMAT, "origin": self.origin.to_json()})
+
+    def _save(self, header: dict[str, Any]) -> bytes:
         from safetensors.numpy import save
 
         layer_by_name = {str(place): layer for place, layer in enumerate(self.layers)}
@@ -163,8 +178,8 @@ class Map(_Step):
             tensors[f"{name}.weight"] = np.ascontiguousarray(layer.weight, dtype=np.float32)
             tensors[f"{name}.bias"] = np.ascontiguousarray(layer.bias, dtype=np.float32)
         activations = {name: layer.activation for name, layer in layer_by_name.items()}
-        # Sorted, so that equal maps are equal bytes: the hash is the name of the map.
-        shape = {"format": FORMAT, "activations": activations}
+        # Sorted, so that equal maps are equal bytes.
+        shape = {**header, "activations": activations}
         return save(tensors, {"capelet": json.dumps(shape, sort_keys=True)})
 
     def save(self, folder: Path) -> Path:
@@ -215,7 +230,7 @@ class Map(_Step):
             skip = layers.pop("skip", None)
             # By number: as texts, "10" would come before "2".
             in_order = tuple(layers[name] for name in sorted(layers, key=int))
-            return cls(in_order, skip, path.name)
+            return cls(in_order, skip, path.name, _origin(content, shape))
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError):
             raise OutputError(
                 f"{str(path)!r} is not a map: a safetensors file with its layers and their "
@@ -230,6 +245,13 @@ def _check_format(path: Path, shape: dict[str, Any]) -> None:
             f"the map {str(path)!r} has format {version}, and this version reads up to {FORMAT}; "
             "install a newer capelet"
         )
+
+
+def _origin(content: bytes, shape: dict[str, Any]) -> Origin:
+    """As the file says; a file of the first format has a name under this user's key."""
+    if "origin" in shape:
+        return Origin.from_json(shape["origin"])
+    return Origin.of_digest(hashlib.sha256(content).hexdigest())
 
 
 def affine(weight: npt.ArrayLike, bias: npt.ArrayLike) -> Layer:

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +15,17 @@ import pyarrow.parquet
 
 from capelet.errors import OutputError
 from capelet.files import private_folder, write_whole
+from capelet.privacy.budgets import Need
+from capelet.privacy.people import fold_person
 
 _WHOLE = "whole.parquet"
-_STATE = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS seen (name BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS needs (subject TEXT PRIMARY KEY, releases INTEGER NOT NULL)
-"""
+_FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+# What one counting needs, and the next makes anew: a folder of 0.1.0 has other columns.
+_SCRATCH = {
+    "seen": "name BLOB PRIMARY KEY) WITHOUT ROWID",
+    "needs": "person TEXT PRIMARY KEY, releases INTEGER NOT NULL, row INTEGER NOT NULL)",
+    "people": "fold TEXT, person TEXT, row INTEGER, PRIMARY KEY (fold, person)) WITHOUT ROWID",
+}
 
 
 class Parts:
@@ -48,16 +51,16 @@ class Parts:
         except sqlite3.Error:
             self._db.close()
             raise OutputError(f"another run is writing {str(target)!r}; let it end") from None
-        for statement in _STATE.split(";"):
-            self._db.execute(statement)
+        self._db.execute(_FACTS)
         self._db.execute("COMMIT")
         self._stored_blocks = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
         self.over = False
 
     def close(self) -> None:
-        """Let go of the lock; a folder without parts, or whose target is there, goes too."""
+        """Let go of the lock; a folder for which nothing was charged, or that is over, goes too."""
+        is_begun = self._is_begun
         self._db.close()
-        if self.over or not self._stored_blocks:
+        if self.over or not is_begun:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     # ---- which run this is ----
@@ -69,7 +72,7 @@ class Parts:
 
     def begin(self, facts: str, ledger: str, overwrite: bool) -> bool:
         """Whether this run was begun before; an unfinished run of another kind is refused."""
-        if self._stored_blocks:
+        if self._is_begun:
             if (self._fact("job"), self._fact("ledger")) == (facts, ledger):
                 return True
             self._another(overwrite)
@@ -77,6 +80,17 @@ class Parts:
         self.remember("job", facts)
         self.remember("ledger", ledger)
         return False
+
+    @property
+    def _is_begun(self) -> bool:
+        return bool(self._stored_blocks or self._fact("charging"))
+
+    def begin_charging(self) -> None:
+        """From here on the run's name may stand in the ledger, and must outlive a crash."""
+        # Without it a run killed before its first part would come back under another name, and
+        # would be charged again.
+        if not self._fact("charging"):
+            self.remember("charging", "begun")
 
     def same_rows(self, digest: str, overwrite: bool) -> bool:
         """Whether the rows are those the run began with; others are refused, or begin anew."""
@@ -91,7 +105,7 @@ class Parts:
         for number in sorted(self._stored_blocks):
             self._path(number).unlink(missing_ok=True)
         self._stored_blocks.clear()
-        self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary')")
+        self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary', 'charging')")
         # A new name towards the ledger: charges under the old one stay, and pay for nothing new.
         self.remember("run", secrets.token_hex(16))
 
@@ -116,8 +130,9 @@ class Parts:
         """One transaction from empty counts; undone on any error."""
         self._db.execute("BEGIN")
         try:
-            self._db.execute("DELETE FROM seen")
-            self._db.execute("DELETE FROM needs")
+            for table, columns in _SCRATCH.items():
+                self._db.execute(f"DROP TABLE IF EXISTS {table}")
+                self._db.execute(f"CREATE TABLE {table} ({columns}")
             yield
             self._db.execute("COMMIT")
         finally:
@@ -129,16 +144,28 @@ class Parts:
         add = "INSERT OR IGNORE INTO seen VALUES (?)"
         return [self._db.execute(add, (name,)).rowcount == 1 for name in names]
 
-    def count(self, needs: Counter[str]) -> None:
+    def count(self, needs: Iterable[Need]) -> None:
         add = (
-            "INSERT INTO needs VALUES (?, ?) "
-            "ON CONFLICT (subject) DO UPDATE SET releases = releases + excluded.releases"
+            "INSERT INTO needs VALUES (?, ?, ?) "
+            "ON CONFLICT (person) DO UPDATE SET releases = releases + excluded.releases"
         )
-        self._db.executemany(add, needs.items())
+        self._db.executemany(add, needs)
 
-    def needs(self) -> Iterator[tuple[str, int]]:
-        """How many releases each subject would be charged for."""
-        yield from self._db.execute("SELECT subject, releases FROM needs ORDER BY subject")
+    def needs(self) -> Iterator[Need]:
+        """How many releases each person would be charged for, and the first row that needs one."""
+        rows = self._db.execute("SELECT person, releases, row FROM needs ORDER BY person")
+        yield from (Need(*row) for row in rows)
+
+    def enter_person(self, person: str, row: int) -> bool:
+        """Whether the person comes for the first time in this pass."""
+        add = "INSERT OR IGNORE INTO people VALUES (?, ?, ?)"
+        return self._db.execute(add, (fold_person(person), person, row)).rowcount == 1
+
+    def row_alike(self, person: str) -> int | None:
+        """The first row of somebody else whose identifier looks like this one."""
+        query = "SELECT min(row) FROM people WHERE fold = ? AND person != ?"
+        row = self._db.execute(query, (fold_person(person), person)).fetchone()[0]
+        return None if row is None else int(row)
 
     # ---- the parts ----
 

@@ -17,7 +17,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,15 @@ from capelet.errors import CapeletError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms.words import OnTexts, WordDropout
-from capelet.privacy.guarantees import Guarantee, chain
+from capelet.privacy.guarantees import Guarantee, chain, compose_trainings
+from capelet.privacy.origins import Origin
 from capelet.release.maps import Map
 from capelet.release.steps import (
     as_step,
     check_flow,
     encoder_step,
     map_encoder,
+    origins_of,
     run,
     steps_of,
     with_own_files,
@@ -171,12 +173,13 @@ class PrivateEncoder:
         """The same from a recipe that is already a mapping, such as `release.recipe`.
 
         What was learnt is files: `folder` is the private encoder's where they lie, which must have
-        this very recipe.
+        this very recipe, or the one that an earlier version wrote of it.
         """
         if folder is None:
             return cls(*steps_of(recipe, specimens=specimens))
         private = cls.load(folder)
-        if private.recipe != dict(recipe):
+        source = open_folder(folder, PRIVATE_ENCODER)
+        if private.recipe != cls(*steps_of(recipe, source)).recipe:
             raise CapeletError(
                 f"the recipe is not that of the private encoder {str(folder)!r}; load the folder"
             )
@@ -233,7 +236,19 @@ class PrivateEncoder:
 
     @property
     def guarantee(self) -> Guarantee:
-        return chain([step.guarantee for step in self.steps if step.guarantee is not None])
+        """What the noise promises to texts that pass, and what the texts that trained are promised.
+
+        They are two promises. A text that only passes has the first, given all that was learnt; of
+        a text that trained, everything that was learnt tells too.
+        """
+        passing = chain([step.guarantee for step in self.steps if step.guarantee is not None])
+        training = compose_trainings([origin.training for origin in self.origins])
+        return replace(passing, training=training)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where everything comes from that was learnt from somebody's texts."""
+        return origins_of(self.steps)
 
     @property
     def word_guarantee(self) -> Guarantee | None:

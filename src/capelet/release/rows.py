@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from capelet.data.streams import column_batches
 from capelet.errors import DataError
 from capelet.interfaces import Kind, Progress, Vectors, silent
-from capelet.privacy.store import Ledger
+from capelet.privacy.people import normalise_person
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +51,24 @@ class Block:
             total.update(part)
         return total.digest()
 
-    def names(self, book: Ledger, recipe: str) -> list[bytes]:
-        """The names under which the ledger keeps the releases of these rows."""
-        rows = zip(self.subjects, self.contents(), strict=True)
-        return [book.name(recipe, who, content) for who, content in rows]
+    @property
+    def people(self) -> list[str]:
+        """Who is charged for each row: the subjects in one form."""
+        return [normalise_person(subject) for subject in self.subjects]
+
+    @property
+    def numbers(self) -> range:
+        """The row numbers in the file."""
+        return range(self.start, self.start + len(self))
 
     def take(self, rows: list[int]) -> list[str] | Vectors:
         if isinstance(self.values, list):
             return [self.values[row] for row in rows]
         return self.values[rows]
+
+
+# Which rows of a batch do not leave.
+LeaveOut = Callable[[list[str] | Vectors], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -71,9 +80,25 @@ class Source:
     column: str
     subject: str | None
     size: int
+    leave_out: LeaveOut | None = None
 
     def blocks(self, progress: Progress = silent) -> Iterator[Block]:
-        """The rows in blocks of `size`, every row checked."""
+        """The rows in blocks of `size`, every row checked; smaller where rows are left out.
+
+        Rows that stay are numbered without gaps: a gap would tell which rows were left out.
+        """
+        if self.leave_out is None:
+            yield from self._all_blocks(progress)
+            return
+        number = start = 0
+        for block in self._all_blocks(progress):
+            rows = np.flatnonzero(~self.leave_out(block.values)).tolist()
+            if rows:
+                subjects = [block.subjects[row] for row in rows] if block.subjects else []
+                yield Block(number, start, block.take(rows), subjects)
+                number, start = number + 1, start + len(rows)
+
+    def _all_blocks(self, progress: Progress) -> Iterator[Block]:
         columns = list(dict.fromkeys([self.column, *([self.subject] if self.subject else [])]))
         start, width = 0, None
         for values, owners in _regular(column_batches(self.path, columns, progress), self.size):

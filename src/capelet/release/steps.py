@@ -13,11 +13,12 @@ from typing import Any
 
 from capelet.encoders import load
 from capelet.encoders.model_folder import ModelFolder
-from capelet.encoders.own import OWN, load_own
+from capelet.encoders.own import OWN, load_own, origin_of, public_fingerprint
 from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms import MECHANISMS
 from capelet.mechanisms.specimens import SPECIMENS
+from capelet.privacy.origins import Origin, same_name
 from capelet.release.maps import Map
 
 
@@ -35,12 +36,18 @@ class EncoderStep:
         return None
 
     def describe(self) -> dict[str, Any]:
-        """The step in a recipe; the fingerprint tells whether another encoder took the name."""
+        """The step in a recipe; the last entry tells whether another encoder took the name.
+
+        Of a public encoder it is the fingerprint; of one that learnt from somebody's texts a random
+        id, for the recipe leaves with every release.
+        """
+        origin = origin_of(self.encoder)
         return {
             "step": "encoder",
             "name": self.encoder.name,
             "backend": self.encoder.backend,
-            "fingerprint": self.encoder.fingerprint,
+            **({"fingerprint": public_fingerprint(self.encoder)} if origin is None else {}),
+            **({"id": origin.id} if origin is not None else {}),
         }
 
     def __call__(self, batch: Sequence[str], progress: Progress = silent) -> Vectors:
@@ -55,6 +62,19 @@ def as_step(item: Encoder | Step) -> Step:
 def encoder_step(steps: Iterable[Step]) -> EncoderStep | None:
     """The encoder among the steps; there is at most one, since nothing makes texts of vectors."""
     return next((step for step in steps if isinstance(step, EncoderStep)), None)
+
+
+def origins_of(steps: Iterable[Step]) -> tuple[Origin, ...]:
+    """Where everything among the steps comes from that was learnt; the same thing twice is one."""
+    origins: dict[str, Origin] = {}
+    for step in steps:
+        if isinstance(step, EncoderStep):
+            origin = origin_of(step.encoder)
+        else:
+            origin = step.origin if isinstance(step, Map) else None
+        if origin is not None:
+            origins.setdefault(origin.id, origin)
+    return tuple(origins.values())
 
 
 def map_encoder(steps: Iterable[Step], change: Callable[[Encoder], Encoder]) -> list[Step]:
@@ -88,13 +108,13 @@ def check_flow(steps: Sequence[Step]) -> None:
 
 def with_own_files(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps, with a file name of its own for each map: folders put together share theirs."""
-    digests: dict[str, str] = {}
+    ids: dict[str, str] = {}
     with_names: list[Step] = []
     for step in steps:
         if isinstance(step, Map):
             first, count = Path(step.file), 1
             # The same map twice is one file; another map of that name gets a number.
-            while digests.setdefault(step.file, step.digest) != step.digest:
+            while ids.setdefault(step.file, step.origin.id) != step.origin.id:
                 count += 1
                 step = step.with_file(f"{first.stem}-{count}{first.suffix}")
         with_names.append(step)
@@ -155,16 +175,28 @@ def _check_keys(step: str, options: Mapping[str, Any], keys: Iterable[str]) -> N
 
 
 def _map(options: Mapping[str, Any], folder: ModelFolder | None) -> Map:
-    _check_keys("map", options, ("file", "sha256"))
+    # `sha256` stands in recipes of earlier versions.
+    _check_keys("map", options, ("file", "id", "sha256"))
     if "file" not in options:
         raise CapeletError("the step 'map' needs 'file'")
     file = str(options["file"])
     source = _needs_folder("a learnt map", folder)
-    return Map.parse(source.read(file), source.path / file, options.get("sha256"))
+    learnt = Map.parse(source.read(file), source.path / file, options.get("sha256"))
+    _check_id(f"the map {file!r}", options, learnt.origin)
+    return learnt
+
+
+def _check_id(what: str, options: Mapping[str, Any], origin: Origin | None) -> None:
+    """Refuse another training under the same name."""
+    if "id" in options and (origin is None or options["id"] != origin.id):
+        raise CapeletError(
+            f"{what} is not the one of the recipe: its id differs; restore the folder, or train "
+            "again"
+        )
 
 
 def _encoder(options: Mapping[str, Any], folder: ModelFolder | None) -> Encoder:
-    _check_keys("encoder", options, ("name", "backend", "fingerprint"))
+    _check_keys("encoder", options, ("name", "backend", "fingerprint", "id"))
     name, backend = str(options.get("name", "minilm")), str(options.get("backend", "auto"))
     if name == OWN:
         encoder = load_own(_needs_folder("an encoder of its own", folder), backend)
@@ -172,11 +204,12 @@ def _encoder(options: Mapping[str, Any], folder: ModelFolder | None) -> Encoder:
         encoder = load(name, backend)
     # Other weights under the same name would release vectors that nobody has measured.
     fingerprint = options.get("fingerprint")
-    if fingerprint is not None and fingerprint != encoder.fingerprint:
+    if fingerprint is not None and not same_name(str(fingerprint), encoder.fingerprint):
         raise CapeletError(
             f"the encoder {encoder.name!r} is not the one of the recipe (its fingerprint differs: "
             "other weights, back-end or versions); remove the fingerprint to accept it"
         )
+    _check_id(f"the encoder {encoder.name!r}", options, origin_of(encoder))
     return encoder
 
 

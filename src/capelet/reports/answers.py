@@ -8,7 +8,8 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.reports import comparison, facts
-from capelet.reports.kinds.attribute_inference import verdicts
+from capelet.reports.ceilings import ALMOST_ALL, at_most, person_ceilings
+from capelet.reports.kinds.attribute_inference import strongest, verdicts
 from capelet.reports.kinds.fairness import gap_rows
 from capelet.reports.kinds.utility import USE, judged_row
 from capelet.reports.page import Passage
@@ -148,8 +149,10 @@ def _price(before: Findings, after: Findings) -> str:
         if is_number(now.majority):
             clauses.append(f"always naming the commonest class gives {percent(now.majority)}")
         # A bound of nearly 1 bounds nothing, and would only sound like a promise.
-        if now.ceiling is not None and is_number(now.ceiling) and now.ceiling < 0.99:
-            clauses.append(f"at this guarantee nobody can reach more than {percent(now.ceiling)}")
+        if now.ceiling is not None and is_number(now.ceiling) and now.ceiling < ALMOST_ALL:
+            clauses.append(
+                f"at this guarantee nobody can reach more than {percent(now.ceiling)} from one text"
+            )
     row = _neighbours(after)
     if row is not None and _tasks(before, after):
         clauses.append(
@@ -191,16 +194,33 @@ def _guarantee_words(after: Findings) -> str:
     bounds = [
         f"“{item.target}” {percent(item.ceiling)}"
         for item in verdicts(after)
-        if item.ceiling is not None and item.ceiling < 0.99
+        if item.ceiling is not None and item.ceiling < ALMOST_ALL
     ]
     if bounds:
         sentence += (
             f"From one text nobody reaches more balanced accuracy than: {join_names(bounds)}. "
         )
+        sentence += _persons(after)
     else:
-        sentence += "For these attributes that alone rules out next to nothing. "
+        sentence += (
+            "For these attributes that alone rules out next to nothing, from one text already. "
+        )
     sentence += "Each further text of a person costs it again."
     return f"{sentence} For each word: {promise['words']}." if promise.get("words") else sentence
+
+
+def _persons(after: Findings) -> str:
+    """What several texts of one person permit: a sentence for the median, one for the most."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for item in verdicts(after):
+        row = strongest(after, item.target)
+        for person in person_ceilings(row) if row is not None else []:
+            words = f"“{item.target}” {at_most(person.ceiling)}"
+            groups.setdefault((person.texts, person.who), []).append(words)
+    return "".join(
+        f"From {count(texts)} texts of one person, as {who} has: {join_names(words)}. "
+        for (texts, who), words in groups.items()
+    )
 
 
 def _own_texts(after: Findings) -> str:

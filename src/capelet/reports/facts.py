@@ -124,7 +124,7 @@ def _data(data: Mapping[str, Any]) -> list[Fact]:
         ("near copies", _number(duplicates.get("near")), False),
         ("victims near an attacker’s text", None if near is None else percent(near, 1), False),
         ("texts cut by the encoder", _number(data.get("truncated")), False),
-        ("SHA-256", data.get("digest"), True),
+        ("digest", data.get("digest"), True),
     )
 
 

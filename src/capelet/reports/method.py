@@ -121,7 +121,8 @@ def _of_attributes(findings: Findings) -> list[Passage]:
             "task label: what the answer to the task alone gives away, about the least that a "
             "useful release leaks. The text itself: what an attacker reads from the words "
             "(TF-IDF), about the most. Ceiling: what the guarantee, if there is one, permits to "
-            "anyone.",
+            "anyone from one text; several texts of one person permit more, and where authors "
+            "are known that stands beside it.",
         ),
     ]
 

@@ -336,10 +336,16 @@ def _joint(after: Findings) -> list[tuple[str, Finding, Finding]]:
 
 
 def _with_own_words(after: Findings) -> Findings:
-    """Without noise the vectors are still not "released as they are": there is a map."""
+    """What findings from before guarantees spoke of training texts should have said.
+
+    There is a map, so vectors without noise are not "released as they are", and the texts that
+    trained it were promised nothing.
+    """
     content = after.provenance.get("guarantee")
-    if not isinstance(content, Mapping) or content.get("notion", "none") != "none":
+    if not isinstance(content, Mapping) or content.get("training") is not None:
         return after
+    is_noiseless = content.get("notion", "none") == "none"
+    passing = NO_NOISE if is_noiseless else content.get("sentence", "")
     # In the page alone: the findings on disk keep their words.
-    words = {**content, "sentence": NO_NOISE}
+    words = {**content, "sentence": f"{passing}; training texts: no guarantee"}
     return replace(after, provenance={**after.provenance, "guarantee": words})

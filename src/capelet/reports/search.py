@@ -5,7 +5,7 @@ from __future__ import annotations
 from capelet.findings import Findings
 from capelet.reports.draw.pareto import Frontier, both_values
 from capelet.reports.page import Line, Search, Section, Table, section, text
-from capelet.reports.words import NOTHING, percent, points
+from capelet.reports.words import percent, points
 
 
 def search_section(findings: Findings) -> Section | None:
@@ -87,8 +87,10 @@ def search_table(frontier: Frontier) -> Table:
         leakage, utility = frontier.baseline
         cells = ("unprotected", points(leakage, 1), percent(utility, 1))
         lines.append(Line(cells, "control"))
-    if frontier.ceiling is not None:
-        lines.append(Line(("ceiling of ε", points(frontier.ceiling, 1), NOTHING), "control"))
+    if frontier.ceiling is not None or frontier.utility_ceiling is not None:
+        # What anyone can reach, on the attribute that permits most and on the task.
+        most = points(frontier.ceiling, 1), percent(frontier.utility_ceiling, 1)
+        lines.append(Line(("ceiling of ε, from one text", *most), "control"))
     note = f"Leakage: {frontier.leakage}. Utility: {frontier.utility}."
     columns = ("setting", "leakage", "utility")
     return Table("Every setting that was tried", columns, tuple(lines), note)

@@ -4,6 +4,7 @@ How norms come without gradients per sample is said in `ghost`. The networks her
 word and use their word table twice (tied): as first layer at the words w_s and as last layer. The
 table's norm then has a cross-term 2 Σ_ts g_t[w_s] (a_t·e_s), where e_s is the gradient of the word
 vector at s. The gradients are those of one sample's mean loss per word; padding has loss zero.
+What is clipped is a *unit*: one sample, or several of one author whose gradients add up first.
 
 Callers hand in how their network is traced, which number is padding, and where system noise comes
 from: nothing here knows a language model or a mechanism.
@@ -21,9 +22,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from capelet.training.ghost import Place, Site, Trace, Tracer
+from capelet.training.ghost import Place, Site, Trace, Tracer, end_to_end
 
-# Samples whose activations are in memory at once; a Poisson batch may be larger.
+# Rows whose activations are in memory at once; a Poisson batch may be larger.
 ROWS = {"cpu": 256, "cuda": 1024}
 
 
@@ -52,8 +53,10 @@ class Clipping:
 def clipped_sum(network: nn.Module, tokens: Tensor, clipping: Clipping) -> Tensor:
     """Put Σ_i g_i · min(1, clip/‖g_i‖) into every `.grad`; the norms ‖g_i‖ before clipping.
 
-    No sample at all leaves zeros, which DP-SGD still adds noise to. A sample whose gradient is not
-    finite counts as zero. A network without a trace goes to Opacus.
+    `tokens` is `(units, words)`, or `(units, samples, words)` where a unit has several samples: its
+    g_i is then their sum, and a row of padding alone adds nothing to it. No unit at all leaves
+    zeros, which DP-SGD still adds noise to. A unit whose gradient is not finite counts as zero. A
+    network without a trace goes to Opacus.
     """
     for weight in network.parameters():
         weight.grad = torch.zeros_like(weight)
@@ -64,29 +67,42 @@ def clipped_sum(network: nn.Module, tokens: Tensor, clipping: Clipping) -> Tenso
             return clipped_sum_by_opacus(
                 network, tokens, clipping.clip, clipping.padding, clipping.rows
             )
-    parts = torch.split(tokens, clipping.rows or ROWS.get(tokens.device.type, 256))
+    units = (clipping.rows or ROWS.get(tokens.device.type, 256)) // samples_of(tokens)
+    parts = torch.split(tokens, max(1, units))
     with _full_precision():
         norms = [_chunk(network, part, clipping) for part in parts if len(part)]
     return torch.cat(norms) if norms else torch.zeros(0, device=tokens.device)
 
 
+def samples_of(tokens: Tensor) -> int:
+    """How many samples each unit has; one where no dimension says so."""
+    return tokens.shape[1] if tokens.dim() == 3 else 1
+
+
 def _chunk(network: Any, tokens: Tensor, clipping: Clipping) -> Tensor:
-    """Samples whose activations fit into memory together: their norms, their sum added."""
+    """Units whose activations fit into memory together: their norms, their sum added."""
     assert clipping.tracer is not None
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    samples = samples_of(tokens)
+    rows = tokens.flatten(0, -2)
+    inputs, targets = rows[:, :-1], rows[:, 1:]
     with _constant(network):
         trace = clipping.tracer(inputs)
         last = _last_layer(network, trace.hidden, targets, clipping.padding)
     first = _gradient(trace)
-    squares = sum((place.squares() for place in trace.places), _table_squares(first, last, inputs))
     others: list[Place] = [make(first) for make in trace.after_words]
+    if samples > 1:
+        # Only now: losses and states are of each text by itself, and gradients alone add up.
+        for place in [*trace.places, *others, last]:
+            place.merge(samples)
+        first, inputs = end_to_end(first, samples), end_to_end(inputs, samples)
+    squares = sum((place.squares() for place in trace.places), _table_squares(first, last, inputs))
     for place in others:
         squares = squares + place.squares()
     norms = squares.clamp_min(0).sqrt()  # rounding can leave a norm of zero below it
     finite = norms.isfinite()
     if not finite.all():
-        # The chunk again, without the samples whose gradients overflow: nothing clips those.
-        # Which they are depends on each sample alone, so the others' sum is as bounded as before.
+        # The chunk again, without the units whose gradients overflow: nothing clips those.
+        # Which they are depends on each unit alone, so the others' sum is as bounded as before.
         if finite.any():
             norms[finite] = _chunk(network, tokens[finite], clipping)
         return norms
@@ -134,7 +150,8 @@ def _last_layer(network: TiedNetwork, hidden: Tensor, targets: Tensor, padding: 
         scores.sub_(scores.logsumexp(2, keepdim=True)).exp_()
         real = targets != padding
         scores.scatter_add_(2, targets[..., None], -torch.ones_like(scores[..., :1]))
-        scores.mul_((real / real.sum(1, keepdim=True).clamp_min(1))[..., None])
+        counts = real.sum(1, keepdim=True).clamp_min(1)
+        scores.mul_((real.to(scores.dtype) / counts)[..., None])
         back = scores @ network.embedding.weight
     torch.autograd.backward(hidden, back)
     return Site([(network.embedding.weight, states)], [network.bias], scores)

@@ -8,6 +8,10 @@ activations a and the gradients g of what came out. For a sample with positions 
     ‖Σ_t g_t a_tᵀ‖² = Σ_ts (a_t·a_s)(g_t·g_s),        a bias:  Σ_ts g_t·g_s,
 
 so norms come from small Gram matrices. Then each weight's clipped sum is one weighted product.
+
+A unit of several samples, such as all texts of an author, has the *sum* of their gradients. That
+sum runs over all their positions, so laying its samples end to end (`merge`) makes the same formula
+give the norm of the sum, with every cross-term between two of them.
 """
 
 from __future__ import annotations
@@ -23,6 +27,10 @@ from torch.nn import functional
 
 class Place(Protocol):
     """Weights whose gradients have a norm per sample, and a weighted sum over samples."""
+
+    def merge(self, samples: int) -> None:
+        """From now on so many neighbouring rows are one unit, whose gradients add up."""
+        ...
 
     def squares(self) -> Tensor:
         """Per sample the squared norm of the gradient of all weights here."""
@@ -49,6 +57,10 @@ class Site:
         assert self.gradient is not None
         return self.gradient
 
+    def merge(self, samples: int) -> None:
+        self.gradient = end_to_end(self.output_gradient, samples)
+        self.weights = [(weight, end_to_end(a, samples)) for weight, a in self.weights]
+
     def squares(self) -> Tensor:
         gram = torch.bmm(self.output_gradient, self.output_gradient.transpose(1, 2))
         # All weights here share g, so their Gram matrices of activations add up; a bias is a
@@ -73,6 +85,9 @@ class Direct:
 
     weight: Tensor
     gradient: Tensor
+
+    def merge(self, samples: int) -> None:
+        self.gradient = self.gradient.view(-1, samples, *self.gradient.shape[1:]).sum(1)
 
     def squares(self) -> Tensor:
         return self.gradient.flatten(1).square().sum(1)
@@ -102,6 +117,11 @@ class Trace:
 
 # Inputs in, the trace of their forward pass out.
 Tracer = Callable[[Tensor], Trace]
+
+
+def end_to_end(rows: Tensor, samples: int) -> Tensor:
+    """`(units, samples · positions, …)`: each `samples` neighbouring rows laid end to end."""
+    return rows.reshape(-1, samples * rows.shape[1], *rows.shape[2:])
 
 
 def accumulate(weight: Tensor, total: Tensor) -> None:

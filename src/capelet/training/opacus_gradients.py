@@ -34,13 +34,17 @@ def clipped_sum_by_opacus(
     """Add Σ_i g_i · min(1, clip/‖g_i‖) to every `.grad`, which must be there; the norms ‖g_i‖."""
     module = _per_sample(network)
     size = sum(weight.numel() for weight in network.parameters())
-    parts = torch.split(tokens, rows or max(1, NUMBERS // size))
+    samples = tokens.shape[1] if tokens.dim() == 3 else 1
+    parts = torch.split(tokens, max(1, (rows or NUMBERS // size) // samples))
     sums = [weight.grad for weight in network.parameters()]
     try:
         norms = []
         for part in parts:
             if len(part):
-                norms.append(_add(_gradients(module, network, part, padding), clip, sums))
+                each = _gradients(module, network, part.flatten(0, -2), padding)
+                # A unit's gradient is the sum over its samples, and is clipped as one.
+                units = [one.reshape(-1, samples, *one.shape[1:]).sum(1) for one in each]
+                norms.append(_add(units, clip, sums))
     finally:
         module.remove_hooks()
         for weight, total in zip(network.parameters(), sums, strict=True):

@@ -20,11 +20,12 @@ from capelet.errors import CapeletError, DataError
 from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Plan, split_corpus
+from capelet.evaluation.plan import Flags, Plan, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.privacy.origins import seen_in_training
 from capelet.release import PrivateEncoder, Release
 
 DEFAULT_ENCODER = "minilm"
@@ -53,7 +54,8 @@ def audit(
     (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
     says of each text whether the model was trained on it. The examples of inversion hold no text
     unless `show_texts`. `private` is the old name of `encoder`, and deprecated: elsewhere it means
-    the secrets.
+    the secrets. Rows that trained the encoder are the defender's, never victims: on what it has
+    learnt by heart, everything looks better than it is.
     """
     if private is not None:
         if encoder is not None:
@@ -64,9 +66,10 @@ def audit(
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
     attacker_families = families(attackers)
     kinds = AttackPlan.of(attacks, corpus, members, derived)
-    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins)
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
+    trained = rows_that_trained(target, inputs)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained)
     with clock("encoding"):
         release = target.release(inputs, progress)
     rows: list[Finding] = []
@@ -91,15 +94,22 @@ def plan_of(
     split_kind: str = "auto",
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
+    trained: Flags | None = None,
 ) -> Plan:
     """The plan of the kinds that were asked for; without attributes and task it is the splits."""
     if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
-        return Plan.of(corpus, seeds, split_kind, derived, bins)
+        return Plan.of(corpus, seeds, split_kind, derived, bins, trained)
     if seeds < 1:
         raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    return Plan(corpus, (), None, (split_corpus(corpus, split_kind),), group_rows(corpus), ())
+    parts = split_corpus(corpus, split_kind, trained=trained)
+    return Plan(corpus, (), None, (parts,), group_rows(corpus), ())
+
+
+def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
+    """Which rows trained the encoder, as far as this user's state folder tells."""
+    return seen_in_training([origin.id for origin in encoder.origins], inputs)
 
 
 def _attack_entries(attacks: AttackPlan) -> dict[str, Any]:

@@ -6,7 +6,8 @@ part) try what they can. The defence's own adversary is shown beside them: the d
 false comfort of adversarial training. What is saved is the encoder of the first seed.
 
 A trained map is *not* private towards the texts it was trained on. The guarantee of a noise step is
-for the texts that pass through.
+for the texts that pass through. Which rows trained the map is remembered in the user's state folder
+and nowhere else (`privacy.origins`), so that later releases and audits can tell.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from capelet.files import cache_folder
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows.audit import inputs_of, measure_releases, private_encoder
 from capelet.workflows.search import part_of, search, steps_with
+from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
 JOINT = "joint-adversary"
 
@@ -80,11 +83,15 @@ def protect(
     `held_out` are private attributes that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
     `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do.
-    An ε at which nothing can beat the commonest class is refused, unless `anyway`.
+    An ε at which nothing can beat the commonest class is refused, unless `anyway`. With
+    `settings.training` the map is trained with differential privacy (`defences.private_training`).
     """
     clock = Clock()
     choice = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
+    if choice.training is not None:
+        check_units(corpus, choice.training, split_kind, bool(derived))
+        split_kind = SPLIT
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
@@ -93,11 +100,14 @@ def protect(
     open_epsilon = choice.epsilon is None and "epsilon" in method(method_name).needs
     complete = replace(choice, epsilon=1.0) if has_search and open_epsilon else choice
     check_needs(method_name, complete, plan.label, against)
+    if choice.training is not None:
+        _check_choices(plan, against, has_search)
     texts = method(method_name).text_steps(choice)
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
     _check_epsilon(plan, choice, method_name, anyway)
+    check_state()
     inputs = inputs_of(corpus, plain)
     if plain.consumes != "texts" and not method(method_name).on_vectors:
         raise DataError(
@@ -122,6 +132,7 @@ def protect(
             for parts in plan.splits
         ]
     encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
+    _remember_rows(plan.splits[0], inputs, encoders[0], plain)
     with clock("release"):  # by the object that is saved: what is measured is what ships
         releases = [private.release(inputs, progress) for private in encoders]
     for item in defences[1:]:
@@ -183,6 +194,16 @@ def _check_layers(plain: PrivateEncoder, settings: Settings, has_search: bool) -
         )
 
 
+def _check_choices(plan: Plan, against: Sequence[Attribute], has_search: bool) -> None:
+    """Refuse what would be chosen by looking at all rows: settings, and classes."""
+    if has_search:
+        raise DataError(
+            "a search among settings counts as training, and --train-epsilon does not cover it; "
+            "leave --max-leakage and --min-utility out"
+        )
+    check_classes([*against, *([plan.label] if plan.label is not None else [])])
+
+
 def _fit_split(
     plan: Plan,
     parts: Split,
@@ -194,6 +215,8 @@ def _fit_split(
     plain: PrivateEncoder,
 ) -> Defence:
     part = part_of(plan, parts, vectors, against)
+    if settings.training is not None:
+        part = with_units(part, plan, parts, settings.training)
     if settings.layers:
         from capelet.encoders.tuning import top_layers
 
@@ -209,6 +232,15 @@ def _fit_split(
         progress(what, place * total + count, len(plan.splits) * total)
 
     return fit(name, part, settings_of_split, checkpoints, of_all_seeds)
+
+
+def _remember_rows(
+    parts: Split, inputs: Any, private: PrivateEncoder, plain: PrivateEncoder
+) -> None:
+    """Keep which rows trained what is new in this encoder; held-back rows chose when to stop."""
+    before = {origin.id for origin in plain.origins}
+    ids = [origin.id for origin in private.origins if origin.id not in before]
+    keep_training_rows(ids, [inputs[row] for row in parts.defender])
 
 
 def _findings(
@@ -263,11 +295,13 @@ def _about(
         "method": name,
         "settings": _as_json(settings),
         "against": [item.name for item in against] if method(name).fights_with(settings) else [],
-        "data": {"name": plan.corpus.name, "digest": plan.corpus.digest()},
-        "trained_on": len(plan.splits[0].defender),
+        "data": {"name": plan.corpus.name},
+        # How many rows fell into the part of a private training is no public number.
+        "trained_on": len(plan.splits[0].defender) if settings.training is None else None,
         "seeds": len(plan.splits),
         "training_seconds": round(float(np.mean([item.outcome.seconds for item in defences])), 2),
-        "private_towards_training_texts": False,
+        "private_towards_training_texts": settings.training is not None,
+        "ships": "the files of manifest.json; findings and report beside them are exact figures",
     }
 
 

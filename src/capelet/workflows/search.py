@@ -19,6 +19,7 @@ from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit, method
 from capelet.defences.training import Part
 from capelet.errors import CapeletError, MissingExtra
+from capelet.evaluation.ceilings import bound_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
@@ -38,16 +39,25 @@ class NoPoint(CapeletError):
 
 @dataclass(frozen=True)
 class Point:
-    """Settings, the worst attribute's gain over chance, and what the release is worth."""
+    """Settings, the worst attribute's gain over chance, and what the release is worth.
+
+    `guarantee` is that of the release; None of what is not protected.
+    """
 
     settings: Mapping[str, float | int]
     leakage: float
     utility: float
+    guarantee: Guarantee | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """All points that were tried, and the one that was asked for, if there is one."""
+    """All points that were tried, and the one that was asked for, if there is one.
+
+    `ceiling` is the most that anyone can gain over chance from one text, on the attribute where
+    that is most; `utility_ceiling` the best accuracy of the task. None where points differ in ε,
+    or where their guarantee bounds nothing.
+    """
 
     points: tuple[Point, ...]
     baseline: Point
@@ -55,6 +65,7 @@ class Frontier:
     wish: Mapping[str, float]
     utility_name: str
     ceiling: float | None
+    utility_ceiling: float | None = None
 
     def artefact(self) -> dict[str, Any]:
         """For the report."""
@@ -74,6 +85,7 @@ class Frontier:
             },
             "chance": 0.0,
             "ceiling": self.ceiling,
+            "utility_ceiling": self.utility_ceiling,
             "wanted": dict(self.wish),
             "leakage": "gain over chance in balanced accuracy, worst attribute",
             "utility": self.utility_name,
@@ -154,17 +166,33 @@ def search(
         return point.leakage, point.utility
 
     _optimise(_space(name, settings, fixed_settings), evaluate, check_count("trials", trials))
-    epsilon = settings.epsilon if "epsilon" in fixed_settings else None
-    # Of a secret with two classes; minus chance, it is a gain as on the axis of the picture.
-    top = ceiling_balanced(2, Guarantee(epsilon)) if epsilon else None
+    guarantee = _common_guarantee(points)
     return Frontier(
         tuple(points),
         bench.baseline(),
         _best_point(points, wish),
         wish,
         bench.utility_name,
-        None if top is None else top - 0.5,
+        None if guarantee is None else _most_gain(guarantee, against),
+        None if guarantee is None else bench.utility_ceiling(guarantee),
     )
+
+
+def _common_guarantee(points: Sequence[Point]) -> Guarantee | None:
+    """The guarantee of all points; None where they differ, and so have no common ceiling."""
+    promises = {point.guarantee for point in points}
+    return promises.pop() if len(promises) == 1 else None
+
+
+def _most_gain(guarantee: Guarantee, secrets: Sequence[Attribute]) -> float | None:
+    """The most that anyone gains over chance from one text, on the worst attribute.
+
+    The gain e^ε/(e^ε + m − 1) − 1/m depends on the number m of classes, and not by growing alone:
+    at ε = 4 ten classes permit 0.758 and two 0.482, at ε = 1 ten permit 0.132 and two 0.231.
+    """
+    sizes = {len(item.classes) for item in secrets}
+    tops = {size: ceiling_balanced(size, guarantee) for size in sizes}
+    return max((top - 1 / size for size, top in tops.items() if top is not None), default=None)
 
 
 def _wish(max_leakage: float | None, min_utility: float | None) -> dict[str, float]:
@@ -258,7 +286,18 @@ class _Bench:
         private = PrivateEncoder(*steps_with(defence, ()))
         inputs = self.part.vectors if private.encoder is None else self.part.texts
         assert inputs is not None
-        return self._point(private.release(inputs).vectors, choice)
+        release = private.release(inputs)
+        return replace(self._point(release.vectors, choice), guarantee=release.guarantee)
+
+    def utility_ceiling(self, guarantee: Guarantee) -> float | None:
+        """The best accuracy of the task from one text; None where utility is another."""
+        task = self.part.task
+        if self.neighbours or task is None:
+            return None
+        # The class shares of the rows that score it.
+        codes = task.codes[_rows_with(task, self.test_rows)]
+        bound = bound_of("accuracy", [codes], len(task.classes))
+        return None if bound is None else bound(guarantee)
 
     def baseline(self) -> Point:
         return self._point(self.original, {})

@@ -24,7 +24,7 @@ MARKS = {
     "text-cnn": "the text itself (TextCNN)",
     "null": "shuffled labels (control)",
     "other-text": "paired with another text (control)",
-    "ceiling": "ceiling of the guarantee",
+    "ceiling": "ceiling of the guarantee, from one text",
 }
 # Drawn below the bar, where they cover neither its end nor its interval; the others are lines.
 _SHAPES = {

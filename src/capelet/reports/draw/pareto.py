@@ -43,6 +43,7 @@ class Frontier:
     demand: tuple[str, float] | None
     leakage: str
     utility: str
+    utility_ceiling: float | None = None
 
     @property
     def choice(self) -> Point | None:
@@ -65,6 +66,7 @@ class Frontier:
             _demand(content.get("wanted")),
             str(content.get("leakage") or "leakage"),
             str(content.get("utility") or "utility"),
+            _number(content.get("utility_ceiling")),
         )
 
 
@@ -133,6 +135,7 @@ def _reach(frontier: Frontier) -> tuple[float, float]:
     """The part of the axis of utility that is used, to the next tenth."""
     values = [point.utility for point in frontier.points]
     values += [frontier.baseline[1]] if frontier.baseline else []
+    values += [frontier.utility_ceiling] if frontier.utility_ceiling is not None else []
     if frontier.demand is not None and frontier.demand[0] == "min_utility":
         values.append(frontier.demand[1])
     low = math.floor(10 * min(values) - 0.2) / 10
@@ -177,11 +180,12 @@ def _lines(frontier: Frontier) -> list[str]:
     demand = dict([frontier.demand] if frontier.demand else [])
     upright = (
         ("chance", "chance", 0.0),
-        ("ceiling", "ceiling of ε", frontier.ceiling),
+        ("ceiling", "most leakage from one text at this ε", frontier.ceiling),
         ("full", "leakage without protection", bare[0]),
         ("wanted", "most leakage asked for", demand.get("max_leakage")),
     )
     level = (
+        ("ceiling", "most utility from one text at this ε", frontier.utility_ceiling),
         ("full", "utility without protection", bare[1]),
         ("wanted", "least utility asked for", demand.get("min_utility")),
     )
@@ -233,9 +237,10 @@ def best_of(candidates: Sequence[Point]) -> list[Point]:
 
 def legend(frontier: Frontier) -> list[tuple[str, str]]:
     """Kind and meaning of each line in the picture, in a fixed order."""
+    ceilings = frontier.ceiling if frontier.utility_ceiling is None else frontier.utility_ceiling
     kinds = (
         ("chance", "chance", 0.0),
-        ("ceiling", "ceiling of ε: nobody can go beyond", frontier.ceiling),
+        ("ceiling", "ceiling of ε: nobody can go beyond it from one text", ceilings),
         ("full", "without protection", frontier.baseline),
         ("wanted", "what was asked for", frontier.demand),
     )

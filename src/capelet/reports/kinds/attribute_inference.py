@@ -8,6 +8,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of, reference_of
+from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
 from capelet.reports.facts import artefact, entries, part
@@ -225,11 +226,7 @@ def _references(row: Finding, label: float | None, text: float | None, digits: i
         parts.append(f"The predicted task label alone gives {percent(label, digits)}.")
     elif text is not None:
         parts.append(f"The text itself gives {percent(text, digits)}.")
-    if row.ceiling is not None and row.ceiling >= 0.99:
-        parts.append("The guarantee alone rules out almost nothing here (ceiling above 99 %).")
-    elif row.ceiling is not None and is_number(row.ceiling):
-        parts.append(f"The guarantee permits nobody more than {percent(row.ceiling, digits)}.")
-    return " ".join(parts)
+    return " ".join(filter(None, [*parts, ceiling_sentence(row, digits)]))
 
 
 def _null_warning(null: Finding | None) -> str:
@@ -258,8 +255,8 @@ def _ceiling_warning(row: Finding) -> str:
         return ""
     return (
         f"Warning: the whole interval lies above the {percent(row.ceiling, 1)} that the stated "
-        "guarantee permits to anyone. The guarantee does not hold as stated, or its assumptions do "
-        "not (one release per secret, no side information)."
+        "guarantee permits to anyone from one text. The guarantee does not hold as stated, or its "
+        "assumptions do not (one release per secret, no side information)."
     )
 
 
@@ -342,13 +339,18 @@ def _curve_cells(metric: str, name: str, curve: Mapping[str, Any]) -> dict[float
 def summary_table(findings: Findings) -> Table | None:
     """One line per attribute: the strongest attacker beside all its controls."""
     lines = []
+    # All attributes have the same people, so the same columns.
+    rows = [strongest(findings, verdict.target) for verdict in verdicts(findings)]
+    persons = {item.texts: item.title for row in rows if row for item in person_ceilings(row)}
     for verdict in verdicts(findings):
         row = strongest(findings, verdict.target)
         assert row is not None
-        controls = (row.chance, verdict.null, verdict.predicted_label, verdict.text, row.ceiling)
+        by_texts = {item.texts: item.ceiling for item in person_ceilings(row)}
+        ceilings = (row.ceiling, *(by_texts.get(texts) for texts in persons))
+        controls = (row.chance, verdict.null, verdict.predicted_label, verdict.text, *ceilings)
         cells = (score(PRIMARY, value) for value in controls)
         lines.append(Line((row.target, score_with_interval(row), *cells, count(row.n))))
     columns = ("attribute", "strongest attacker", "chance", "shuffled labels", "predicted label")
     note = "Balanced accuracy with its 95 % interval; means over all seeds. Victims per seed."
-    more = ("text itself", "ceiling", "victims")
+    more = ("text itself", ONE_TEXT, *persons.values(), "victims")
     return table("Leakage and its controls", (*columns, *more), lines, note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, reference_of
+from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.kinds.generic import OTHERS, KindReport, cell
 from capelet.reports.kinds.inversion import GROUP
 from capelet.reports.page import (
@@ -55,7 +56,7 @@ class Authorship(KindReport):
         text = self.reference(findings, row.metric)
         if text is not None:
             sentence += f" A network that reads the texts themselves reaches {percent(text.value)}."
-        return sentence
+        return " ".join(filter(None, [sentence, ceiling_sentence(row)]))
 
     def clause(self, findings: Findings) -> str:
         row = self.strongest(findings)
@@ -112,13 +113,14 @@ class Authorship(KindReport):
                 cells = [cell(self.row(findings, m, attacker, kind)) for m in self.metrics]
                 role = "" if kind == name else "control"
                 lines.append(Line((attacker_name(attacker) + suffix, *cells), role))
-        for field, title in (("chance", "chance"), ("ceiling", "ceiling of the guarantee")):
+        for field, title in (("chance", "chance"), ("ceiling", ONE_TEXT)):
             bounds = [
                 score(metric, getattr(self.row(findings, metric), field, None))
                 for metric in self.metrics
             ]
             if any(item != NOTHING for item in bounds):
                 lines.append(Line((title, *bounds), "control"))
+        lines += self._person_lines(findings)
         about = rows[0].parameters
         note = (
             f"{count(about.get('writers'))} writers, {count(about.get('shots'))} "
@@ -128,3 +130,16 @@ class Authorship(KindReport):
         return table(
             "Writers", ("attacker", "writer named first", "among the first five"), lines, note
         )
+
+    def _person_lines(self, findings: Findings) -> list[Line]:
+        """What all texts of a person permit, a line for each person that is told of."""
+        rows = [self.row(findings, metric) for metric in self.metrics]
+        ceilings = [
+            {item.title: item.ceiling for item in person_ceilings(row)} if row else {}
+            for row in rows
+        ]
+        titles = dict.fromkeys(title for items in ceilings for title in items)
+        return [
+            Line((title, *(score("top1", items.get(title)) for items in ceilings)), "control")
+            for title in titles
+        ]

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, kind_of, reference_of, split_kind
+from capelet.reports.ceilings import ONE_TEXT, person_ceilings
 from capelet.reports.kinds.generic import cell, in_order
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, attacker_name, is_number, metric_name, score
 
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
 FAMILY_ORDER = ("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel")
-BOUNDS = (("chance", "chance"), ("majority", "commonest class"), ("ceiling", "ceiling"))
+BOUNDS = (("chance", "chance"), ("majority", "commonest class"), ("ceiling", ONE_TEXT))
 
 
 def family_table(findings: Findings, kind: str, target: str) -> Table:
@@ -47,6 +48,12 @@ def _bounds(rows: Sequence[Finding], metrics: Sequence[str]) -> list[Line]:
             cells.append(score(metric, next((v for v in values if is_number(v)), None)))
         if any(item != NOTHING for item in cells):
             lines.append(Line((name, *cells), "control"))
+    by_metric = {
+        row.metric: {item.title: item.ceiling for item in person_ceilings(row)} for row in rows
+    }
+    for title in dict.fromkeys(title for ceilings in by_metric.values() for title in ceilings):
+        cells = [score(metric, by_metric.get(metric, {}).get(title)) for metric in metrics]
+        lines.append(Line((title, *cells), "control"))
     return lines
 
 

@@ -25,6 +25,7 @@ from capelet.findings.kinds import (
     reference_of,
     split_kind,
 )
+from capelet.reports.ceilings import ONE_TEXT
 from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.page import (
     Bars,
@@ -289,7 +290,7 @@ class KindReport:
             for row in findings
             if split_kind(row.kind)[0] == self.kind.name and row.metric not in self.metrics
         ]
-        columns = ("target", "attacker", "metric", "value", "chance", "commonest class", "ceiling")
+        columns = ("target", "attacker", "metric", "value", "chance", "commonest class", ONE_TEXT)
         lines = [any_line(row) for row in rows]
         return table(self.kind.title, (*columns, "n"), lines, words=3)
 

@@ -32,8 +32,9 @@ from capelet.evaluation.provenance import provenance
 from capelet.findings import Finding, Findings
 from capelet.findings.intervals import group_weights, percentile, weighted_means
 from capelet.interfaces import Progress, silent
-from capelet.language.folders import LanguageModel, digest_of, sentence_of
+from capelet.language.folders import LanguageModel, sentence_of
 from capelet.language.model import Scorer
+from capelet.language.records import digest_of
 from capelet.language.vocabulary import PAD, START, Codes, Samples, Tokens, Vocabulary, divide
 from capelet.workflows.language.training import Rows, rows_of
 
@@ -174,7 +175,7 @@ class _Attack:
 
     def check(self, data: TrainingTexts | None) -> None:
         """Refuse what would measure nothing, or something else than it says."""
-        model, digest = self.model, self.model.training["digest"]
+        model, digest = self.model, _digest(self.model)
         if data is None and not model.canaries:
             raise DataError(
                 "there is nothing to measure: the model was trained without canaries; give the "
@@ -184,12 +185,17 @@ class _Attack:
             raise DataError(
                 "a reference or baseline model needs the texts too; give them with --data"
             )
+        if data is not None and digest is None:
+            raise DataError(
+                "what this model was trained on is recorded where it was trained (in the folder "
+                "CAPELET_STATE names), and not here; attack it there, or copy that record"
+            )
         if data is not None and digest_of(data.texts) != digest:
             raise DataError(
                 "these are not the texts that the model was trained on; give the same file, "
                 "columns and --where as in training"
             )
-        if self.reference is not None and self.reference.training["digest"] == digest:
+        if self.reference is not None and _digest(self.reference) == digest:
             raise DataError(
                 "the reference model was trained on the same texts, so it cannot tell who was in "
                 "them; train one on other texts"
@@ -335,10 +341,18 @@ def _by_size(rows: Rows) -> dict[str, npt.NDArray[np.bool_]]:
     }
 
 
+def _digest(model: LanguageModel) -> str | None:
+    """Of the texts it was trained on, if that is known here; earlier versions kept it inside."""
+    if model.record is not None:
+        return model.record.digest
+    earlier = model.training.get("digest")
+    return None if earlier is None else str(earlier)
+
+
 def _provenance(model: LanguageModel) -> dict[str, Any]:
-    training = model.training
+    """What the folder tells, and no more: findings may lie in it, or go to other people."""
     return provenance(
-        {"digest": training["digest"], **training["rows"]},
+        dict(model.training.get("rows", {})),
         guarantee={"sentence": sentence_of(model.guarantee)},
         canaries=len(model.canaries),
     )

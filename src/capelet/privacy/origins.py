@@ -1,0 +1,197 @@
+"""Where a learnt thing comes from: a public name that tells nothing, and the rows that trained it.
+
+A map, or an encoder with weights of its own, is a deterministic function of the texts that trained
+it. Whoever has candidates for one of these texts can train on each of them and compare; so a hash
+of the weights in a released file finds the true one, whatever ε says of the vectors. Therefore
+
+- a learnt thing is named by an `Origin`, whose id is drawn at random once, when it is trained;
+- what has no such id (folders of earlier versions, a user's own model, a corpus) is named by its
+  hash *under a key* that never leaves this user's state folder;
+- digests of the training rows lie in that folder too, under a key of their own. Whoever holds such
+  a digest and its key can ask "did this text train it?", so neither may lie in a folder that ships.
+
+The state folder is `CAPELET_STATE`, or `~/.local/state/capelet`; all of it is owner-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tempfile
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import CapeletError
+from capelet.files import check_writable, private_folder, state_folder, write_whole
+from capelet.interfaces import Vectors
+from capelet.privacy.guarantees import NONE, Guarantee
+
+# 128 random bits: no two trainings of anybody share an id.
+_ID = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8})?")
+_KEY_BYTES = 32
+# 128 bits of a digest: among 2^32 rows, two meet by chance with probability 2^-64.
+_DIGEST_BYTES = 16
+_KEYED = "keyed"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The public name of something learnt, and what is promised to the texts that trained it.
+
+    >>> Origin.draw().training.notion, len(Origin.draw().id)
+    ('none', 32)
+    """
+
+    id: str
+    training: Guarantee = NONE
+
+    def __post_init__(self) -> None:
+        # It becomes a file's name in the state folder, and may come from anybody's folder.
+        if not _ID.fullmatch(self.id):
+            raise CapeletError(f"the id of something learnt is 32 hexadecimal digits: {self.id!r}")
+
+    @classmethod
+    def draw(cls, training: Guarantee = NONE) -> Origin:
+        """A new id from the operating system: it depends on no seed, and not on what was learnt."""
+        return cls(secrets.token_hex(16), training)
+
+    @classmethod
+    def of_digest(cls, digest: str) -> Origin:
+        """For what was learnt before there were ids: its hash under this user's key.
+
+        Its training promised nothing. The name is the same each time on this machine; it is another
+        one elsewhere, as it must be: a name that everybody finds can be found from candidates.
+        """
+        key, code = keyed_name(digest).split(":")[1:]
+        return cls(f"{code[:32]}-{key}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "training": self.training.to_json()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Origin:
+        return cls(str(content["id"]), Guarantee.from_json(content["training"]))
+
+
+# ---- names under this user's key -----------------------------------------------------------------
+
+
+def keyed_name(digest: str) -> str:
+    """`keyed:<which key>:<HMAC of the digest>`: equal for equal digests, and only for this user."""
+    key = _own_key(str(state_folder()))
+    which = hashlib.sha256(b"which key" + key).hexdigest()[:8]
+    return f"{_KEYED}:{which}:{hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()}"
+
+
+def same_name(name: str, digest: str) -> bool:
+    """Whether a name, keyed or the plain digest of earlier versions, may be that of this digest.
+
+    A name under somebody else's key cannot be compared, and is let pass.
+    """
+    if not name.startswith(f"{_KEYED}:"):
+        return name == digest
+    own = keyed_name(digest)
+    return name.split(":")[1] != own.split(":")[1] or hmac.compare_digest(name, own)
+
+
+@lru_cache(maxsize=8)
+def _own_key(folder: str) -> bytes:
+    """This user's key, drawn at the first use; this process's own where none can be kept."""
+    path = Path(folder) / "names.key"
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    key = secrets.token_bytes(_KEY_BYTES)
+    try:
+        private_folder(path.parent)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(key)
+        # A link fails where the name is taken: of two processes that come at once, one key wins.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+        Path(temporary).unlink()
+        return path.read_bytes()
+    except OSError:
+        return key
+
+
+# ---- which rows trained it -----------------------------------------------------------------------
+
+
+def check_state() -> None:
+    """Complain before a training whose rows could not be kept."""
+    check_writable(state_folder())
+
+
+def keep_training_rows(ids: Iterable[str], rows: Sequence[str] | Vectors) -> None:
+    """Remember, owner-only and outside every folder that ships, which rows trained these things."""
+    private_folder(state_folder())
+    for name in ids:
+        key = secrets.token_bytes(_KEY_BYTES)
+        digests = np.unique(_digests(key, rows))
+        folder = private_folder(state_folder() / "training")
+        write_whole(folder / name, key + digests.tobytes(), 0o600)
+
+
+def seen_in_training(ids: Iterable[str], rows: Sequence[str] | Vectors) -> npt.NDArray[np.bool_]:
+    """Which of these rows trained any of the things with these ids, as far as this user knows.
+
+    Texts count as equal in one Unicode form and without outer blanks. A training whose rows are not
+    recorded here (`unrecorded`) has none that could be told.
+    """
+    return TrainingRecords(ids)(rows)
+
+
+class TrainingRecords:
+    """The records of these trainings, read once: which rows of a batch trained any of them?"""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        contents = [content for name in ids if (content := _record(name)) is not None]
+        self._records = [
+            (content[:_KEY_BYTES], np.frombuffer(content[_KEY_BYTES:], f"S{_DIGEST_BYTES}"))
+            for content in contents
+        ]
+
+    def __call__(self, rows: Sequence[str] | Vectors) -> npt.NDArray[np.bool_]:
+        flags = np.zeros(len(rows), dtype=bool)
+        for key, digests in self._records:
+            flags |= np.isin(_digests(key, rows), digests)
+        return flags
+
+
+def unrecorded(ids: Iterable[str]) -> tuple[str, ...]:
+    """The trainings whose rows are not recorded here: of another machine, or an earlier version."""
+    return tuple(name for name in ids if _record(name) is None)
+
+
+def _record(name: str) -> bytes | None:
+    try:
+        return (state_folder() / "training" / name).read_bytes()
+    except OSError:
+        return None
+
+
+def _digests(key: bytes, rows: Sequence[str] | Vectors) -> npt.NDArray[np.bytes_]:
+    codes = [
+        hashlib.blake2b(_content(row), digest_size=_DIGEST_BYTES, key=key).digest() for row in rows
+    ]
+    # Fixed-width bytes lose trailing zeros, on both sides of every comparison alike.
+    return np.array(codes, dtype=f"S{_DIGEST_BYTES}")
+
+
+def _content(row: Any) -> bytes:
+    if isinstance(row, str):
+        # The forms in which readers of files may differ; a text that differs by more is another.
+        return unicodedata.normalize("NFC", row).strip().encode("utf-8", "surrogatepass")
+    return np.ascontiguousarray(row, dtype="<f4").tobytes()

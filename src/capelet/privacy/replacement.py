@@ -1,0 +1,96 @@
+"""What replacing one training text costs, where an accountant counts adding or removing one.
+
+Local privacy compares a text with any *other* text; so what its training promises must be about
+replacing it too. DP-SGD on Poisson samples is accounted for adding or removing one unit. To replace
+is to remove one and to add one, a group of two: with D′ between D and D″,
+
+    P(M(D) ∈ S) ≤ e^ε P(M(D′) ∈ S) + δ ≤ e^2ε P(M(D″) ∈ S) + (1 + e^ε)δ.
+
+Twice the sensitivity in the Poisson accountant is *not* a bound for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from capelet.errors import CapeletError
+from capelet.privacy.accounting import epsilon_of, noise_for
+from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, check_number
+
+# At 1/n a training that publishes one random text would count as private; this stays well below.
+POWER = 1.1
+DELTA = 1e-5
+
+
+def replacement(epsilon: float, delta: float) -> tuple[float, float]:
+    """(ε, δ) for replacing one unit, from those for adding or removing one.
+
+    >>> replacement(1.0, 0.0)
+    (2.0, 0.0)
+    """
+    return 2 * epsilon, (1 + math.exp(epsilon)) * delta
+
+
+def choose_delta(delta: float | None, units: int) -> float:
+    """δ, refused above n^−1.1 for n units; the default is that, and at most 1e-5.
+
+    >>> choose_delta(None, 1000), round(choose_delta(None, 100_000), 8)
+    (1e-05, 3.16e-06)
+    """
+    most = float(check_count("units", units)) ** -POWER
+    if delta is None:
+        return min(DELTA, most)
+    value = check_number("train-delta", delta, 0.0, 1.0, open_low=True)
+    if value > most:
+        raise CapeletError(
+            f"the δ of the training is {value:g}, and with {units:,} texts or authors it may be "
+            f"{most:.3g} at most: at 1/n a training that publishes one random text would still "
+            "count as private"
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class Target:
+    """The (ε, δ) that replacing one unit may cost, in so many steps at this sampling rate."""
+
+    epsilon: float
+    delta: float
+    rate: float
+    steps: int
+
+    @property
+    def half(self) -> tuple[float, float]:
+        """What adding or removing one unit may cost: `replacement` of it is the target."""
+        epsilon = check_number("train-epsilon", self.epsilon, 0.0, 1e3, open_low=True) / 2
+        return epsilon, self.delta / (1 + math.exp(epsilon))
+
+    def noise(self) -> float:
+        """The least noise multiplier that keeps to it."""
+        return _noise(self)
+
+    def guarantee(self, unit: Unit, is_seeded: bool = False) -> Guarantee:
+        """What a training with that noise promises; it may be a little less than the target."""
+        _, share = self.half
+        epsilon, delta = replacement(epsilon_of(self.noise(), self.rate, self.steps, share), share)
+        caveats = [
+            "real arithmetic: the noise is added in floating point",
+            "it covers the map; figures and reports beside it are exact",
+            "the list of classes and the size of the file are public",
+        ]
+        # Whoever knows the seed can subtract the noise.
+        if is_seeded:
+            caveats.insert(0, "the noise was seeded, so nothing is promised")
+        status: Status = "none" if is_seeded else "proven"
+        caveat = "; ".join(caveats)
+        return Guarantee(
+            epsilon, delta, "central", unit, status, neighbours="replace", caveat=caveat
+        )
+
+
+@lru_cache(maxsize=64)
+def _noise(target: Target) -> float:
+    # Kept, for each split of a measurement asks for the same, and it takes seconds.
+    return noise_for(*target.half, target.rate, target.steps)

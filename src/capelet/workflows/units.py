@@ -1,0 +1,83 @@
+"""Whom a private training hides: each text by itself, or an author with all texts.
+
+What is decided here is decided for each unit by itself, so that replacing one moves no other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from capelet.data.corpus import Corpus, Rows, Split
+from capelet.data.labels import Attribute
+from capelet.defences.settings import Part, TrainingPrivacy
+from capelet.errors import DataError
+from capelet.evaluation.plan import Plan
+from capelet.privacy.replacement import choose_delta
+
+SPLIT = "keyed"
+
+
+def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, derived: bool) -> None:
+    """Refuse, before anything is encoded, what would tie units together or leave them unknown."""
+    if split_kind not in ("auto", SPLIT):
+        raise DataError(
+            f"with --train-epsilon each row's part is decided by itself: leave --split "
+            f"{split_kind} out, or give {SPLIT}"
+        )
+    if derived:
+        raise DataError(
+            "with --train-epsilon no task or attribute may be read off all texts at once; leave "
+            "--derive out"
+        )
+    if privacy.unit == "author":
+        if corpus.author is None:
+            raise DataError("--unit author needs to know the authors: name their column, --author")
+        missing = sum(name is None for name in corpus.author)
+        if missing:
+            raise DataError(
+                f"--unit author needs the author of each text, and {missing:,} rows have none; "
+                "leave them out with --where"
+            )
+    choose_delta(privacy.delta, population(corpus, privacy))
+
+
+def check_classes(targets: list[Attribute]) -> None:
+    """Refuse classes that were cut or merged by looking at all rows: one row can move the cuts."""
+    for item in targets:
+        # Both say so in their notes, and the class of what is rare has a name of its own.
+        if any("thirds" in note for note in item.notes) or "(other)" in item.classes:
+            raise DataError(
+                f"the classes of {item.name!r} follow from all rows ({item.notes[0]}), which a "
+                "private training may not; give --bins for a number, or a column whose classes "
+                "are frequent enough"
+            )
+
+
+def population(corpus: Corpus, privacy: TrainingPrivacy) -> int:
+    """How many units the file has: public, since replacing one leaves it as it is."""
+    if privacy.unit == "author" and corpus.author is not None:
+        return len(set(corpus.author))
+    return len(corpus)
+
+
+def with_units(part: Part, plan: Plan, parts: Split, privacy: TrainingPrivacy) -> Part:
+    """The part with its rows by unit; of an author at most so many, the first in the file."""
+    count = population(plan.corpus, privacy)
+    if privacy.unit == "text" or plan.corpus.author is None:
+        return replace(part, population=count)
+    rows: dict[str, list[int]] = {}
+    for place, name in enumerate(plan.corpus.author[parts.defender]):
+        # In the order of the file, in which nobody else's rows stand between an author's own.
+        some = rows.setdefault(str(name), [])
+        if len(some) < privacy.texts:
+            some.append(place)
+    return replace(part, units=_padded(list(rows.values()), privacy.texts), population=count)
+
+
+def _padded(rows: list[list[int]], width: int) -> Rows:
+    units = np.full((len(rows), width), -1, dtype=np.intp)
+    for place, some in enumerate(rows):
+        units[place, : len(some)] = some
+    return units
