@@ -217,6 +217,32 @@ def test_each_statistic_has_its_own_cut() -> None:
     assert other.hits(first[2] if not other.from_second else second[2]) > 180
 
 
+def test_plain_misses_lie_on_a_line_between_two_values() -> None:
+    """A threshold at the edge of what was seen will have a miss; one far inside the gap has none."""
+    values = np.array([[1.0, 3.0, 3.0, 7.0]])
+    marks = np.array([[0.0, 1.0, 2.0, 3.0, 6.0, 7.0, 8.0, 9.0]])
+    at_least = 4 - bounds._ranks(values, marks)
+    assert bounds._without_steps(values, marks, at_least).tolist() == [
+        [4.0, 4.0, 3.5, 3.0, 1.25, 1.0, 0.5, 0.0]
+    ]
+    # Seen from below, `<` leaves out the value itself, which is reckoned with all the same.
+    below = bounds._without_steps(-values[:, ::-1], -marks, 4 - at_least)
+    assert below.tolist() == [[0.0, 1.0, 1.5, 2.0, 3.75, 4.0, 4.0, 4.0]]
+
+
+def test_a_value_that_stands_alone_is_an_event_by_itself() -> None:
+    """Thirty exact zeros among distances: the threshold takes these, and no more than these."""
+    random = np.random.default_rng(0)
+    first, second = random.uniform(0.001, 4.0, size=(2, 1, 3000))
+    first[0, :30] = 0.0
+
+    def score(hits: Reals, misses: Reals, of: Sizes) -> Reals:
+        return Claim(1.0, 0.0, 0.99).plain_score(hits, misses, of, 1.0)
+
+    (best,) = best_thresholds(first, second, score, 3000, extrapolate=False)
+    assert best.hits(first) == 30 and best.hits(second) == 0 and 0 < best.value < 1e-300
+
+
 def test_ranks_count_the_values_below() -> None:
     rows = np.array([[1.0, 2.0, 2.0, 5.0], [0.0, 0.0, 1.0, 9.0]])
     marks = np.array([[0.0, 2.0, 6.0], [0.0, 1.0, 9.0]])

@@ -68,15 +68,22 @@ def test_in_a_crowd_every_row_has_the_input_of_its_coin() -> None:
 
 def test_in_company_half_are_targets_and_the_rest_and_another_call_are_public() -> None:
     parts, recorder = draws(IN_COMPANY, 2 * COMPANY)
-    assert [draw.size for draw in parts] == [COMPANY, COMPANY]
-    for place, draw in enumerate(parts):
+    (draw,) = parts  # two calls, looked at together
+    assert draw.size == COMPANY and len(draw.coins) == 2 * COMPANY
+    again = np.asarray(draw.again).reshape(2, COMPANY, 2)
+    for place, coins in enumerate(draw.coins.reshape(2, COMPANY)):
         # The public call is made first, so that the mechanism's state does not depend on coins.
         public, mixed = recorder.batches[2 * place : 2 * place + 2]
         assert (public == TWO).all()
-        assert np.array_equal(mixed, np.where(draw.coins[:, None] == 0, ONE, TWO))
-        assert abs((draw.coins == PUBLIC).mean() - 0.5) < 0.1
-        assert abs((draw.coins == 0).mean() - 0.25) < 0.1
-        assert np.array_equal(draw.again, public + 10 * (2 * place + 1))
+        assert np.array_equal(mixed, np.where(coins[:, None] == 0, ONE, TWO))
+        assert abs((coins == PUBLIC).mean() - 0.5) < 0.1
+        assert abs((coins == 0).mean() - 0.25) < 0.1
+        assert np.array_equal(again[place], public + 10 * (2 * place + 1))
+
+
+def test_calls_of_different_sizes_are_looked_at_apart() -> None:
+    parts, _ = draws(IN_COMPANY, COMPANY + 10)
+    assert [(draw.size, len(draw.coins)) for draw in parts] == [(COMPANY, COMPANY), (10, 10)]
 
 
 @pytest.mark.parametrize("plan", SMALL)

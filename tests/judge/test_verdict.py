@@ -44,9 +44,10 @@ class Calls:
         event = Event(Setting(pairs[-1], CROWD, view), "the sum", np.sum, threshold)
         return Worst([Finalist(event, MAIN, draws), Finalist(event, OTHER, draws // 10)], 77)
 
-    def count(self, source: Any, final: Finalist, _: Any) -> Tally:
-        self.counts.append(final.count)
-        return Tally(self.hits if final.family is MAIN else (50, 5), (final.count, final.count))
+    def count(self, source: Any, finalists: list[Finalist], _: Any) -> list[Tally]:
+        self.counts = [final.count for final in finalists]
+        hits = (self.hits if final.family is MAIN else (50, 5) for final in finalists)
+        return [Tally(own, (n, n)) for own, n in zip(hits, self.counts, strict=True)]
 
 
 MAIN, OTHER = FAMILIES[:2]

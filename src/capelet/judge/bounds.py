@@ -199,20 +199,23 @@ def best_thresholds(
 ) -> list[Threshold]:
     """For each row, a statistic: the threshold, side and order of the inputs that score best.
 
-    With `extrapolate` few misses are not taken as counted, but as the tail makes them.
+    With `extrapolate` few misses are not taken as counted, but as the tail makes them; else they
+    are read off a distribution function without steps.
     """
     of = Sizes(first.shape[1], final)
     # Sorted once, each threshold's count is a rank: thousands of them cost one search.
     ascending = np.sort(first, axis=1), np.sort(second, axis=1)
     marks = np.hstack([values[:, _places(of.search)] for values in ascending])
+    if not extrapolate:
+        # `<` leaves out the value itself: just above it lies the event that is this value alone.
+        marks = np.hstack([marks, np.nextafter(marks, np.inf)])
     over = [of.search - _ranks(values, marks) for values in ascending]
     under = [of.search - counts for counts in over]
-    tails = [over, under]
-    if extrapolate:
-        tails = [
-            [_tail(values, marks, counts) for values, counts in zip(ascending, over, strict=True)],
-            [_tail(-v[:, ::-1], -marks, n) for v, n in zip(ascending, under, strict=True)],
-        ]
+    tail = _tail if extrapolate else _without_steps
+    tails = [
+        [tail(values, marks, counts) for values, counts in zip(ascending, over, strict=True)],
+        [tail(-v[:, ::-1], -marks, n) for v, n in zip(ascending, under, strict=True)],
+    ]
     rows = np.arange(len(marks))
     cases = []
     for above, counts, beyond in ((True, over, tails[0]), (False, under, tails[1])):
@@ -249,6 +252,24 @@ def _tail(ascending: Reals, marks: Reals, counts: Reals) -> Reals:
     atom = np.where((end == start) & (counts == 0), UNSEEN, float(TAIL))
     beyond = np.maximum(beyond, counts)  # a few stragglers far out are no smooth tail
     return np.where(counts >= TAIL, counts, np.where(edge > start, beyond, atom))
+
+
+def _without_steps(ascending: Reals, marks: Reals, counts: Reals) -> Reals:
+    """The number of values beyond each mark, between two values by linear interpolation.
+
+    A threshold at the very edge of what was seen has no miss yet, and will have some among other
+    outputs: one that lies farther from the edge is preferred. Beyond the last value the function
+    falls to 0 where the farthest mark lies.
+    """
+    size, farthest = ascending.shape[1], marks.max(axis=1, keepdims=True)
+    padded = np.hstack([ascending, np.maximum(farthest, ascending[:, -1:])])
+    # `counts` values lie at the mark or beyond: the next one below it has the place before them.
+    place = (size - counts).astype(np.int64)
+    above = np.take_along_axis(padded, place, axis=1)
+    below = np.take_along_axis(padded, np.maximum(place - 1, 0), axis=1)
+    with np.errstate(all="ignore"):
+        share = np.nan_to_num((above - marks) / (above - below), nan=0.0)
+    return np.where(place > 0, counts + np.clip(share, 0.0, 1.0), counts)
 
 
 @lru_cache(maxsize=64)

@@ -59,7 +59,8 @@ SMALL = tuple(Plan("small", size) for size in SIZES)
 class Draw:
     """Outputs of one call, or of several small ones of equal `size`, with the coin of each row.
 
-    `again` are the outputs of a second call in which every row was public, `public` its input.
+    `again` are the outputs of as many further calls in which every row was public, `public` its
+    input.
     """
 
     outputs: Outputs
@@ -90,12 +91,25 @@ class Source:
         # Few rows a call, for memory; many calls, since noise may be shared within one.
         most = -(-count // CALLS) if plan == CROWD else COMPANY
         most = max(1, min(most, CELLS // width))
-        for start in range(0, count, most):
-            rows = min(most, count - start)
+        sizes = [min(most, count - start) for start in range(0, count, most)]
+        if plan == CROWD:
+            yield from self._crowd(pair, sizes, random)
+        else:
+            yield from _merge(self._company(pair, sizes, random))
+
+    def _crowd(
+        self, pair: Pair, sizes: Sequence[int], random: np.random.Generator
+    ) -> Iterator[Draw]:
+        for rows in sizes:
             coins = random.integers(0, 2, rows, dtype=np.int8)
-            if plan == CROWD:
-                yield Draw(self._call(pair, coins), coins, rows, pair.second)
-                continue
+            yield Draw(self._call(pair, coins), coins, rows, pair.second)
+
+    def _company(
+        self, pair: Pair, sizes: Sequence[int], random: np.random.Generator
+    ) -> Iterator[Draw]:
+        """Half of the rows are targets; a call of public rows only follows each call."""
+        for rows in sizes:
+            coins = random.integers(0, 2, rows, dtype=np.int8)
             coins[random.random(rows) < 0.5] = PUBLIC
             again = self._call(pair, np.full(rows, PUBLIC, dtype=np.int8))
             yield Draw(self._call(pair, coins), coins, rows, pair.second, again)
@@ -157,10 +171,14 @@ def _take(outputs: Outputs, index: npt.NDArray[np.int64]) -> Outputs:
     return outputs[index]
 
 
-def _merge(draws: Iterable[Draw], rows: int = 4096) -> Iterator[Draw]:
-    """The same small calls in fewer draws: a statistic costs little more for 4,096 than for one."""
+def _merge(draws: Iterable[Draw], rows: int = 8192) -> Iterator[Draw]:
+    """The same calls in fewer draws: a statistic costs little more for 8,192 rows than for one."""
     waiting: list[Draw] = []
     for draw in draws:
+        # A row's place in its call is told by the size, so only calls of one size are joined.
+        if waiting and waiting[0].size != draw.size:
+            yield _stack(waiting)
+            waiting = []
         waiting.append(draw)
         if len(waiting) * draw.size >= rows:
             yield _stack(waiting)
@@ -171,7 +189,13 @@ def _merge(draws: Iterable[Draw], rows: int = 4096) -> Iterator[Draw]:
 
 def _stack(draws: Sequence[Draw]) -> Draw:
     coins = np.concatenate([draw.coins for draw in draws])
-    return replace(draws[0], outputs=join([draw.outputs for draw in draws]), coins=coins)
+    public = [draw.again for draw in draws if draw.again is not None]
+    return replace(
+        draws[0],
+        outputs=join([draw.outputs for draw in draws]),
+        coins=coins,
+        again=join(public) if public else None,
+    )
 
 
 def join(parts: Sequence[Outputs]) -> Outputs:

@@ -133,7 +133,9 @@ def verify(
     # each family, so it is corrected for these few and not for the thousands that were looked at.
     source, count = Source(mechanism), total // 2
     worst = search(source, candidates, claim, total - count, progress)
-    counts = [_count(source, finalist, claim, progress) for finalist in worst.finalists]
+    tallies = count_hits(source, worst.finalists, progress)
+    judged = zip(worst.finalists, tallies, strict=True)
+    counts = [_prove(finalist, tally, claim) for finalist, tally in judged]
     best = max(counts, key=lambda case: case.lower_bound)
     return Verdict(
         subject=_name(mechanism),
@@ -162,9 +164,9 @@ class _Count:
     reach: float
 
 
-def _count(source: Source, finalist: Finalist, claim: Claim, progress: Progress) -> _Count:
+def _prove(finalist: Finalist, tally: Tally, claim: Claim) -> _Count:
     own = claim.with_share(finalist.family.risk)
-    tally, distance = count_hits(source, finalist, progress), finalist.event.setting.pair.distance
+    distance = finalist.event.setting.pair.distance
     proven = own.proven(*tally.hits, tally.counts, distance)
     return _Count(finalist.event, tally, proven, own.reach(sum(tally.counts), distance))
 
