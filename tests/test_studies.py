@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import capelet
 from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
@@ -14,6 +15,7 @@ NEEDS = {
     "frontiers.py": ("stance",),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
+    "judge_power.py": (),
 }
 
 
@@ -89,3 +91,31 @@ def test_author_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "| dpsgd, author, ε = " in printed and "δ = 1e-05" in printed
     run_script("studies", *command)  # nothing is missing, so nothing is trained again
     assert len(out.read_text().splitlines()) == 3
+
+
+def test_judge_power(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.jsonl"
+    size = ("--samples", 4000, "--power-runs", 1, "--alarm-runs", 2, "--alarm-samples", 2000)
+    names = ("--names", "no-noise-below-32", "word-dropout, laplace", "bottleneck, 10 symbols")
+    parts = ("--parts", "power", "alarms", "--workers", 2)
+    command = ("judge_power.py", *parts, *names, *size, "--out", out)
+    run_script("studies", *command)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 1 + 2 * 2
+    assert [row["refuted"] for row in rows if row["part"] == "power"] == [True]
+    printed = capsys.readouterr().out
+    assert "| `no-noise-below-32` | 1 of 1 |" in printed and "| bottleneck, 10 symbols |" in printed
+    run_script("studies", *command)  # nothing is missing, so nothing is run again
+    assert len(out.read_text().splitlines()) == len(rows)
+
+
+def test_the_times_of_two_judges_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, source = tmp_path / "rows.jsonl", Path(capelet.__file__).parents[1]
+    size = ("--parts", "time", "--samples", 2000, "--time-runs", 1)
+    names = ("--names", "randomised-response")
+    run_script("studies", "judge_power.py", *size, *names, "--old", source, "--out", out)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["version"] for row in rows] == ["this", "other"]
+    assert "| randomised-response |" in capsys.readouterr().out

@@ -424,6 +424,7 @@ def test_encode_releases_a_file_and_charges_its_subjects(data: Path, tmp_path: P
 
 
 def test_verify_lets_truth_stand_and_refutes_a_specimen(tmp_path: Path) -> None:
+    # ε = 8 is beyond what 20,000 samples can show, so no draw can refute it.
     code, said, _ = call("verify", "--recipe", recipe(tmp_path, LAPLACE), "--samples", "20000")
     assert code == 0 and said.startswith("[stands] The claim ε = 8 stands")
     broken = recipe(tmp_path, 'step = "specimen:half-noise"\nepsilon = 1.0')

@@ -218,7 +218,7 @@ def test_each_statistic_has_its_own_cut() -> None:
 
 
 def test_plain_misses_lie_on_a_line_between_two_values() -> None:
-    """A threshold at the edge of what was seen will have a miss; one far inside the gap has none."""
+    """A threshold at the edge of what was seen will have a miss; far inside the gap it has none."""
     values = np.array([[1.0, 3.0, 3.0, 7.0]])
     marks = np.array([[0.0, 1.0, 2.0, 3.0, 6.0, 7.0, 8.0, 9.0]])
     at_least = 4 - bounds._ranks(values, marks)

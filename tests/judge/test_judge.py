@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 from capelet.errors import CapeletError, DataError
 from capelet.judge import Verdict, corners, verify, verify_recipe
@@ -28,6 +29,9 @@ from capelet.release import PrivateEncoder
 Mechanism = Callable[[Any], npt.NDArray[Any]]
 FEW = 60_000
 FEWER = 24_000  # in few dimensions
+# The noise of these tests is never seeded. A true claim is refuted with probability 1 − confidence:
+# where it must stand, once in ten million runs.
+SURE = 1 - 1e-7
 UNITS = [(np.eye(2)[0], -np.eye(2)[0])]
 SOUND: dict[str, Callable[[float], Mechanism]] = {
     "laplace": Laplace,
@@ -45,7 +49,7 @@ EPSILONS = [0.5, 1.0, 2.0, 4.0, 8.0]
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_mechanisms_pass_and_the_judge_comes_close(name: str, epsilon: float) -> None:
-    verdict = verify(SOUND[name](epsilon), samples=1_000_000)
+    verdict = verify(SOUND[name](epsilon), samples=1_000_000, confidence=SURE)
     assert verdict.passed, verdict.sentence
     if name == "gaussian":
         assert verdict.lower_bound >= 0.6 * epsilon, verdict.sentence
@@ -69,18 +73,6 @@ def test_every_planted_fault_is_found_at_a_million_samples(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SOUND, "words"])
-def test_true_claims_are_refuted_no_more_often_than_the_confidence_says(name: str) -> None:
-    """At most 6 of 200 at 0.99: were the rate above 1 %, 7 would still come with 0.5 %."""
-    plane = Plane(1.0)
-    words = WordReplacement(1.0, table=plane.table)
-    mechanism: Any = words if name == "words" else SOUND[name](1.0)
-    pairs = plane.pairs if name == "words" else None
-    runs = (verify(mechanism, samples=100_000, pairs=pairs, confidence=0.99) for _ in range(200))
-    assert sum(not verdict.passed for verdict in runs) <= 6
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_half_the_exact_noise_fails_at_every_epsilon(epsilon: float) -> None:
     verdict = verify(Laplace(2 * epsilon), claimed=epsilon, samples=1_000_000)
@@ -92,7 +84,7 @@ def test_half_the_exact_noise_fails_at_every_epsilon(epsilon: float) -> None:
 
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_mechanisms_pass(name: str) -> None:
-    verdict = verify(SOUND[name](2.0), samples=FEWER, dimension=4)
+    verdict = verify(SOUND[name](2.0), samples=FEWER, dimension=4, confidence=SURE)
     assert verdict.passed, verdict.sentence
     assert verdict.lower_bound > 1.0, verdict.sentence
 
@@ -111,11 +103,15 @@ def test_every_specimen_fails(name: str) -> None:
 def test_a_tenth_less_noise_fails_on_its_own_pair() -> None:
     verdict = verify(PLANTED["scale-0.9"](1.0), samples=150_000, pairs=UNITS)
     assert not verdict.passed, verdict.sentence
-    assert verify(Laplace(1.0), samples=150_000, pairs=UNITS).passed
+    assert verify(Laplace(1.0), samples=150_000, pairs=UNITS, confidence=SURE).passed
 
 
 def test_a_rare_raw_row_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row in a hundred of 60,000 is as many as one in a thousand of 600,000."""
+    """One row in a hundred of 60,000 is as many as one in a thousand of 600,000.
+
+    Of 54,000 outputs that are counted, about 270 are raw rows of the input that hits, and 30 would
+    do: the search sees 34 and needs ten. Fewer than either come less than once in a million runs.
+    """
     monkeypatch.setattr("capelet.mechanisms.specimens.RAW", 0.01)
     verdict = verify(PLANTED["raw-row"](1.0), samples=FEW, pairs=UNITS)
     assert not verdict.passed, verdict.sentence
@@ -134,7 +130,8 @@ def test_normal_noise_with_two_thirds_of_its_deviation_fails() -> None:
     assert not verdict.passed, verdict.sentence
     assert verdict.tradeoff == "gaussian"
     assert "taking its noise to be normal" in verdict.sentence
-    assert verify(Gaussian(2.0, 1e-5), samples=FEW, pairs=UNITS, tradeoff="any").passed
+    sound = Gaussian(2.0, 1e-5)
+    assert verify(sound, samples=FEW, pairs=UNITS, tradeoff="any", confidence=SURE).passed
 
 
 # ---- each kind of leak, with noise that is exact, so that no low bit can help --------------------
@@ -195,7 +192,8 @@ def test_each_kind_of_leak_is_found(broken: Mechanism) -> None:
 
 def test_the_same_noise_on_its_own_domain_passes() -> None:
     """`not_normalised` is sound for pairs of L1-unit vectors, and these may be given."""
-    assert verify(not_normalised, claimed=1.0, samples=FEW, pairs=UNITS).passed
+    verdict = verify(not_normalised, claimed=1.0, samples=FEW, pairs=UNITS, confidence=SURE)
+    assert verdict.passed, verdict.sentence
 
 
 def test_lowest_bits_alone_convict_float_noise() -> None:
@@ -238,11 +236,12 @@ def replaced(epsilon: float) -> Callable[[list[str]], list[str]]:
 
 
 def test_metric_privacy_is_judged_per_unit_of_distance() -> None:
-    pairs = [("w-1_0", "w1_0"), ("w0_0", "w0_1")]
-    sound = verify(replaced(1.0), claimed=1.0, samples=4 * FEW, pairs=pairs, distance=apart)
+    options: Any = {"pairs": [("w-1_0", "w1_0"), ("w0_0", "w0_1")], "distance": apart}
+    options["confidence"] = SURE
+    sound = verify(replaced(1.0), claimed=1.0, samples=4 * FEW, **options)
     assert sound.passed, sound.sentence
     assert sound.lower_bound > 0.7
-    rash = verify(replaced(2.0), claimed=1.0, samples=FEW, pairs=pairs, distance=apart)
+    rash = verify(replaced(2.0), claimed=1.0, samples=FEW, **options)
     assert not rash.passed, rash.sentence
     assert rash.lower_bound < 2.0
     assert isinstance(rash.pair.first, str)
@@ -251,7 +250,7 @@ def test_metric_privacy_is_judged_per_unit_of_distance() -> None:
 @pytest.mark.slow
 def test_metric_privacy_at_a_million_samples() -> None:
     pairs = [("w-1_0", "w1_0")]
-    verdict = verify(replaced(1.0), claimed=1.0, pairs=pairs, distance=apart)
+    verdict = verify(replaced(1.0), claimed=1.0, pairs=pairs, distance=apart, confidence=SURE)
     assert 0.85 <= verdict.lower_bound <= 1.0, verdict.sentence
 
 
@@ -271,10 +270,11 @@ def test_word_dropout_is_judged_on_a_change_of_one_word() -> None:
     epsilon, rate = 2.0, 0.5
     right = math.log((1 - rate) * math.exp(epsilon) + rate)
     pairs = [("a good film", "a bad film")]
-    verdict = verify(dropped(epsilon, rate), claimed=right, samples=FEW, pairs=pairs)
+    options: Any = {"samples": FEW, "pairs": pairs, "confidence": SURE}
+    verdict = verify(dropped(epsilon, rate), claimed=right, **options)
     assert verdict.passed, verdict.sentence
     assert verdict.lower_bound > 0.85 * right
-    assert not verify(dropped(epsilon, rate), claimed=right / 2, samples=FEW, pairs=pairs).passed
+    assert not verify(dropped(epsilon, rate), claimed=right / 2, **options).passed
 
 
 def test_dropout_by_itself_hides_nothing() -> None:
@@ -290,15 +290,18 @@ def test_dropout_by_itself_hides_nothing() -> None:
 
 
 def test_false_alarms_stay_at_the_stated_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Randomised response loses exactly ε on its best event: the hardest true claim there is."""
+    """Randomised response loses exactly ε on its best event: the hardest true claim there is.
+
+    At most a fifth of the runs may refute it; were it a fifth, more than the limit would come once
+    in a million times. A claim of 0.7 for what loses 1 is refuted far more often than that.
+    """
     monkeypatch.setattr("capelet.judge.search.FEWEST", 120)  # a hasty search; the count is whole
     monkeypatch.setattr("capelet.judge.search.FEWEST_CALLS", 100)
-    honest = RandomisedResponse(1.0, 2)
-    runs = 40
-    alarms = sum(
-        not verify(honest, samples=2000, pairs=UNITS, confidence=0.8).passed for _ in range(runs)
-    )
-    assert alarms <= 0.2 * runs + 3 * math.sqrt(runs * 0.2 * 0.8)
+    honest, runs = RandomisedResponse(1.0, 2), 40
+    limit = int(stats.binom.isf(1e-6, runs, 0.2))
+    options: Any = {"samples": 2000, "pairs": UNITS, "confidence": 0.8}
+    assert sum(not verify(honest, **options).passed for _ in range(runs)) <= limit
+    assert sum(not verify(honest, 0.7, **options).passed for _ in range(runs)) > limit
 
 
 def test_the_bound_holds_as_often_as_it_says() -> None:
@@ -334,7 +337,7 @@ def test_a_gap_between_normals_is_an_epsilon() -> None:
 
 @pytest.fixture(scope="module")
 def verdict() -> Verdict:
-    return verify(Laplace(1.0), samples=20_000, dimension=4)
+    return verify(Laplace(1.0), samples=20_000, dimension=4, confidence=SURE)
 
 
 def test_a_pass_says_what_was_tried_and_what_it_cannot_show(verdict: Verdict) -> None:
@@ -342,8 +345,8 @@ def test_a_pass_says_what_was_tried_and_what_it_cannot_show(verdict: Verdict) ->
     assert verdict.sentence.startswith("The claim ε = 1 stands: Laplace(epsilon=1.0")
     assert f"{verdict.events_tried:,} events on 12 pairs" in verdict.sentence
     assert f"at most ε = {verdict.reach:.3g}" in verdict.sentence
-    assert verdict.counted == 14_000  # of both inputs: the share of single outputs
-    assert verdict.confidence == 0.999
+    assert verdict.counted == 18_000  # of both inputs: single outputs and rare ones together
+    assert verdict.confidence == SURE
     assert 0 <= verdict.lower_bound <= verdict.claimed <= verdict.reach
     with pytest.raises(AttributeError):
         verdict.claimed = 2.0  # type: ignore[misc]
@@ -400,14 +403,14 @@ class Swapped:
 
 def test_a_recipe_is_judged_noise_step_by_noise_step() -> None:
     private = PrivateEncoder(Projection(64), Laplace(8.0, dimension=64), FloatLaplace(1.0))
-    sound, broken = verify_recipe(private, samples=FEW, dimension=4)
+    sound, broken = verify_recipe(private, samples=FEW, dimension=4, confidence=SURE)
     assert sound.passed and "Laplace(epsilon=8.0, dimension=4)" in sound.sentence
     assert sound.claimed == 8.0
     assert not broken.passed
 
 
 def test_text_steps_are_judged_on_single_words() -> None:
-    (verdict,) = verify_recipe(_only(Swapped()), samples=FEW)
+    (verdict,) = verify_recipe(_only(Swapped()), samples=FEW, confidence=SURE)
     assert verdict.passed, verdict.sentence
     assert verdict.lower_bound > 0.8
 
@@ -426,7 +429,7 @@ def test_word_steps_are_judged_on_a_small_table(
 ) -> None:
     plane = Plane(step.epsilon)
     small = replace(step, table=plane.table)
-    (verdict,) = verify_recipe(_only(small), samples=20_000)
+    (verdict,) = verify_recipe(_only(small), samples=20_000, confidence=SURE)
     assert verdict.passed, verdict.sentence
     tight = not isinstance(step, TruncatedExponential)  # TEM loses half of what it may
     assert verdict.lower_bound > (1.5 if tight else 0.7), verdict.sentence

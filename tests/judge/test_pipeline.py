@@ -22,7 +22,7 @@ from capelet.release import PrivateEncoder
 from capelet.release.batch import encode
 from capelet.release.recipe import METADATA
 
-PLAIN, LEDGER, MEMORY, SHORT = WAYS
+PLAIN, LEDGER, MEMORY, SHORT, SAME = WAYS
 ANOTHER, BEFORE = CASES[:2]
 
 
@@ -46,11 +46,6 @@ class Padded(Letters):
 
     def encode(self, texts: Any, progress: Progress = silent) -> Any:
         return super().encode(texts) * (1 + 1e-15 * max(len(text) for text in texts))
-
-
-def fresh(*arguments: Any, **options: Any) -> Any:
-    """`encode` with new noise for every row, also for texts that the ledger knows."""
-    return encode(*arguments, **options, **({"fresh": True} if "ledger" in options else {}))
 
 
 def rewrite(target: Path, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -80,10 +75,11 @@ def private(encoder: Any = None) -> PrivateEncoder:
 
 def test_a_clean_road_passes_in_every_case_and_way() -> None:
     reports: list[tuple[str, int, int]] = []
-    result = verify_pipeline(
-        private(), release=fresh, progress=lambda *report: reports.append(report)
-    )
-    assert result.passed and not result.disclosures, result.sentence
+    result = verify_pipeline(private(), progress=lambda *report: reports.append(report))
+    assert result.passed, result.sentence
+    # What `repeats="same"` shows is declared, and nothing else is told.
+    assert {item.check for item in result.disclosures} == {"equality", "file: repeats"}
+    assert all(SAME.name in i.sentence for i in result.disclosures if i.check == "equality")
     assert result.subject == "The road encoder → laplace"
     assert set(ROAD_CHECKS) < set(result.checks)
     assert reports[-1] == ("neighbouring files", len(PLAN), len(PLAN))
@@ -91,7 +87,7 @@ def test_a_clean_road_passes_in_every_case_and_way() -> None:
 
 def test_vectors_and_symbols_go_the_same_road(plan: Callable[..., None]) -> None:
     plan((ANOTHER, PLAIN), (BEFORE, LEDGER), (CASES[3], PLAIN))
-    assert verify_pipeline(PrivateEncoder(Laplace(1.0, dimension=3)), release=fresh).passed
+    assert verify_pipeline(PrivateEncoder(Laplace(1.0, dimension=3)), release=encode).passed
     # Symbols are equal by chance: which of them are equal is noise, and not compared.
     assert verify_pipeline(PrivateEncoder(RandomisedResponse(2.0, 3)), release=encode).passed
 
@@ -108,7 +104,7 @@ def test_without_a_guarantee_for_texts_no_ledger_is_asked_for(plan: Callable[...
 
 def same(*arguments: Any, **options: Any) -> Any:
     """Equal texts of one person get one vector, by hand, and nothing declares it."""
-    summary = fresh(*arguments, **options)
+    summary = encode(*arguments, **options)
     source, target = arguments[:2]
     table = pa.parquet.read_table(source)
     keys = list(zip(*(table[name].to_pylist() for name in ("person", "text")), strict=True))
@@ -135,31 +131,31 @@ def declared(*arguments: Any, **options: Any) -> Any:
 
 
 def keeps_a_length(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
     lengths = pa.array([len(text) for text in texts_of(source)])
     rewrite(target, lambda table: table.append_column("length", lengths))
 
 
 def sorts(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
     order = np.argsort([len(text) for text in texts_of(source)], kind="stable")
     rewrite(target, lambda table: table.take(order))
 
 
 def drops_repeats(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
     count = len(set(texts_of(source)))
     rewrite(target, lambda table: table.slice(0, count))
 
 
 def tells_a_hash(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
     names = {METADATA: b"{}", b"source": str(hash(tuple(texts_of(source)))).encode()}
     rewrite(target, lambda table: table.replace_schema_metadata(names))
 
 
 def changes_types(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
     kind = pa.int64() if any(len(text) > 200 for text in texts_of(source)) else pa.int32()
     rewrite(target, lambda table: table.set_column(0, "row", table["row"].cast(kind)))
 
@@ -167,11 +163,11 @@ def changes_types(source: Path, target: Path, *rest: Any, **options: Any) -> Non
 def refuses(source: Path, target: Path, *rest: Any, **options: Any) -> None:
     if "a" in texts_of(source):
         raise CapeletError("a text is too short")
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
 
 
 def groups_by_length(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-    fresh(source, target, *rest, **options)
+    encode(source, target, *rest, **options)
     table = pa.parquet.read_table(target)
     size = 5 if any(len(text) > 200 for text in texts_of(source)) else 17
     pa.parquet.write_table(table, target, row_group_size=size)
@@ -216,7 +212,7 @@ def test_a_memory_that_hands_out_old_vectors_is_told(plan: Callable[..., None]) 
     memory: dict[tuple[str, str], Any] = {}
 
     def remembers(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-        fresh(source, target, *rest, **options)
+        encode(source, target, *rest, **options)
         table, ledger = pa.parquet.read_table(target), str(options.get("ledger"))
         names = [(ledger, text) for text in texts_of(source)]
         vectors = [
@@ -232,7 +228,7 @@ def test_a_memory_that_hands_out_old_vectors_is_told(plan: Callable[..., None]) 
     plan((old, MEMORY))
     result = verify_pipeline(private(), release=remembers)
     assert "equality" in {item.check for item in result.disclosures}
-    assert verify_pipeline(private(), release=fresh).passed
+    assert verify_pipeline(private(), release=encode).passed
 
 
 def test_a_budget_that_equal_texts_do_not_use_up_is_told(plan: Callable[..., None]) -> None:
@@ -240,17 +236,17 @@ def test_a_budget_that_equal_texts_do_not_use_up_is_told(plan: Callable[..., Non
         texts, limit = texts_of(source), options.pop("budget")
         if len(set(texts[::4])) > limit:
             raise CapeletError("the budget is too small")
-        fresh(source, target, *rest, **options)
+        encode(source, target, *rest, **options)
 
     plan((BEFORE, SHORT))
     result = verify_pipeline(private(), release=charges_once)
     assert [item.check for item in result.disclosures] == ["refusals"]
-    assert verify_pipeline(private(), release=fresh).passed
+    assert verify_pipeline(private(), release=encode).passed
 
 
 def test_what_changes_from_run_to_run_is_noise(plan: Callable[..., None]) -> None:
     def names_at_random(source: Path, target: Path, *rest: Any, **options: Any) -> None:
-        fresh(source, target, *rest, **options)
+        encode(source, target, *rest, **options)
         name = str(np.random.default_rng().integers(1 << 60)).encode()
 
         def add(table: pa.Table) -> pa.Table:
@@ -265,6 +261,6 @@ def test_what_changes_from_run_to_run_is_noise(plan: Callable[..., None]) -> Non
 
 def test_neighbours_that_move_before_the_noise_are_told(plan: Callable[..., None]) -> None:
     plan((ANOTHER, PLAIN))
-    result = verify_pipeline(private(Padded()), release=fresh)
+    result = verify_pipeline(private(Padded()), release=encode)
     assert [item.check for item in result.disclosures] == [module.BATCH]
     assert "16 other rows of a batch change" in result.sentence

@@ -28,9 +28,7 @@ MAIN, RARE, COMPANY, CALLS = FAMILIES
 def seed_coins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coins that fall alike in every run of a test: no figure here is a matter of the draw."""
     seeded, numbers = np.random.default_rng, itertools.count()
-    monkeypatch.setattr(
-        "capelet.judge.calls.np.random.default_rng", lambda: seeded(next(numbers))
-    )
+    monkeypatch.setattr("capelet.judge.calls.np.random.default_rng", lambda: seeded(next(numbers)))
 
 
 class Recorder:

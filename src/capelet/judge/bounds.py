@@ -4,7 +4,7 @@ Each output is of the first or of the second input by a fair coin. Seeing an eve
 coin, and under ε-privacy no guess is right with a chance above e^ε/(1 + e^ε), whatever else is
 known of the other rows and their coins. So of k + l guesses the number k of right ones is at most
 binomial with that chance, however the rows of a call depend on each other (Steinke, Nasr and
-Jagielski 2023, theorem 5.1), and one exact (Clopper and Pearson) end gives ε.
+Jagielski 2023, for pure privacy), and one exact (Clopper and Pearson) end gives ε.
 With δ the loss is ln((p − δ)/q), with p the lower and q the upper end of two such intervals; that
 takes the outputs as independent, which is part of the claim.
 """

@@ -108,15 +108,15 @@ def verify(
       which needs `pairs=[(text, text)]`. Own pairs of vectors may be given likewise, where only
       they are covered by the claim.
     - `claimed`, `delta`: by default what `mechanism.guarantee` states.
-    - `samples`: outputs of each side; half of them, spread over all pairs, choose the pair and the
-      event, and half are counted.
+    - `samples`: outputs of each side; half of them, spread over all pairs, choose the pairs and the
+      events, one for each family of faults, and half are counted.
     - `dimension`: the width of the vectors tried; by default the mechanism's own, or 16.
     - `distance`: makes `claimed` an ε per unit of distance (metric privacy): a number, or a
       function of two inputs. By default `mechanism.distance`, where the guarantee is metric.
     - `tradeoff`: "gaussian" takes the noise to be normal; the default for `Gaussian` alone.
 
     >>> from capelet.mechanisms import Laplace
-    >>> verify(Laplace(epsilon=1), samples=20_000, dimension=4).passed
+    >>> verify(Laplace(epsilon=1), samples=20_000, dimension=4, confidence=1 - 1e-7).passed
     True
     """
     if not callable(mechanism):

@@ -1,7 +1,8 @@
 """A judge of the whole road: neighbouring files in, released files out through `encode` itself.
 
 Two files that differ in one row's text are released, each several times and in several ways:
-without a ledger, with one, with one that knows the texts already, with a budget that is just short.
+without a ledger, with one, with one that knows the texts already, with a budget that is just short,
+with the same vector for equal texts.
 What leaves, beside the vectors of that row, must not tell which of the two went in: refusals,
 schema, metadata byte by byte, footers, number and order of rows, side columns, and which vectors
 are equal to which. The vectors themselves are for `verify`, noise step by noise step; that no other
@@ -100,12 +101,16 @@ CASES = (
 
 @dataclass(frozen=True)
 class Way:
-    """How a file is released: with which memory and which limit."""
+    """How a file is released: with which memory and which limit.
+
+    `is_same` asks for the same vector for equal texts of a person, which must be declared.
+    """
 
     name: str
     has_ledger: bool = False
     knows_texts: bool = False
     is_short: bool = False
+    is_same: bool = False
 
 
 WAYS = (
@@ -113,6 +118,7 @@ WAYS = (
     Way("with a ledger", has_ledger=True),
     Way("with a ledger that knows the texts", has_ledger=True, knows_texts=True),
     Way("with a budget that is just short", has_ledger=True, is_short=True),
+    Way("with the same vector for equal texts", has_ledger=True, knows_texts=True, is_same=True),
 )
 # A ledger knows texts only as equal or not: what a text looks like is tried without one.
 PLAN = tuple((case, way) for way in WAYS for case in (CASES[:2] if way.has_ledger else CASES))
@@ -312,6 +318,8 @@ class _Road:
         options: dict[str, Any] = {kind: COLUMN, "subject": SUBJECT, "block": BLOCK}
         if way.has_ledger:
             options["ledger"] = folder / "ledger.sqlite"
+        if way.is_same:
+            options["repeats"] = "same"
         if way.is_short:
             # Enough for all texts of a person but one: only a text that costs nothing fits.
             most = -(-len(batch) // len(_SUBJECTS))
