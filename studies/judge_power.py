@@ -5,8 +5,8 @@
 (a) `power`: each of the fourteen planted specimens at ε = 1 in 16 dimensions, with the default
 samples and confidence: the share of runs that refute it. (b) `alarms`: each right mechanism at
 ε = 1 with 100,000 samples and confidence 0.99: at most 1 % of runs may refute it. (c) `time`: how
-long one `verify` takes, and, with `--old`, how long it takes another version of the package (its
-`src` folder), in turns on one core. It prints one table each, as in the card. Noise and coins come
+many seconds of one core a `verify` takes, and, with `--old`, how many it takes another version of
+the package (its `src` folder), in turns. It prints one table each, as in the card. Noise and coins come
 from the operating system, so no run repeats another. What is in the file is not run again.
 """
 
@@ -59,9 +59,9 @@ mechanism = {
     "randomised-response": lambda: RandomisedResponse(1.0, 4),
 }[name]()
 verify(mechanism, samples=2000)
-clock = time.perf_counter()
+clock = time.process_time()
 verify(mechanism, samples=samples)
-print(time.perf_counter() - clock)
+print(time.process_time() - clock)
 """
 
 
@@ -132,7 +132,7 @@ def measure(job: Row) -> Row:
 
 
 def measure_time(job: Row, folders: dict[str, Path]) -> Row:
-    """The seconds of one `verify` in an interpreter of its own, on one core."""
+    """The seconds of one core that a `verify` takes, in an interpreter of its own."""
     environment = {**os.environ, "PYTHONPATH": str(folders[job["version"]]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", TIMER, job["name"], str(job["samples"])]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -443,11 +443,16 @@ def test_verify_inspects_a_released_file(tmp_path: Path) -> None:
     PrivateEncoder(Laplace(1.0)).release(np.eye(4)).save(file)
     code, said, _ = call("verify", file)
     assert code == 0 and said.startswith("[stands] out.parquet (1-local")
+    assert "not a proof" in said and len(said.splitlines()) == 1
     pa.parquet.write_table(pa.parquet.read_table(file).replace_schema_metadata(None), file)
     code, said, _ = call("verify", file, "--json")
     assert code == 1 and json.loads(said)[0]["disclosures"][0]["check"] == "guarantee"
+    code, said, _ = call("verify", file)
+    assert said.splitlines()[0] == "[refuted] out.parquet tells more than its guarantee covers."
+    assert said.splitlines()[1].startswith("  fault (guarantee): its guarantee is missing or cut")
+    assert "release it again with `capelet encode`" in said
     code, _, complained = call("verify", tmp_path / "none.parquet")
-    assert code == 2 and "cannot be read" in complained
+    assert code == 2 and "is not there" in complained and "--recipe" in complained
 
 
 def test_verify_judges_the_whole_road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,3 +469,7 @@ def test_verify_judges_the_whole_road(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         code, _, complained = call("verify", *arguments)
         assert code == 2 and message in complained
+    (tmp_path / "stray").mkdir()
+    stray = recipe(tmp_path / "stray", 'step = "map"\nfile = "map.safetensors"', LAPLACE)
+    code, _, complained = call("verify", "--recipe", stray, "--pipeline")
+    assert code == 2 and "no manifest" in complained and "give the whole folder" in complained

@@ -136,7 +136,7 @@ Pipeline = Annotated[
         "--pipeline", help="Judge the whole road: release neighbouring files, compare what leaves."
     ),
 ]
-Samples = Annotated[int, typer.Option(help="Outputs drawn of each input.")]
+Samples = Annotated[int, typer.Option(help="Outputs drawn of each input of a noise step.")]
 Confidence = Annotated[float, typer.Option(help="How sure a refutation must be.")]
 Specimens = Annotated[
     bool, typer.Option("--specimens", help="Allow known-broken steps, to see them fail.")

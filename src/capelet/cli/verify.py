@@ -27,10 +27,11 @@ def verify(
 ) -> None:
     """Try to refute a guarantee; exit with 1 when it is refuted.
 
-    With a recipe, that of each noise step; with `--pipeline`, that nothing else leaves with the
-    vectors; with a released file, that it tells nothing beside its vectors.
+    With `--recipe`, that of each noise step, by many outputs. With `--pipeline`, that nothing else
+    leaves with the vectors. With a released file, `capelet verify out.parquet`, that it tells
+    nothing beside its vectors.
 
-    Example: `capelet verify --recipe private.toml`
+    Example: `capelet verify --recipe private.toml --pipeline`
     """
     from capelet.judge import inspect_file, verify_pipeline, verify_recipe
     from capelet.release import PrivateEncoder
@@ -51,10 +52,23 @@ def verify(
         print_json([result.describe() for result in results])
     else:
         for result in results:
-            print(f"[{'stands' if result.passed else 'refuted'}] {result.sentence}")
+            _print_result(result)
     if not all(result.passed for result in results):
         # 1 for a false claim, as for a gate that closes; 2 is bad input.
         raise typer.Exit(1)
+
+
+def _print_result(result: Verdict | Inspection) -> None:
+    """A sentence for a verdict; for an inspection a line more for each thing that is told."""
+    from capelet.judge import Verdict
+
+    mark = "[stands]" if result.passed else "[refuted]"
+    if isinstance(result, Verdict):
+        print(f"{mark} {result.sentence}")
+        return
+    print(f"{mark} {result.headline}.")
+    for item in result.disclosures:
+        print(f"  {'fault' if item.is_fault else 'declared'} ({item.check}): {item.sentence}")
 
 
 def _check_question(file: Path | None, recipe: Path | None, pipeline: bool) -> None:

@@ -62,18 +62,24 @@ class Inspection:
         return not any(item.is_fault for item in self.disclosures)
 
     @property
+    def headline(self) -> str:
+        """The result without what was found, which `disclosures` lists."""
+        if not self.passed:
+            return f"{self.subject} tells more than its guarantee covers"
+        return (
+            f"{self.subject} tells nothing beside its vectors that {len(self.checks)} checks "
+            f"({', '.join(self.checks)}) would show; this is a test, not a proof"
+        )
+
+    @property
     def sentence(self) -> str:
         """The result in words, for a reader who sees nothing else."""
-        checks = f"{len(self.checks)} checks ({', '.join(self.checks)})"
         notes = [item.sentence for item in self.disclosures if not item.is_fault]
         faults = [item.sentence for item in self.disclosures if item.is_fault]
         if faults:
-            return f"{self.subject} tells more than its guarantee covers: {'; '.join(faults)}."
-        told = f" Declared: {'; '.join(notes)}." if notes else ""
-        return (
-            f"{self.subject} tells nothing beside its vectors that {checks} would show.{told} "
-            "This is a test, not a proof."
-        )
+            return f"{self.headline}: {'; '.join(faults)}."
+        declared_notes = f" Declared: {'; '.join(notes)}." if notes else ""
+        return f"{self.headline}.{declared_notes}"
 
     def describe(self) -> dict[str, Any]:
         """The result as plain values, for JSON."""
@@ -95,18 +101,20 @@ class ReleasedFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        advice = "give a file that `capelet encode` wrote, or a recipe as --recipe"
+        if not self.path.is_file():
+            raise OutputError(f"{str(path)!r} is not there, or is no file; {advice}")
         try:
             self.footer = pa.parquet.read_metadata(self.path)
             self.table = pa.parquet.read_table(self.path)
         except (OSError, pa.ArrowException) as error:
             raise OutputError(
-                f"{str(path)!r} cannot be read as a Parquet file ({type(error).__name__}); give a "
-                "file that `capelet encode` wrote"
+                f"{str(path)!r} cannot be read as a Parquet file ({type(error).__name__}); {advice}"
             ) from None
         if VECTOR not in self.table.column_names:
             raise OutputError(
                 f"{str(path)!r} has no column {VECTOR!r} but {', '.join(self.table.column_names)}; "
-                "give a file that `capelet encode` wrote"
+                f"{advice}"
             )
 
     @cached_property
@@ -165,7 +173,10 @@ class ReleasedFile:
 def _check_guarantee(file: ReleasedFile) -> Iterator[str]:
     promise = file.guarantee
     if promise is None:
-        yield "its guarantee is missing or cut: nothing says what its vectors promise"
+        yield (
+            "its guarantee is missing or cut: nothing says what its vectors promise, so release it "
+            "again with `capelet encode` and pass that file on unchanged"
+        )
         return
     if promise.notion == "none" or promise.status in ("none", "broken"):
         yield f"its vectors promise nothing ({promise.sentence()})"
@@ -268,7 +279,8 @@ def _check_repeats(file: ReleasedFile) -> Iterator[str]:
     # Symbols repeat between people as well; only what is more common within a person tells.
     expected = of_within * (between / of_between if of_between else 0.0)
     if within > expected + 6 * math.sqrt(expected) + (6 if between else 0):
-        yield f"{within:,} pairs of vectors of one subject are equal: so are their texts"
+        count = "a pair" if within == 1 else f"{within:,} pairs"
+        yield f"{count} of vectors of one subject, equal bit by bit, shows that the texts are equal"
 
 
 def _equal_pairs(names: npt.NDArray[np.int64], groups: Sequence[Any]) -> tuple[int, int]:
