@@ -6,8 +6,8 @@
 samples and confidence: the share of runs that refute it. (b) `alarms`: each right mechanism at
 ε = 1 with 100,000 samples and confidence 0.99: at most 1 % of runs may refute it. (c) `time`: how
 many seconds of one core a `verify` takes, and, with `--old`, how many it takes another version of
-the package (its `src` folder), in turns. It prints one table each, as in the card. Noise and coins come
-from the operating system, so no run repeats another. What is in the file is not run again.
+the package (its `src` folder), in turns. It prints one table each, as in the card. Noise and coins
+come from the operating system, so no run repeats another. What is in the file is not run again.
 """
 
 from __future__ import annotations

@@ -62,9 +62,11 @@ def test_families_share_the_samples_and_the_risk() -> None:
         750_000,
         150_000,
         100_000,
-        module.MOST_CALLS,
+        2 * module.MOST_CALLS,
     ]
-    assert module._budget(CALLS, 500) == module.FEWEST_CALLS
+    assert module._budget(CALLS, 500) == 2 * module.FEWEST_CALLS
+    sizes = [module._count_size(plan, 100) for plan in (CROWD, IN_COMPANY, SMALL[0])]
+    assert sizes == [100, 50, 50]
 
 
 def test_a_claim_with_a_share_of_its_risk_proves_less() -> None:
@@ -121,7 +123,7 @@ def test_the_search_finds_the_pair_and_the_event_that_leak() -> None:
         "search, round 4 of 4",
         "rows in company, round 2 of 2",
         "rare rows, round 1 of 1",
-        "small calls, round 1 of 1",
+        "small calls, round 2 of 2",
     }
     # Rare rows are looked for on that pair, and counted with it.
     rare = next(final for final in worst.finalists if final.family is RARE)

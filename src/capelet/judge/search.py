@@ -35,8 +35,8 @@ from capelet.judge.statistics import Inputs, Outputs, Reals, Statistic, statisti
 
 FEWEST = 1500  # outputs of each input of a setting in a round
 LEAST = 20  # outputs of each input, below which a view is not scored
-# Small calls cost time by the call: so many for the search, and as many for the count.
-FEWEST_CALLS, MOST_CALLS = 800, 1200
+# Small calls cost time by the call: so many for each of two rounds, and for the count.
+FEWEST_CALLS, MOST_CALLS = 800, 1000
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ FAMILIES = (
     ),
     Family("rare rows", (CROWD,), (), (), 0.15, 0.1),
     Family("rows in company", (IN_COMPANY,), (0, 4), ((8, 6),), 0.1, 0.1),
-    Family("small calls", SMALL, (0, 4), (), 0.0, 0.1),
+    # Eighty calls of each size tell what is worth more of them, and no more than that.
+    Family("small calls", SMALL, (0, 4), ((6, 6),), 0.0, 0.1),
 )
 
 
@@ -140,9 +141,7 @@ def search(
         events += number
         if winners:
             best = max(winners, key=lambda event: event.threshold.score)
-            # Each row in company has its public row in a second call: half as many are drawn.
-            halves = 2 if best.setting.plan == IN_COMPANY else 1
-            finalists.append(Finalist(best, family, count // halves))
+            finalists.append(Finalist(best, family, _count_size(best.setting.plan, count)))
     return Worst(finalists, events)
 
 
@@ -156,10 +155,19 @@ def _worst_pair(finalists: list[Finalist], pairs: list[Pair]) -> Pair:
 
 
 def _budget(family: Family, draws: int) -> int:
-    """Rows of both inputs together, or small calls, for a family: to search, or to count."""
+    """Rows of both inputs together, or small calls, for the search of a family."""
     if family.plans == SMALL:
-        return min(max(FEWEST_CALLS, draws // 25), MOST_CALLS)
-    return max(int(2 * draws * family.samples), 1)
+        return family.rounds * min(max(FEWEST_CALLS, draws // 25), MOST_CALLS)
+    # In company a quarter of the rows, and of these the few that share something, are looked at.
+    least = 4 * FEWEST if family.plans == (IN_COMPANY,) else 1
+    return max(int(2 * draws * family.samples), least)
+
+
+def _count_size(plan: Plan, budget: int) -> int:
+    """Rows, or small calls, for the count of what a family settled on."""
+    # A row in company has its public row in a second call; of small calls half are for the search's
+    # second round.
+    return budget if plan == CROWD else budget // 2
 
 
 Looks = dict[tuple[Pair, Plan], dict[str, set[str]] | None]
@@ -191,9 +199,9 @@ def _search_family(
 
 
 def _round_size(plan: Plan, share: int) -> int:
-    """At least what a score needs; a call of 256 rows takes the place of several small ones."""
+    """At least what a score needs."""
     if plan.name == "small":
-        return max(2 * LEAST, share if plan.size <= 33 else share // 2)
+        return max(2 * LEAST, share)
     # In company half of the rows are targets, and each needs its public row: of 3,000 rows a lag
     # has some four hundred outputs of each input.
     return max(2 * FEWEST, share if plan == CROWD else share // 2)
