@@ -433,9 +433,10 @@ def test_word_steps_are_judged_on_a_small_table(
 ) -> None:
     plane = Plane(step.epsilon)
     small = replace(step, table=plane.table)
-    (verdict,) = verify_recipe(_only(small), samples=20_000, confidence=SURE)
+    (verdict,) = verify_recipe(_only(small), samples=40_000, confidence=SURE)
     assert verdict.passed, verdict.sentence
     tight = not isinstance(step, TruncatedExponential)  # TEM loses half of what it may
+    # Seven deviations below what ten runs showed: 2.27 ± 0.10, and 1.13 ± 0.06 for TEM.
     assert verdict.lower_bound > (1.5 if tight else 0.7), verdict.sentence
     rash = replace(small, epsilon=9.0)
     found = verify(rash, 3.0, samples=20_000, pairs=plane.pairs)

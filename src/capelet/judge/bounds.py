@@ -262,11 +262,11 @@ def _without_steps(ascending: Reals, marks: Reals, counts: Reals) -> Reals:
     falls to 0 where the farthest mark lies.
     """
     size, farthest = ascending.shape[1], marks.max(axis=1, keepdims=True)
-    padded = np.hstack([ascending, np.maximum(farthest, ascending[:, -1:])])
+    values = np.hstack([ascending, np.maximum(farthest, ascending[:, -1:])])
     # `counts` values lie at the mark or beyond: the next one below it has the place before them.
     place = (size - counts).astype(np.int64)
-    above = np.take_along_axis(padded, place, axis=1)
-    below = np.take_along_axis(padded, np.maximum(place - 1, 0), axis=1)
+    above = np.take_along_axis(values, place, axis=1)
+    below = np.take_along_axis(values, np.maximum(place - 1, 0), axis=1)
     with np.errstate(all="ignore"):
         share = np.nan_to_num((above - marks) / (above - below), nan=0.0)
     return np.where(place > 0, counts + np.clip(share, 0.0, 1.0), counts)

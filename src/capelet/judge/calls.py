@@ -356,26 +356,26 @@ def views(plan: Plan, is_text: bool) -> list[View]:
 
 
 def _small_views(plan: Plan, is_text: bool) -> list[View]:
-    seen = [View(f"the output{plan.phrase} is seen", _own, own=True)]
+    table = [View(f"the output{plan.phrase} is seen", _own, own=True)]
     if plan.size == 1:
-        return seen
-    seen += [
+        return table
+    table += [
         View(f"it is compared with the next text{plan.phrase}", partial(_beside, 1, _difference)),
         View(f"the output of the next text{plan.phrase} is seen", partial(_bystander, 1)),
     ]
     if not is_text:
-        seen += [
+        table += [
             View(f"all outputs are added up{plan.phrase}", _call_sum),
             View(f"the outputs of all other texts are averaged{plan.phrase}", _others_mean),
         ]
-    return seen
+    return table
 
 
 def _vector_views() -> list[View]:
     again = "the same row of another call"
-    seen = [_lag_view(lag, "added to", _sum) for lag in LAGS]
-    seen += [_lag_view(lag, "signed like", _signed) for lag in SIGN_LAGS]
-    seen += [
+    table = [_lag_view(lag, "added to", _sum) for lag in LAGS]
+    table += [_lag_view(lag, "signed like", _signed) for lag in SIGN_LAGS]
+    table += [
         View(
             f"it and the public texts {lag} and {2 * lag} rows further are added up, "
             f"signed {_mark(one)}{_mark(two)}",
@@ -386,7 +386,7 @@ def _vector_views() -> list[View]:
         for two in (1, -1)
     ]
     return [
-        *seen,
+        *table,
         View(f"it is added to a public text in {again}", partial(_again, _sum)),
         View(f"it is signed like a public text in {again}", partial(_again, _signed)),
         View("exact repeats among public texts are counted", _repeats),

@@ -135,9 +135,9 @@ def search(
     finalists, events = list[Finalist](), 0
     for family in FAMILIES:
         count = _budget(family, draws)
-        chosen = [pairs[place] for place in family.pairs if place < len(pairs)]
-        chosen = chosen or [_worst_pair(finalists, pairs)]
-        winners, number = _search_family(source, family, chosen, claim, count, progress)
+        own_pairs = [pairs[place] for place in family.pairs if place < len(pairs)]
+        own_pairs = own_pairs or [_worst_pair(finalists, pairs)]
+        winners, number = _search_family(source, family, own_pairs, claim, count, progress)
         events += number
         if winners:
             best = max(winners, key=lambda event: event.threshold.score)
