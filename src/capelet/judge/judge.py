@@ -185,8 +185,8 @@ def verify_recipe(
 
     What follows a noise step is post-processing and what precedes it chooses the input, so a step
     that keeps its claim for every input keeps it in the recipe. A step on vectors whose width can
-    be chosen is cases in at most `dimension` coordinates; one on words with a table of its own, on
-    a small public table in the plane. Given `pairs` of texts, text steps are cases on these
+    be chosen is judged in at most `dimension` coordinates; one on words with a table of its own, on
+    a small public table in the plane. Given `pairs` of texts, text steps are judged on these
     instead, with their own table and, where the guarantee is metric, on `distance`.
     """
     noise = [step for step in private.steps if getattr(step, "guarantee", None) is not None]
@@ -206,7 +206,7 @@ def verify_recipe(
 
 
 def _small(step: Any, dimension: int, texts: tuple[Any, Any] | None) -> dict[str, Any]:
-    """The same step where it can be cases well: in few dimensions, or on few words."""
+    """The same step where it can be judged well: in few dimensions, or on few words."""
     own = {item.name for item in fields(step)} if is_dataclass(step) else set()
     if getattr(step, "consumes", "vectors") == "vectors":
         if "dimension" in own:
