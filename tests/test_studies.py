@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import capelet
 from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
@@ -16,6 +17,7 @@ NEEDS = {
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
     "private_maps.py": ("blog", "ag_entities"),
+    "judge_power.py": (),
 }
 
 
@@ -106,3 +108,31 @@ def test_private_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     run_script("studies", "private_maps.py", "game", *game)
     printed = capsys.readouterr().out
     assert "| 8 | 1 × |" in printed and "| 1 | 0.01 × |" in printed
+
+
+def test_judge_power(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.jsonl"
+    size = ("--samples", 4000, "--power-runs", 1, "--alarm-runs", 2, "--alarm-samples", 2000)
+    names = ("--names", "no-noise-below-32", "word-dropout, laplace", "bottleneck, 10 symbols")
+    parts = ("--parts", "power", "alarms", "--workers", 2)
+    command = ("judge_power.py", *parts, *names, *size, "--out", out)
+    run_script("studies", *command)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 1 + 2 * 2
+    assert [row["refuted"] for row in rows if row["part"] == "power"] == [True]
+    printed = capsys.readouterr().out
+    assert "| `no-noise-below-32` | 1 of 1 |" in printed and "| bottleneck, 10 symbols |" in printed
+    run_script("studies", *command)  # nothing is missing, so nothing is run again
+    assert len(out.read_text().splitlines()) == len(rows)
+
+
+def test_the_times_of_two_judges_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, source = tmp_path / "rows.jsonl", Path(capelet.__file__).parents[1]
+    size = ("--parts", "time", "--samples", 2000, "--time-runs", 1)
+    names = ("--names", "randomised-response")
+    run_script("studies", "judge_power.py", *size, *names, "--old", source, "--out", out)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["version"] for row in rows] == ["this", "other"]
+    assert "| randomised-response |" in capsys.readouterr().out

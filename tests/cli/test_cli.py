@@ -19,7 +19,8 @@ from capelet.cli import app
 from capelet.cli.catalogue import fill_names
 from capelet.cli.commands import COMMANDS, GROUPS
 from capelet.findings import Findings
-from capelet.release import Release
+from capelet.mechanisms import Laplace
+from capelet.release import PrivateEncoder, Release
 
 WORDS = [
     "the",
@@ -423,6 +424,7 @@ def test_encode_releases_a_file_and_charges_its_subjects(data: Path, tmp_path: P
 
 
 def test_verify_lets_truth_stand_and_refutes_a_specimen(tmp_path: Path) -> None:
+    # ε = 8 is beyond what 20,000 samples can show, so no draw can refute it.
     code, said, _ = call("verify", "--recipe", recipe(tmp_path, LAPLACE), "--samples", "20000")
     assert code == 0 and said.startswith("[stands] The claim ε = 8 stands")
     broken = recipe(tmp_path, 'step = "specimen:half-noise"\nepsilon = 1.0')
@@ -434,3 +436,40 @@ def test_verify_lets_truth_stand_and_refutes_a_specimen(tmp_path: Path) -> None:
     assert code == 1 and json.loads(said)[0]["passed"] is False
     code, _, complained = call("verify", "--recipe", recipe(tmp_path, WORDLLAMA))
     assert code == 2 and "no noise step" in complained
+
+
+def test_verify_inspects_a_released_file(tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    PrivateEncoder(Laplace(1.0)).release(np.eye(4)).save(file)
+    code, said, _ = call("verify", file)
+    assert code == 0 and said.startswith("[stands] out.parquet (1-local")
+    assert "not a proof" in said and len(said.splitlines()) == 1
+    pa.parquet.write_table(pa.parquet.read_table(file).replace_schema_metadata(None), file)
+    code, said, _ = call("verify", file, "--json")
+    assert code == 1 and json.loads(said)[0]["disclosures"][0]["check"] == "guarantee"
+    code, said, _ = call("verify", file)
+    assert said.splitlines()[0] == "[refuted] out.parquet tells more than its guarantee covers."
+    assert said.splitlines()[1].startswith("  fault (guarantee): its guarantee is missing or cut")
+    assert "release it again with `capelet encode`" in said
+    code, _, complained = call("verify", tmp_path / "none.parquet")
+    assert code == 2 and "is not there" in complained and "--recipe" in complained
+
+
+def test_verify_judges_the_whole_road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from capelet.judge import pipeline
+
+    private = recipe(tmp_path, LAPLACE)
+    monkeypatch.setattr(pipeline, "PLAN", pipeline.PLAN[:1])
+    code, said, _ = call("verify", "--recipe", private, "--pipeline")
+    assert code == 0 and said.startswith("[stands] The road laplace tells nothing")
+    for arguments, message in (
+        ([], "neither was given"),
+        (["--recipe", private, tmp_path / "out.parquet"], "both were given"),
+        ([tmp_path / "out.parquet", "--pipeline"], "give --recipe"),
+    ):
+        code, _, complained = call("verify", *arguments)
+        assert code == 2 and message in complained
+    (tmp_path / "stray").mkdir()
+    stray = recipe(tmp_path / "stray", 'step = "map"\nfile = "map.safetensors"', LAPLACE)
+    code, _, complained = call("verify", "--recipe", stray, "--pipeline")
+    assert code == 2 and "no manifest" in complained and "give the whole folder" in complained

@@ -31,7 +31,7 @@ Reals = npt.NDArray[np.float64]
 def test_the_ends_are_where_the_binomial_tail_is_half_the_risk(
     hits: int, misses: int, count: int
 ) -> None:
-    low, high = interval_ends(hits, misses, count, 0.05)
+    low, high = interval_ends(hits, misses, (count, count), 0.05)
     assert stats.binom.sf(hits - 1, count, low) == pytest.approx(0.025)
     assert stats.binom.cdf(misses, count, high) == pytest.approx(0.025)
     exact = stats.binomtest(hits, count).proportion_ci(0.95, method="exact")
@@ -40,32 +40,51 @@ def test_the_ends_are_where_the_binomial_tail_is_half_the_risk(
 
 def test_no_hit_and_nothing_but_misses_prove_nothing() -> None:
     for count in (1, 10, 1000):
-        assert interval_ends(0, count, count, 0.05) == (0.0, 1.0)
+        assert interval_ends(0, count, (count, count), 0.05) == (0.0, 1.0)
         for tradeoff in ("any", "gaussian"):
             claim = Claim(1.0, 1e-5 if tradeoff == "gaussian" else 0.0, 0.95, tradeoff)  # type: ignore[arg-type]
-            assert claim.proven(0, count, count) == 0.0
-        assert Claim(1.0, 0.0, 0.95).proven(0, 0, count) == 0.0
-        assert Claim(1.0, 0.0, 0.95).proven(count, count, count) == 0.0
+            assert claim.proven(0, count, (count, count)) == 0.0
+        assert Claim(1.0, 0.0, 0.95).proven(0, 0, (count, count)) == 0.0
+        assert Claim(1.0, 0.0, 0.95).proven(count, count, (count, count)) == 0.0
 
 
 def test_what_counts_prove_by_hand() -> None:
-    claim = Claim(1.0, 0.0, 0.9)
-    low, high = interval_ends(90, 10, 100, 0.1)
-    assert claim.proven(90, 10, 100) == pytest.approx(math.log(low / high))
-    assert claim.proven(90, 10, 100, distance=2.0) == pytest.approx(math.log(low / high) / 2)
-    assert claim.proven(10, 90, 100) == 0.0  # never below 0
+    claim, sizes = Claim(1.0, 0.0, 0.9), (100, 110)
+    # The least chance p of a right guess for which 90 of 100 are no surprise; e^ε is its odds.
+    low = stats.binomtest(90, 100, alternative="greater").proportion_ci(0.9, method="exact").low
+    assert claim.proven(90, 10, sizes) == pytest.approx(math.log(low / (1 - low)))
+    assert stats.binom.sf(89, 100, low) == pytest.approx(0.1)
+    assert claim.proven(90, 10, sizes, distance=2.0) == claim.proven(90, 10, sizes) / 2
+    assert claim.proven(10, 90, sizes) == 0.0  # never below 0
     loose = Claim(1.0, 0.2, 0.9)
-    assert loose.proven(90, 10, 100) == pytest.approx(math.log((low - 0.2) / high))
-    assert Claim(1.0, 0.95, 0.9).proven(90, 10, 100) == 0.0
-    assert claim.reach(100) == claim.proven(100, 0, 100)
-    assert claim.reach(100, 4.0) == pytest.approx(claim.reach(100) / 4)
+    low, high = interval_ends(90, 10, sizes, 0.1)
+    assert loose.proven(90, 10, sizes) == pytest.approx(math.log((low - 0.2) / high))
+    assert Claim(1.0, 0.95, 0.9).proven(90, 10, sizes) == 0.0
+    assert claim.reach(200) == claim.proven(100, 0, (100, 100))
+    assert claim.reach(200, 4.0) == pytest.approx(claim.reach(200) / 4)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_no_dependence_between_rows_makes_a_true_claim_fail(epsilon: float) -> None:
+    """Steinke, Nasr and Jagielski 2023: also where guesses come in lumps that move together."""
+    random = np.random.default_rng(0)
+    claim, chance = Claim(epsilon, 0.0, 0.9), math.exp(epsilon) / (1 + math.exp(epsilon))
+    wrong = 0
+    for _ in range(3000):
+        # A hostile law within the claim: how many guesses come next depends on how many were right.
+        right = total = 0
+        for _ in range(6):
+            size = 5 if 2 * right < total else 40
+            right, total = right + random.binomial(size, chance), total + size
+        wrong += claim.proven(right, total - right, (total, total)) > epsilon
+    assert wrong <= 0.1 * 3000 + 3 * math.sqrt(3000 * 0.09)
 
 
 def test_under_the_gaussian_trade_off_a_count_bounds_the_distance_of_two_normals() -> None:
     claim = Claim(1.0, 1e-5, 0.9, "gaussian")
-    low, high = interval_ends(900, 100, 1000, 0.1)
+    low, high = interval_ends(900, 100, (1000, 1000), 0.1)
     gap = float(stats.norm.ppf(low) - stats.norm.ppf(high))
-    proven = claim.proven(900, 100, 1000)
+    proven = claim.proven(900, 100, (1000, 1000))
     assert proven == pytest.approx(epsilon_of(gap, 1e-5))
     assert gaussian_sigma(proven, 1e-5) == pytest.approx(1 / gap, rel=1e-6)
     assert epsilon_of(gap, 1e-5) < epsilon_of(gap, 1e-7)
@@ -130,6 +149,22 @@ def test_few_misses_are_an_extrapolation_believed_at_the_size_of_the_count() -> 
     assert most == pytest.approx(np.log(low / high))
 
 
+def test_plain_counts_are_taken_off_by_two_deviations() -> None:
+    """`score` sees nothing in 40 of 100,000 against none; `plain_score` does."""
+    of, claim = Sizes(100_000, 100_000), Claim(1.0, 0.0, 0.95)
+    hits, misses = np.array([40.0, 4.0, 400.0]), np.array([0.0, 0.0, 100.0])
+    low = hits - 2 * np.sqrt(hits)
+    plain_scores = claim.plain_score(hits, misses, of, 1.0)
+    assert plain_scores[0] == pytest.approx(math.log(low[0] / 1)) and plain_scores[0] > 3
+    assert plain_scores[1] == -math.inf
+    assert plain_scores[2] == pytest.approx(math.log(360 / 121))
+    assert claim.plain_score(hits, misses, of, 2.0)[0] == pytest.approx(plain_scores[0] / 2)
+    assert claim.score(hits[:1], misses[:1], of, 1.0)[0] < 0.5
+    normal = Claim(1.0, 1e-5, 0.95, "gaussian").plain_score(hits, misses, of, 1.0)
+    gap = stats.norm.ppf(low[0] / 1e5) - stats.norm.ppf(1 / 1e5)
+    assert normal[0] == pytest.approx(gap)
+
+
 # ---- cuts ----------------------------------------------------------------------------------------
 
 
@@ -180,6 +215,32 @@ def test_each_statistic_has_its_own_cut() -> None:
     assert one.score > 180 and other.score > 180 and middle.score < 60
     assert one.hits(first[0] if not one.from_second else second[0]) > 180
     assert other.hits(first[2] if not other.from_second else second[2]) > 180
+
+
+def test_plain_misses_lie_on_a_line_between_two_values() -> None:
+    """A threshold at the edge of what was seen will have a miss; far inside the gap it has none."""
+    values = np.array([[1.0, 3.0, 3.0, 7.0]])
+    marks = np.array([[0.0, 1.0, 2.0, 3.0, 6.0, 7.0, 8.0, 9.0]])
+    at_least = 4 - bounds._ranks(values, marks)
+    assert bounds._without_steps(values, marks, at_least).tolist() == [
+        [4.0, 4.0, 3.5, 3.0, 1.25, 1.0, 0.5, 0.0]
+    ]
+    # Seen from below, `<` leaves out the value itself, which is reckoned with all the same.
+    below = bounds._without_steps(-values[:, ::-1], -marks, 4 - at_least)
+    assert below.tolist() == [[0.0, 1.0, 1.5, 2.0, 3.75, 4.0, 4.0, 4.0]]
+
+
+def test_a_value_that_stands_alone_is_an_event_by_itself() -> None:
+    """Thirty exact zeros among distances: the threshold takes these, and no more than these."""
+    random = np.random.default_rng(0)
+    first, second = random.uniform(0.001, 4.0, size=(2, 1, 3000))
+    first[0, :30] = 0.0
+
+    def score(hits: Reals, misses: Reals, of: Sizes) -> Reals:
+        return Claim(1.0, 0.0, 0.99).plain_score(hits, misses, of, 1.0)
+
+    (best,) = best_thresholds(first, second, score, 3000, extrapolate=False)
+    assert best.hits(first) == 30 and best.hits(second) == 0 and 0 < best.value < 1e-300
 
 
 def test_ranks_count_the_values_below() -> None:

@@ -1,154 +1,87 @@
-"""The search with mechanisms that are certain: what is called, compared, kept and counted."""
+"""The search with mechanisms that are certain: which events survive, win, and are counted."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from capelet.errors import CapeletError, DataError
 from capelet.judge import search as module
 from capelet.judge.bounds import Claim, Threshold
+from capelet.judge.calls import CROWD, IN_COMPANY, PUBLIC, SMALL, Draw, Source, View, views
 from capelet.judge.pairs import Pair
-from capelet.judge.search import CALLS, CELLS, LAYOUTS, Event, Setting, Source, count_hits, search
+from capelet.judge.search import FAMILIES, Event, Family, Finalist, Setting, count_hits, search
 
 ONE, TWO = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 PAIR = Pair("one and two", ONE, TWO)
 TEXTS = Pair("texts", "a", "b", 2.0)
 CLAIM = Claim(1.0, 0.0, 0.99)
+MAIN, RARE, COMPANY, CALLS = FAMILIES
+(OWN,) = views(CROWD, is_text=False)
+
+
+@pytest.fixture(autouse=True)
+def seed_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coins that fall alike in every run of a test: no figure here is a matter of the draw."""
+    seeded, numbers = np.random.default_rng, itertools.count()
+    monkeypatch.setattr("capelet.judge.calls.np.random.default_rng", lambda: seeded(next(numbers)))
 
 
 class Recorder:
-    """Returns what it is given, with the number of the call added; remembers every batch."""
+    """Returns what it is given; remembers every batch."""
 
     def __init__(self) -> None:
         self.batches: list[Any] = []
 
     def __call__(self, batch: Any) -> Any:
         self.batches.append(batch)
-        if isinstance(batch, list):
-            return [f"{text}{len(self.batches)}" for text in batch]
-        return batch + 10.0 * len(self.batches)
+        return batch
 
 
-def outputs(layout: Any, which: int, count: int, pair: Pair = PAIR) -> tuple[list[Any], Recorder]:
-    recorder = Recorder()
-    return list(Source(recorder).sample(Setting(pair, layout), which, count)), recorder
+def setting(pair: Pair = PAIR, view: View = OWN) -> Setting:
+    return Setting(pair, CROWD, view)
 
 
-# ---- outputs -------------------------------------------------------------------------------------
+def event(where: Setting, name: str, score: float) -> Event:
+    return Event(where, name, lambda rows: rows[:, 0], Threshold(score, 0.5, True, False))
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_alone_the_text_s_own_output_is_seen(which: int) -> None:
-    blocks, recorder = outputs("alone", which, 7)
-    text = (ONE, TWO)[which]
-    assert [len(block) for block in blocks] == [2, 2, 2, 1]  # at least CALLS calls where it can be
-    for number, (block, batch) in enumerate(zip(blocks, recorder.batches, strict=True), start=1):
-        assert (batch == text).all() and (block == text + 10 * number).all()
-    assert len(outputs("alone", which, 1000)[0]) == CALLS
+# ---- families ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_beside_and_bystander_share_a_call_with_the_second_input(which: int) -> None:
-    text = (ONE, TWO)[which]
-    blocks, recorder = outputs("beside", which, 10)
-    assert all(
-        (batch[0::2] == text).all() and (batch[1::2] == TWO).all() for batch in recorder.batches
-    )
-    assert all((block == text - TWO).all() for block in blocks)  # the call's number cancels
-    assert sum(map(len, blocks)) == 10
-    blocks, _ = outputs("bystander", which, 10)
-    for number, block in enumerate(blocks, start=1):
-        assert (block == TWO + 10 * number).all()
+def test_families_share_the_samples_and_the_risk() -> None:
+    assert sum(family.samples for family in FAMILIES) == pytest.approx(1.0)
+    assert sum(family.risk for family in FAMILIES) == pytest.approx(1.0)
+    assert RARE.plans == MAIN.plans == (CROWD,) and CALLS.plans == SMALL
+    assert [family.is_plain for family in FAMILIES] == [False, True, True, True]
+    assert [module._budget(family, 500_000) for family in FAMILIES] == [
+        750_000,
+        150_000,
+        100_000,
+        2 * module.MOST_CALLS,
+    ]
+    assert module._budget(CALLS, 500) == 2 * module.FEWEST_CALLS
+    sizes = [module._count_size(plan, 100) for plan in (CROWD, IN_COMPANY, SMALL[0])]
+    assert sizes == [100, 50, 50]
 
 
-def test_again_is_compared_with_the_same_row_of_another_call() -> None:
-    blocks, recorder = outputs("again", 0, 10)
-    assert len(recorder.batches) == 2 * len(blocks)
-    assert all((block == ONE - TWO - 10).all() for block in blocks)
-
-
-def test_texts_are_compared_by_putting_both_into_one() -> None:
-    blocks, _ = outputs("alone", 1, 5, TEXTS)
-    assert blocks == [["b1"], ["b2"], ["b3"], ["b4"], ["b5"]]
-    blocks, _ = outputs("beside", 0, 5, TEXTS)
-    assert blocks[0] == ["a1 | b1"]
-    blocks, _ = outputs("again", 0, 5, TEXTS)
-    assert blocks[1] == ["a3 | b4"]
-    blocks, _ = outputs("bystander", 0, 5, TEXTS)
-    assert blocks[0] == ["b1"]
-
-
-def test_a_call_holds_no_more_cells_than_it_may() -> None:
-    wide = Pair("wide", np.zeros(CELLS // 4), np.ones(CELLS // 4))
-    blocks, recorder = outputs("alone", 0, 30, wide)
-    assert max(len(batch) for batch in recorder.batches) == 4
-    assert sum(map(len, blocks)) == 30
-    long = Pair("long", "x" * (CELLS // 2 - 1), "y")
-    assert [len(block) for block in outputs("alone", 0, 30, long)[0]] == [2] * 15
-    huge = Pair("huge", np.zeros(2 * CELLS), np.ones(2 * CELLS))
-    assert [len(block) for block in outputs("alone", 0, 2, huge)[0]] == [1, 1]
-
-
-def test_differences_that_overflow_are_cut() -> None:
-    most = np.finfo(float).max
-    gap = module._compare(np.array([[most, 1.0]]), np.array([[-most, 3.0]]))
-    assert np.asarray(gap).tolist() == [[most, -2.0]]
-
-
-@pytest.mark.parametrize(
-    ("result", "count", "width", "message"),
-    [
-        (["a"], 2, None, "made 1 texts of 2"),
-        (["a", 1], 2, None, "found shape|numbers"),
-        (["a", "b"], 2, 3, "found shape"),
-        (np.ones((2, 3)), 3, 3, r"of shape \(3, 3\); found shape \(2, 3\)"),
-        (np.ones((2, 3)), 2, 4, r"of shape \(2, 4\); found shape \(2, 3\)"),
-        (np.ones((2, 0)), 2, None, "any width"),
-        (np.ones(2), 2, None, "found shape"),
-        ([[1.0], [1.0, 2.0]], 2, None, "must return an array"),
-        (np.array([["a"], ["b"]]), 2, None, "must return numbers"),
-        (np.array([[1.0], [np.nan]]), 2, None, "NaN or infinity"),
-        (np.array([[1.0], [np.inf]]), 2, 1, "NaN or infinity"),
-    ],
-)
-def test_outputs_that_do_not_fit_are_refused(
-    result: Any, count: int, width: int | None, message: str
-) -> None:
-    with pytest.raises(DataError, match=message):
-        module._check_outputs(result, count, width)
-
-
-def test_outputs_that_fit_are_taken() -> None:
-    assert module._check_outputs(("a", "b"), 2, None) == ["a", "b"]
-    for kind in (np.float32, np.int8, np.uint16, bool):
-        out = module._check_outputs(np.ones((2, 3), dtype=kind), 2, None)
-        assert np.asarray(out).dtype == np.float64 and np.shape(out) == (2, 3)
-    with pytest.raises(CapeletError, match="raised KeyError on 4 inputs"):
-        list(Source(lambda _: {}["x"]).sample(Setting(PAIR, "alone"), 0, 20))
-
-
-def test_small_blocks_are_merged_and_nothing_is_lost() -> None:
-    blocks = [np.full((size, 1), float(size)) for size in (4095, 1, 4096, 3, 5000, 2)]
-    merged = list(module._merge(iter(blocks)))
-    assert [len(block) for block in merged] == [4096, 4096, 5003, 2]
-    assert np.array_equal(np.concatenate(merged), np.concatenate(blocks))
-    assert list(module._merge(iter([["a"], ["b", "c"]]))) == [["a", "b", "c"]]
-    assert list(module._merge(iter([]))) == []
+def test_a_claim_with_a_share_of_its_risk_proves_less() -> None:
+    assert CLAIM.with_share(0.1).confidence == pytest.approx(0.999)
+    whole, part = (claim.proven(90, 10, (100, 100)) for claim in (CLAIM, CLAIM.with_share(0.1)))
+    assert part < whole
 
 
 # ---- rounds --------------------------------------------------------------------------------------
 
 
-def event(setting: Setting, name: str, score: float) -> Event:
-    return Event(setting, name, lambda rows: rows[:, 0], Threshold(score, 0.5, True, False))
-
-
 def test_the_best_settings_survive_with_their_best_statistics() -> None:
-    settings = [Setting(PAIR, "alone") for _ in range(3)]
+    far = Pair("far", ONE, 5 * TWO)
+    other = View("elsewhere", OWN.sample)
+    settings = [setting(), setting(far), setting(PAIR, other)]
     events = [
         event(settings[0], "a", 1.0),
         event(settings[0], "b", 3.0),
@@ -156,21 +89,16 @@ def test_the_best_settings_survive_with_their_best_statistics() -> None:
         event(settings[1], "a", 2.5),
         event(settings[2], "a", 0.5),
     ]
-    survivors = module._survivors(events, 2, 2)
-    assert survivors == {settings[0]: {"b", "c"}, settings[1]: {"a"}}
-    assert module._survivors(events, 9, 9)[settings[2]] == {"a"}
-
-
-def test_of_equals_the_layout_that_shows_for_sure_wins() -> None:
-    order = [event(Setting(PAIR, layout), "a", 1.0).rank for layout in LAYOUTS]
-    assert order == sorted(order) and len(set(order)) == 4
-    better = event(Setting(PAIR, "alone"), "a", 1.1)
-    assert better.rank > order[-1]
+    looks = module._survivors(events, 2, 2)
+    assert looks == {(PAIR, CROWD): {OWN.phrase: {"b", "c"}}, (far, CROWD): {OWN.phrase: {"a"}}}
+    # Two views of one pair's calls share the calls.
+    both = module._survivors(events, 9, 9)
+    assert both[PAIR, CROWD] == {OWN.phrase: {"a", "b", "c"}, "elsewhere": {"a"}}
 
 
 def sign_flip(share: float) -> Any:
     """e₁ or −e₁ as they come, flipped with this probability: a loss of ln((1 − share)/share)."""
-    random = np.random.default_rng(0)
+    random = np.random.Generator(np.random.PCG64(0))
 
     def mechanism(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         flips = np.where(random.random((len(rows), 1)) < share, -1.0, 1.0)
@@ -183,50 +111,82 @@ def test_the_search_finds_the_pair_and_the_event_that_leak() -> None:
     same = Pair("nothing", np.array([1.0, 0.0]), np.array([1.0, 5.0]))
     reports: list[tuple[str, int, int]] = []
     pairs = [same] * 6 + [PAIR]
+    pairs = [replace(pair, name=f"{pair.name} {n}") for n, pair in enumerate(pairs)]
     worst = search(
         Source(sign_flip(0.1)), pairs, CLAIM, 4000, lambda *report: reports.append(report)
     )
-    assert worst.event.setting.pair is PAIR and worst.event.setting.layout == "alone"
-    assert worst.settings == 5 * 4 + 2  # five pairs in every layout, the others alone
-    first = [report for report in reports if report[0] == "search 1 of 4"]
-    assert first[-1][1:] == (22, 22) and reports[-1] == ("search 4 of 4", 2, 2)
-    assert [total for text, place, total in reports if place == 1] == [22, 10, 4, 2]
-    assert worst.events > 22 * 10
-    assert worst.event.threshold.score == pytest.approx(np.log(0.9 / 0.1), abs=0.5)
+    main = next(final for final in worst.finalists if final.family is MAIN)
+    assert main.event.setting.pair is pairs[6] and main.count == 6000
+    first = [report for report in reports if report[0] == "search, round 1 of 4"]
+    assert first[-1][1:] == (7, 7)
+    assert {title for title, _, _ in reports} >= {
+        "search, round 4 of 4",
+        "rows in company, round 2 of 2",
+        "rare rows, round 1 of 1",
+        "small calls, round 2 of 2",
+    }
+    # Rare rows are looked for on that pair, and counted with it.
+    rare = next(final for final in worst.finalists if final.family is RARE)
+    assert rare.event.setting.pair is pairs[6]
+    assert worst.events > 7 * 10
+    assert np.log(0.9 / 0.1) - 0.8 < main.event.threshold.score < np.log(0.9 / 0.1)
 
 
 def test_a_round_learns_on_a_quarter_and_scores_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
-    def learn(first: Any, second: Any, lean: Any) -> Any:
-        sizes.extend([len(first), len(second)])
-        assert np.array_equal(lean, ONE - TWO)
+    def learn(first: Any, second: Any, inputs: Any, **options: Any) -> Any:
+        sizes.append(len(first) + len(second))
+        assert np.array_equal(inputs, (ONE, TWO))
+        assert options == {"short": False, "own": True}
         return {"x": lambda rows: rows[:, 0], "y": lambda rows: rows[:, 1]}
 
     monkeypatch.setattr(module, "statistics", learn)
     recorder = Recorder()
-    setting = Setting(PAIR, "alone")
-    events = module._round(Source(recorder), setting, None, CLAIM, 100, 500)
-    assert sizes == [25, 25]
-    assert sum(map(len, recorder.batches)) == 200
+    scoring = module.Judgement(MAIN, CLAIM, 500)
+    events = module._look(Source(recorder), PAIR, CROWD, None, scoring, 200)
+    assert sizes == [50] and sum(map(len, recorder.batches)) == 200
     assert [item.name for item in events] == ["x", "y"]
-    assert all(item.setting is setting for item in events)
-    (only,) = module._round(Source(recorder), setting, {"y"}, CLAIM, 100, 500)
+    assert all(item.setting.pair is PAIR for item in events)
+    names = {OWN.phrase: {"y"}}
+    (only,) = module._look(Source(recorder), PAIR, CROWD, names, scoring, 200)
     assert only.name == "y" and only.statistic(np.array([[1.0, 2.0]])).tolist() == [2.0]
-    per_unit = Setting(Pair("far", ONE, TWO, distance=4.0), "alone")
-    monkeypatch.setattr(module, "statistics", lambda *_: {"x": lambda rows: rows[:, 0] % 10})
-    scores = [
-        module._round(Source(Recorder()), item, None, CLAIM, 400, 500)[0].threshold.score
-        for item in (setting, per_unit)
-    ]
-    assert scores[1] == pytest.approx(scores[0] / 4) and scores[0] > 1
+    assert module._look(Source(recorder), PAIR, CROWD, {"other": {"y"}}, scoring, 200) == []
+
+
+def test_a_score_is_per_unit_of_distance() -> None:
+    far = replace(PAIR, distance=4.0)
+    scores = []
+    for pair in (PAIR, far):
+        scoring = module.Judgement(replace(MAIN, is_plain=True), CLAIM, 4000)
+        events = module._look(Source(lambda rows: rows), pair, CROWD, None, scoring, 4000)
+        scores.append(max(item.threshold.score for item in events))
+    assert scores[1] == pytest.approx(scores[0] / 4, rel=0.1) and scores[0] > 1
+
+
+def test_rare_events_win_only_where_they_are_looked_for() -> None:
+    """Once in a hundred the row itself, else a fair sign: `score` reckons with ten misses."""
+    random = np.random.Generator(np.random.PCG64(1))
+
+    def seldom(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        raw = random.random((len(rows), 1)) < 0.01
+        return np.where(raw, rows, random.integers(5, 7, size=rows.shape))
+
+    best = {}
+    for family in (MAIN, RARE):
+        scoring = module.Judgement(family, CLAIM, 8000)
+        events = module._look(Source(seldom), PAIR, CROWD, None, scoring, 8000)
+        best[family.name] = max(item.threshold.score for item in events)
+    assert best[RARE.name] > 1.0 > best[MAIN.name]
 
 
 def test_a_setting_is_never_drawn_less_than_the_fewest() -> None:
     recorder = Recorder()
     search(Source(recorder), [PAIR], CLAIM, 10)
-    calls = [len(batch) for batch in recorder.batches]
-    assert sum(calls[: 4 * CALLS]) >= 2 * module.FEWEST
+    rows = sum(map(len, recorder.batches)) - sum(len(b) for b in recorder.batches if len(b) <= 256)
+    assert rows >= (4 + 2 + 1) * 1.5 * module.FEWEST
+    small = [len(batch) for batch in recorder.batches if len(batch) in (1, 2, 7, 33)]
+    assert len(small) >= 4 * 2 * module.LEAST
 
 
 # ---- the count -----------------------------------------------------------------------------------
@@ -236,19 +196,70 @@ def test_a_setting_is_never_drawn_less_than_the_fewest() -> None:
 def test_hits_are_counted_of_both_and_told_in_order(from_second: bool) -> None:
     reports: list[tuple[str, int, int]] = []
     threshold = Threshold(1.0, 0.5, above=True, from_second=from_second)
-    chosen = Event(Setting(PAIR, "alone"), "x", lambda rows: rows[:, 0], threshold)
+    final = Finalist(Event(setting(), "x", lambda rows: rows[:, 0], threshold), MAIN, 3000)
     source = Source(lambda rows: rows)
-    hits = count_hits(source, chosen, 30, lambda *report: reports.append(report))
-    assert hits == ((0, 30) if from_second else (30, 0))
-    assert reports[0] == ("count", 6, 60) and reports[-1] == ("count", 60, 60)
-    assert ("count", 30, 60) in reports and len(reports) == 10
+    (tally,) = count_hits(source, [final], lambda *report: reports.append(report))
+    first, second = tally.counts
+    assert first + second == 3000 and 1300 < first < 1700
+    assert tally.hits == ((0, second) if from_second else (first, 0))
+    assert reports[0] == ("count: search", 600, 3000) and reports[-1][1:] == (3000, 3000)
+
+
+def test_company_and_small_calls_are_counted_by_their_targets() -> None:
+    threshold = Threshold(1.0, 0.5, above=True, from_second=False)
+    recorder = Recorder()
+    where = Setting(PAIR, IN_COMPANY, views(IN_COMPANY, False)[0])
+    final = Finalist(Event(where, "x", lambda rows: rows[:, 0], threshold), COMPANY, 4000)
+    (tally,) = count_hits(Source(recorder), [final])
+    assert sum(map(len, recorder.batches)) == 8000  # both calls together
+    assert 800 < sum(tally.counts) < 1200 and tally.hits == (tally.counts[0], 0)
+    where = Setting(PAIR, SMALL[2], views(SMALL[2], False)[0])
+    final = Finalist(Event(where, "x", lambda rows: rows[:, 0], threshold), CALLS, 300)
+    (tally,) = count_hits(Source(lambda rows: rows), [final])
+    assert sum(tally.counts) == 300
+
+
+def test_events_on_one_pair_are_counted_on_all_outputs_of_it() -> None:
+    def final(pair: Pair, family: Family, count: int, value: float) -> Finalist:
+        threshold = Threshold(1.0, value, above=True, from_second=False)
+        return Finalist(
+            Event(setting(pair), "x", lambda rows: rows[:, 0], threshold), family, count
+        )
+
+    recorder = Recorder()
+    reports: list[tuple[str, int, int]] = []
+    finalists = [final(PAIR, MAIN, 3000, 0.5), final(replace(PAIR), COMPANY, 100, 0.5)]
+    finalists.append(final(PAIR, RARE, 500, 2.0))
+    tallies = count_hits(Source(recorder), finalists, lambda *report: reports.append(report))
+    assert [sum(tally.counts) for tally in tallies] == [3500, 100, 3500]
+    assert sum(map(len, recorder.batches)) == 3600
+    assert tallies[0].hits == (tallies[0].counts[0], 0) and tallies[2].hits == (0, 0)
+    assert {title for title, _, _ in reports} == {
+        "count: search, rare rows",
+        "count: rows in company",
+    }
+
+
+def test_without_a_worst_pair_rare_rows_are_looked_for_on_the_first() -> None:
+    far = Pair("far", ONE, 5 * TWO)
+    assert module._worst_pair([], [PAIR, far]) is PAIR
+    for score, pair in ((0.1, far), (-0.1, PAIR)):
+        finalist = Finalist(event(setting(far), "x", score), MAIN, 10)
+        assert module._worst_pair([finalist], [PAIR, far]) is pair
 
 
 def test_events_are_told_in_words() -> None:
-    above = event(Setting(PAIR, "beside"), "the sum", 1.0)
-    assert above.sentence() == f"the sum ≥ 0.5, where {LAYOUTS['beside']}"
-    below = Event(
-        Setting(PAIR, "alone"), "the sum", above.statistic, Threshold(1.0, 0.5, False, False)
-    )
+    above = event(setting(), "the sum", 1.0)
+    assert above.sentence() == "the sum ≥ 0.5, where the output of the text itself is seen"
+    below = Event(setting(), "the sum", above.statistic, Threshold(1.0, 0.5, False, False))
     assert below.sentence().startswith("the sum < 0.5, where the output of the text itself")
-    assert Setting(TEXTS, "alone").lean is None
+    assert setting(TEXTS).inputs is None
+    tiny = Threshold(1.0, float(np.nextafter(0.0, 1.0)), False, False)
+    assert Event(setting(), "the sum", above.statistic, tiny).sentence().startswith("the sum ≤ 0,")
+
+
+def test_a_view_without_outputs_has_no_events() -> None:
+    lonely = Draw(np.ones((2, 2)), np.array([0, PUBLIC], dtype=np.int8), 2, ONE)
+    assert module._table(setting(), [lonely], True) == {}
+    assert module._sides(np.ones((1, 12)), np.zeros(12, dtype=np.int8)) is None
+    assert isinstance(MAIN, Family)

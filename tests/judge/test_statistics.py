@@ -12,6 +12,7 @@ from capelet.judge.statistics import (
     BINS,
     MOST_COORDINATES,
     Likelihood,
+    input_statistics,
     lowest_bit,
     statistics,
     text_statistics,
@@ -163,4 +164,42 @@ def test_ratios_of_texts_words_and_lengths() -> None:
     assert table["the number of words"](["a  b", "", "c"]).tolist() == [2.0, 0.0, 1.0]
     assert table["the number of characters"](["a  b", "", "c"]).tolist() == [4.0, 0.0, 1.0]
     assert set(statistics(first, second, None)) == set(table)
-    assert "coordinate 0" in statistics(FIRST, SECOND, LEAN)
+    assert "coordinate 0" in statistics(FIRST, SECOND, (LEAN, 0 * LEAN))
+
+
+# ---- known inputs, and the short table -----------------------------------------------------------
+
+
+def test_the_distance_from_an_input_is_zero_at_the_input_itself() -> None:
+    """As it is, or divided by its L1 or L2 length; else the largest difference of a coordinate."""
+    inputs = (np.array([3.0, 4.0]), np.array([0.0, 0.0]))
+    table = input_statistics(inputs)
+    rows = np.array([[3.0, 4.0], [3 / 7, 4 / 7], [0.6, 0.8], [0.0, 0.0], [3.0, 6.0]])
+    first = table["the distance from the pair's first input"](rows)
+    assert first[:3] == pytest.approx([0.0, 0.0, 0.0]) and first[4] == pytest.approx(2.0)
+    assert first[3] == pytest.approx(4 / 7)
+    second = table["the distance from the pair's second input"](rows)
+    assert second[3] == 0.0 and second[0] == 4.0
+
+
+def test_inputs_are_compared_only_with_the_target_s_own_outputs() -> None:
+    inputs = (np.zeros(3), np.ones(3))
+    name = "the distance from the pair's first input"
+    assert name in statistics(FIRST, SECOND, inputs)
+    assert name not in statistics(FIRST, SECOND, inputs, own=False)
+    assert name not in statistics(FIRST, SECOND, None)
+    assert name not in statistics(FIRST, SECOND, (np.zeros(2), np.ones(2)))
+
+
+def test_the_short_table_has_one_of_each_sort() -> None:
+    short, full = (
+        statistics(FIRST, SECOND, (LEAN, 0 * LEAN), short=short, own=False)
+        for short in (True, False)
+    )
+    assert len(short) < 10 < len(full)
+    for name in ("coordinate 0", "the projection on the pair's difference", "the L2 length"):
+        assert short[name](ROWS) == pytest.approx(full[name](ROWS))
+    ratio = "the likelihood ratio of the leading coordinates"
+    assert short[ratio](ROWS) == pytest.approx(Likelihood(FIRST, SECOND)(ROWS))
+    equal = short["the leading coordinates at the commonest values of one input"]
+    assert equal(np.array([[1.0, 0.5, 8.0], [0.0, 0.0, 8.0]])).tolist() == [3.0, 1.0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from capelet.errors import CapeletError
 from capelet.interfaces import silent
 from capelet.judge import judge as module
 from capelet.judge.bounds import Claim, Threshold
+from capelet.judge.calls import CROWD, views
 from capelet.judge.judge import DIMENSION, LEAST_SAMPLES, Verdict, verify, verify_recipe
 from capelet.judge.pairs import WORDS, Pair
-from capelet.judge.search import Event, Setting, Worst
+from capelet.judge.search import FAMILIES, Event, Finalist, Setting, Tally, Worst
 from capelet.mechanisms import Gaussian, Laplace, Projection, RandomisedResponse
 from capelet.mechanisms.words import TruncatedExponential, WordReplacement
 from capelet.privacy.guarantees import NONE, Guarantee
@@ -32,18 +33,24 @@ class Calls:
     pairs: list[Pair] | None = None
     claim: Claim | None = None
     draws: int = 0
-    counted: int = 0
+    counts: list[int] = field(default_factory=list)
     mechanism: Any = None
 
     def search(self, source: Any, pairs: list[Pair], claim: Claim, draws: int, _: Any) -> Worst:
         self.pairs, self.claim, self.draws = pairs, claim, draws
-        self.mechanism = source.mechanism
+        self.mechanism, self.counts = source.mechanism, []
         threshold = Threshold(1.0, 0.5, True, False)
-        return Worst(Event(Setting(pairs[-1], "alone"), "the sum", np.sum, threshold), 4, 77)
+        (view,) = views(CROWD, is_text=False)
+        event = Event(Setting(pairs[-1], CROWD, view), "the sum", np.sum, threshold)
+        return Worst([Finalist(event, MAIN, draws), Finalist(event, OTHER, draws // 10)], 77)
 
-    def count(self, source: Any, event: Event, count: int, _: Any) -> tuple[int, int]:
-        self.counted = count
-        return self.hits
+    def count(self, source: Any, finalists: list[Finalist], _: Any) -> list[Tally]:
+        self.counts = [final.count for final in finalists]
+        hits = (self.hits if final.family is MAIN else (50, 5) for final in finalists)
+        return [Tally(own, (n, n)) for own, n in zip(hits, self.counts, strict=True)]
+
+
+MAIN, OTHER = FAMILIES[:2]
 
 
 @pytest.fixture
@@ -58,21 +65,26 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 def test_half_of_the_samples_choose_and_half_are_counted(calls: Calls) -> None:
-    verdict = verify(Laplace(1.0), samples=2001, dimension=3)
-    assert (calls.draws, calls.counted, verdict.counted) == (1001, 1000, 1000)
+    verdict = verify(Laplace(1.0), samples=4001, dimension=3)
+    assert (calls.draws, calls.counts, verdict.counted) == (2001, [2001, 200], 4002)
     assert verdict.hits == (900, 100) and verdict.events_tried == 77
     assert verdict.pairs_tried == 12 and verdict.pair.name.startswith("a dense direction")
     claim = Claim(1.0, 0.0, 0.999)
     assert calls.claim == claim
-    assert verdict.lower_bound == claim.proven(900, 100, 1000)
-    assert verdict.reach == claim.reach(1000)
+    # Each count has its share of the risk, and the larger bound is told with its own event.
+    main = claim.with_share(MAIN.risk)
+    assert verdict.lower_bound == main.proven(900, 100, (2001, 2001))
+    assert verdict.reach == main.reach(4002)
     assert verdict.event.startswith("the sum ≥ 0.5")
     assert not verdict.passed
-    assert verify(Laplace(1.0), samples=LEAST_SAMPLES).counted == LEAST_SAMPLES // 2
+    calls.hits = (101, 100)
+    weak = verify(Laplace(1.0), samples=4001, dimension=3)
+    assert weak.hits == (50, 5) and weak.counted == 400
+    assert weak.lower_bound == claim.with_share(OTHER.risk).proven(50, 5, (200, 200))
     with pytest.raises(CapeletError, match=f"samples is {LEAST_SAMPLES - 1}"):
         verify(Laplace(1.0), samples=LEAST_SAMPLES - 1)
     verify(Laplace(1.0))
-    assert calls.draws == calls.counted == 500_000
+    assert calls.draws == 500_000
 
 
 def test_a_claim_is_the_mechanism_s_unless_another_is_given(calls: Calls) -> None:
@@ -119,8 +131,9 @@ def test_distances_are_the_mechanism_s_where_its_guarantee_is_metric(calls: Call
     step = WordReplacement(2.0, TABLE)
     verdict = verify(step, samples=2000, pairs=[("good", "bad")])
     assert verdict.pair.distance == pytest.approx(5.0)
-    assert verdict.lower_bound == pytest.approx(Claim(2.0, 0.0, 0.999).proven(900, 100, 1000) / 5)
-    assert verdict.reach == pytest.approx(Claim(2.0, 0.0, 0.999).reach(1000) / 5)
+    main = Claim(2.0, 0.0, 0.999).with_share(MAIN.risk)
+    assert verdict.lower_bound == pytest.approx(main.proven(900, 100, (1000, 1000)) / 5)
+    assert verdict.reach == pytest.approx(main.reach(2000) / 5)
     own = verify(step, samples=2000, pairs=[("good", "bad")], distance=2.0)
     assert own.pair.distance == 2.0
     plain = verify(Laplace(1.0), samples=2000, pairs=[([1.0], [2.0])])
@@ -155,9 +168,9 @@ def test_each_noise_step_is_judged_in_few_dimensions(calls: Calls) -> None:
         "Gaussian(epsilon=1.0, delta=1e-05, dimension=4)",
         "Laplace(epsilon=2.0, dimension=3)",
     ]
-    assert all(verdict.confidence == 0.9 and verdict.counted == 1000 for verdict in verdicts)
+    assert all(verdict.confidence == 0.9 and verdict.counted == 2000 for verdict in verdicts)
     verify_recipe(only(Laplace(8.0, dimension=64)))
-    assert calls.mechanism == Laplace(8.0, dimension=16) and calls.counted == 500_000
+    assert calls.mechanism == Laplace(8.0, dimension=16) and calls.draws == 500_000
     verify_recipe(only(RandomisedResponse(1.0, 3)), samples=2000, dimension=2)
     assert calls.mechanism == RandomisedResponse(1.0, 3)
     with pytest.raises(CapeletError, match="dimension is 1"):

@@ -13,6 +13,8 @@ import pytest
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import MECHANISMS
 from capelet.mechanisms.specimens import (
+    CELL,
+    PLANTED,
     SPECIMENS,
     BatchRange,
     FixedSeed,
@@ -56,6 +58,12 @@ def test_a_specimen_is_marked_broken_and_kept_apart(name: str) -> None:
     assert not any(issubclass(made, Specimen) for made in MECHANISMS.values())  # type: ignore[arg-type]
     assert len(specimen.source) > 20
     assert len(specimen.leaks) > 20
+
+
+@every
+def test_a_specimen_has_a_docstring_that_says_what_is_wrong(name: str) -> None:
+    text = type(SPECIMENS[name](1.0)).__doc__
+    assert text is not None and text.endswith(".") and text != Specimen.__doc__
 
 
 @every
@@ -150,3 +158,93 @@ def test_float_noise_tells_the_centre_by_values_that_another_centre_never_has() 
     one, zero = np.eye(2)
     assert share(FloatLaplace(2.0), one) - share(FloatLaplace(2.0), zero) > 0.2
     assert share(Laplace(2.0), one) == share(Laplace(2.0), zero) == 1.0
+
+
+# ---- planted: one fault each, and nothing else ---------------------------------------------------
+
+
+def residue(mechanism: Mechanism, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The noise of a planted specimen on L1-unit rows, in cells of its grid: whole numbers."""
+    cells = (mechanism(rows) - l1(rows)) / CELL
+    assert np.abs(cells - np.rint(cells)).max() < 1e-6
+    return np.rint(cells)
+
+
+UNIT_ROWS = np.tile(np.eye(16)[0], (256, 1))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_noise_is_exact_and_of_about_its_scale(name: str) -> None:
+    """What a planted specimen lacks is what it says: its noise lies on a grid, at scale 2/ε."""
+    noise = residue(PLANTED[name](1.0), UNIT_ROWS) * CELL
+    assert 1.6 < np.abs(noise).mean() < 2.4  # mean |Lap(2)| = 2; 4,096 draws
+
+
+@pytest.mark.parametrize(("name", "share"), [("scale-0.9", 0.9), ("scale-0.97", 0.97)])
+def test_a_scale_is_short_by_its_share(name: str, share: float) -> None:
+    noise = residue(PLANTED[name](1.0), np.tile(np.eye(16)[0], (20_000, 1))) * CELL
+    assert np.abs(noise).mean() == pytest.approx(2 * share, rel=0.01)
+
+
+def test_other_balls_hold_longer_rows() -> None:
+    long = np.ones((1, 16))
+    epsilon = 1e5  # hardly any noise: what is left is the clipped row
+    norms = {name: np.abs(PLANTED[name](epsilon)(long)).sum() for name in ("l2-clip", "linf-clip")}
+    assert norms["l2-clip"] == pytest.approx(4.0, abs=0.01)
+    assert norms["linf-clip"] == pytest.approx(16.0, abs=0.01)
+    assert np.abs(Laplace(epsilon)(long)).sum() == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_long_row_shrinks_its_neighbours() -> None:
+    rows = np.vstack([1000 * np.eye(4)[0], np.eye(4)[1]])
+    specimen = PLANTED["batch-scale"](1e5)
+    assert specimen(rows)[1, 1] == pytest.approx(0.001, abs=0.01)
+    assert specimen(rows[1:])[0, 1] == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_lowest_bit_is_the_sign() -> None:
+    cells = PLANTED["low-bit"](1.0)(ROWS) / CELL
+    assert np.array_equal(cells % 2 == 1, ROWS > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "lag", "sign"),
+    [("antithetic-neighbours", 1, -1), ("shared-at-2", 2, 1), ("shared-at-64", 64, 1)],
+)
+def test_noise_is_tied_to_another_row(name: str, lag: int, sign: int) -> None:
+    noise = residue(PLANTED[name](1.0), UNIT_ROWS)
+    first = np.arange(256) // lag % 2 == 0
+    assert np.array_equal(noise[~first], sign * noise[first])
+    assert len(np.unique(noise[first], axis=0)) == 128  # and to no other
+    sound = residue(PLANTED["scale-0.9"](1.0), UNIT_ROWS)
+    assert not (sound[~first] == sign * sound[first]).all(axis=1).any()
+
+
+def test_a_pool_repeats_within_and_across_calls() -> None:
+    pool = PLANTED["noise-pool"](1.0)
+    calls = [residue(pool, np.tile(np.eye(4)[0], (8192, 1))) for _ in range(2)]
+    assert len(np.unique(np.vstack(calls), axis=0)) <= 4096
+    assert len(np.unique(calls[0], axis=0)) > 3000
+
+
+def test_a_raw_row_comes_once_in_a_thousand() -> None:
+    noise = residue(PLANTED["raw-row"](1.0), np.tile(np.eye(4)[0], (50_000, 1)))
+    assert 15 <= (noise == 0).all(axis=1).sum() <= 100  # 50 are expected
+
+
+@pytest.mark.parametrize(
+    ("name", "bare", "covered"),
+    [("no-noise-for-one-row", [1], [2, 7]), ("no-noise-below-32", [1, 31], [32, 33])],
+)
+def test_small_calls_are_bare(name: str, bare: list[int], covered: list[int]) -> None:
+    for size in bare:
+        assert not residue(PLANTED[name](1.0), UNIT_ROWS[:size]).any()
+    for size in covered:
+        assert residue(PLANTED[name](1.0), UNIT_ROWS[:size]).all(axis=1).any()
+
+
+def test_noise_of_a_call_adds_up_to_nothing() -> None:
+    specimen = PLANTED["zero-sum"](1.0)
+    assert not residue(specimen, UNIT_ROWS).sum(axis=0).any()
+    assert residue(specimen, UNIT_ROWS[:1]).any()  # one row alone has its noise
+    assert residue(PLANTED["scale-0.9"](1.0), UNIT_ROWS).sum(axis=0).all()

@@ -65,12 +65,9 @@ EncoderInstead = Annotated[
     str | None, typer.Option(help="Or a text encoder: name, folder or Hugging Face id.")
 ]
 Backend = Annotated[str, typer.Option(help="auto, torch, onnx or int8.")]
-Recipe = Annotated[
-    Path,
-    typer.Option(
-        help="A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}."
-    ),
-]
+RECIPE_HELP = "A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}."
+Recipe = Annotated[Path, typer.Option(help=RECIPE_HELP)]
+RecipeToVerify = Annotated[Path | None, typer.Option(help=RECIPE_HELP)]
 RecipeToAudit = Annotated[
     Path | None, typer.Option(help="A TOML recipe: audit what this private encoder releases.")
 ]
@@ -129,7 +126,17 @@ AllowOverlap = Annotated[
     bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
 ]
 Window = Annotated[int, typer.Option(help="Words to either side of a window's centre.")]
-Samples = Annotated[int, typer.Option(help="Outputs drawn of each input.")]
+ReleasedFile = Annotated[
+    Path | None,
+    typer.Argument(help="A released Parquet file: what does it tell beside its vectors?"),
+]
+Pipeline = Annotated[
+    bool,
+    typer.Option(
+        "--pipeline", help="Judge the whole road: release neighbouring files, compare what leaves."
+    ),
+]
+Samples = Annotated[int, typer.Option(help="Outputs drawn of each input of a noise step.")]
 Confidence = Annotated[float, typer.Option(help="How sure a refutation must be.")]
 Specimens = Annotated[
     bool, typer.Option("--specimens", help="Allow known-broken steps, to see them fail.")

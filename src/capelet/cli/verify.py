@@ -1,35 +1,81 @@
-"""`capelet verify`: doubt the guarantee of a recipe, noise step by noise step."""
+"""`capelet verify`: doubt the guarantee of a recipe, of its whole road, or of a released file."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from capelet.cli import options
 from capelet.cli.terminal import print_json, progress_bars
+from capelet.errors import CapeletError
+
+if TYPE_CHECKING:
+    from capelet.judge import Inspection, Verdict
 
 
 def verify(
-    recipe: options.Recipe,
+    file: options.ReleasedFile = None,
+    recipe: options.RecipeToVerify = None,
+    pipeline: options.Pipeline = False,
     samples: options.Samples = 1_000_000,
     confidence: options.Confidence = 0.999,
     specimens: options.Specimens = False,
     json: options.Json = False,
 ) -> None:
-    """Try to refute the guarantee of each noise step; exit with 1 when one is refuted.
+    """Try to refute a guarantee; exit with 1 when it is refuted.
 
-    Example: `capelet verify --recipe private.toml`
+    With `--recipe`, that of each noise step, by many outputs. With `--pipeline`, that nothing else
+    leaves with the vectors. With a released file, `capelet verify out.parquet`, that it tells
+    nothing beside its vectors.
+
+    Example: `capelet verify --recipe private.toml --pipeline`
     """
-    from capelet.judge import verify_recipe
+    from capelet.judge import inspect_file, verify_pipeline, verify_recipe
     from capelet.release import PrivateEncoder
 
-    encoder = PrivateEncoder.from_recipe(recipe, specimens=specimens)
-    with progress_bars(json) as progress:
-        verdicts = verify_recipe(encoder, samples, confidence=confidence, progress=progress)
-    if json:
-        print_json([verdict.describe() for verdict in verdicts])
+    _check_question(file, recipe, pipeline)
+    results: Sequence[Verdict | Inspection]
+    if recipe is None:
+        assert file is not None
+        results = [inspect_file(file)]
     else:
-        for verdict in verdicts:
-            print(f"[{'stands' if verdict.passed else 'refuted'}] {verdict.sentence}")
-    if not all(verdict.passed for verdict in verdicts):
+        encoder = PrivateEncoder.from_recipe(recipe, specimens=specimens)
+        with progress_bars(json) as progress:
+            if pipeline:
+                results = [verify_pipeline(encoder, progress=progress)]
+            else:
+                results = verify_recipe(encoder, samples, confidence=confidence, progress=progress)
+    if json:
+        print_json([result.describe() for result in results])
+    else:
+        for result in results:
+            _print_result(result)
+    if not all(result.passed for result in results):
         # 1 for a false claim, as for a gate that closes; 2 is bad input.
         raise typer.Exit(1)
+
+
+def _print_result(result: Verdict | Inspection) -> None:
+    """A sentence for a verdict; for an inspection a line more for each thing that is told."""
+    from capelet.judge import Verdict
+
+    mark = "[stands]" if result.passed else "[refuted]"
+    if isinstance(result, Verdict):
+        print(f"{mark} {result.sentence}")
+        return
+    print(f"{mark} {result.headline}.")
+    for item in result.disclosures:
+        print(f"  {'fault' if item.is_fault else 'declared'} ({item.check}): {item.sentence}")
+
+
+def _check_question(file: Path | None, recipe: Path | None, pipeline: bool) -> None:
+    if (file is None) == (recipe is None):
+        raise CapeletError(
+            "give either --recipe, a private encoder to doubt, or a released Parquet file; "
+            f"{'both were' if file is not None else 'neither was'} given"
+        )
+    if pipeline and recipe is None:
+        raise CapeletError("--pipeline releases files through a recipe; give --recipe")

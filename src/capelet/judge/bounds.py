@@ -1,14 +1,19 @@
 """How much privacy loss a count of outcomes proves, and with which confidence.
 
-An event that came k of n times from one input and l of n times from another shows a loss of at
-least ln((p − δ)/q), with p the lower and q the upper end of exact (Clopper and Pearson) intervals.
+Each output is of the first or of the second input by a fair coin. Seeing an event is guessing the
+coin, and under ε-privacy no guess is right with a chance above e^ε/(1 + e^ε), whatever else is
+known of the other rows and their coins. So of k + l guesses the number k of right ones is at most
+binomial with that chance, however the rows of a call depend on each other (Steinke, Nasr and
+Jagielski 2023, for pure privacy), and one exact (Clopper and Pearson) end gives ε.
+With δ the loss is ln((p − δ)/q), with p the lower and q the upper end of two such intervals; that
+takes the outputs as independent, which is part of the claim.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -49,20 +54,46 @@ class Claim:
     confidence: float
     tradeoff: Tradeoff = "any"
 
-    def proven(self, hits: int, misses: int, count: int, distance: float = 1.0) -> float:
+    def proven(
+        self, hits: int, misses: int, counts: tuple[int, int], distance: float = 1.0
+    ) -> float:
         """The ε per unit of distance that the counts prove; 0 where they prove nothing.
 
-        >>> round(Claim(1.0, 0.0, 0.95).proven(500, 0, 1000), 2)
-        4.85
+        `counts` are the outputs of the input that hits and of the other, told apart by coins.
+
+        >>> round(Claim(1.0, 0.0, 0.95).proven(500, 0, (1000, 1000)), 2)
+        5.11
         """
-        low, high = interval_ends(hits, misses, count, 1.0 - self.confidence)
+        risk = 1.0 - self.confidence
+        if self.tradeoff == "any" and self.delta == 0.0:
+            return odds_bound(hits, misses, risk) / distance
+        low, high = interval_ends(hits, misses, counts, risk)
         if self.tradeoff == "gaussian":
             return epsilon_of(_normal_gap(low, high), self.delta)
         return max(0.0, math.log((low - self.delta) / high)) / distance if low > self.delta else 0.0
 
     def reach(self, count: int, distance: float = 1.0) -> float:
-        """The most that `count` outcomes of each input could prove, however bad the mechanism."""
-        return self.proven(count, 0, count, distance)
+        """The most that `count` outputs of both inputs could prove, however bad the mechanism."""
+        half = count // 2
+        return self.proven(half, 0, (half, half), distance)
+
+    def with_share(self, share: float) -> Claim:
+        """The same claim with this share of its risk: several tests share one confidence."""
+        return replace(self, confidence=1.0 - share * (1.0 - self.confidence))
+
+    def plain_score(self, hits: Reals, misses: Reals, of: Sizes, distance: float) -> Reals:
+        """A stand-in for `proven` on counts alone, for few outputs and for rare events.
+
+        `score` reckons with ten misses at least, which hides what happens once in a thousand rows
+        or what sixty calls show. Here two deviations of a Poisson count, and one output, are
+        reckoned with.
+        """
+        low = np.maximum(hits - 2 * np.sqrt(hits), 0.0) / of.search
+        high = np.minimum((misses + 2 * np.sqrt(misses) + 1) / of.search, 1.0)
+        if self.tradeoff == "gaussian":
+            return np.asarray(_normal_gap(low, high))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.maximum(low - self.delta, 0.0) / high) / distance)
 
     def score(self, hits: Reals, misses: Reals, of: Sizes, distance: float) -> Reals:
         """A stand-in for `proven` on whole arrays: to rank events, not to judge.
@@ -85,13 +116,27 @@ class Claim:
         return np.asarray(ratio, dtype=np.float64)
 
 
-def interval_ends(hits: int, misses: int, count: int, risk: float) -> tuple[float, float]:
+def odds_bound(hits: int, misses: int, risk: float) -> float:
+    """The ε that `hits` right guesses among `hits + misses` prove; 0 where they prove nothing."""
+    from scipy.special import betaincinv
+
+    if not hits:
+        return 0.0
+    # Clopper and Pearson (1934) by quantiles of the beta law; its odds are e^ε at most.
+    low = float(betaincinv(hits, misses + 1, risk))
+    return max(0.0, math.log(low / (1.0 - low))) if low > 0.0 else 0.0
+
+
+def interval_ends(
+    hits: int, misses: int, counts: tuple[int, int], risk: float
+) -> tuple[float, float]:
     """The least p of `hits` and the largest q of `misses`, wrong together at most `risk` often."""
     from scipy.special import betaincinv
 
-    # Clopper and Pearson (1934) by quantiles of the beta law; half the risk for each end.
-    low = float(betaincinv(hits, count - hits + 1, risk / 2)) if hits else 0.0
-    high = float(betaincinv(misses + 1, count - misses, 1 - risk / 2)) if misses < count else 1.0
+    # Half the risk for each end.
+    one, other = counts
+    low = float(betaincinv(hits, one - hits + 1, risk / 2)) if hits else 0.0
+    high = float(betaincinv(misses + 1, other - misses, 1 - risk / 2)) if misses < other else 1.0
     return low, high
 
 
@@ -145,18 +190,31 @@ class Threshold:
 
 
 def best_thresholds(
-    first: Reals, second: Reals, score: Callable[[Reals, Reals, Sizes], Reals], final: int
+    first: Reals,
+    second: Reals,
+    score: Callable[[Reals, Reals, Sizes], Reals],
+    final: int,
+    *,
+    extrapolate: bool = True,
 ) -> list[Threshold]:
-    """For each row, a statistic: the threshold, side and order of the inputs that score best."""
+    """For each row, a statistic: the threshold, side and order of the inputs that score best.
+
+    With `extrapolate` few misses are not taken as counted, but as the tail makes them; else they
+    are read off a distribution function without steps.
+    """
     of = Sizes(first.shape[1], final)
     # Sorted once, each threshold's count is a rank: thousands of them cost one search.
     ascending = np.sort(first, axis=1), np.sort(second, axis=1)
     marks = np.hstack([values[:, _places(of.search)] for values in ascending])
+    if not extrapolate:
+        # `<` leaves out the value itself: just above it lies the event that is this value alone.
+        marks = np.hstack([marks, np.nextafter(marks, np.inf)])
     over = [of.search - _ranks(values, marks) for values in ascending]
     under = [of.search - counts for counts in over]
+    tail = _tail if extrapolate else _without_steps
     tails = [
-        [_tail(values, marks, counts) for values, counts in zip(ascending, over, strict=True)],
-        [_tail(-v[:, ::-1], -marks, counts) for v, counts in zip(ascending, under, strict=True)],
+        [tail(values, marks, counts) for values, counts in zip(ascending, over, strict=True)],
+        [tail(-v[:, ::-1], -marks, n) for v, n in zip(ascending, under, strict=True)],
     ]
     rows = np.arange(len(marks))
     cases = []
@@ -194,6 +252,24 @@ def _tail(ascending: Reals, marks: Reals, counts: Reals) -> Reals:
     atom = np.where((end == start) & (counts == 0), UNSEEN, float(TAIL))
     beyond = np.maximum(beyond, counts)  # a few stragglers far out are no smooth tail
     return np.where(counts >= TAIL, counts, np.where(edge > start, beyond, atom))
+
+
+def _without_steps(ascending: Reals, marks: Reals, counts: Reals) -> Reals:
+    """The number of values beyond each mark, between two values by linear interpolation.
+
+    A threshold at the very edge of what was seen has no miss yet, and will have some among other
+    outputs: one that lies farther from the edge is preferred. Beyond the last value the function
+    falls to 0 where the farthest mark lies.
+    """
+    size, farthest = ascending.shape[1], marks.max(axis=1, keepdims=True)
+    values = np.hstack([ascending, np.maximum(farthest, ascending[:, -1:])])
+    # `counts` values lie at the mark or beyond: the next one below it has the place before them.
+    place = (size - counts).astype(np.int64)
+    above = np.take_along_axis(values, place, axis=1)
+    below = np.take_along_axis(values, np.maximum(place - 1, 0), axis=1)
+    with np.errstate(all="ignore"):
+        share = np.nan_to_num((above - marks) / (above - below), nan=0.0)
+    return np.where(place > 0, counts + np.clip(share, 0.0, 1.0), counts)
 
 
 @lru_cache(maxsize=64)

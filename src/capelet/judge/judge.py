@@ -12,8 +12,9 @@ import numpy as np
 from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.judge.bounds import Claim, Tradeoff
+from capelet.judge.calls import Source
 from capelet.judge.pairs import WORDS, Distance, Pair, Plane, corners, own_pairs
-from capelet.judge.search import Source, count_hits, search
+from capelet.judge.search import Event, Finalist, Tally, count_hits, search
 from capelet.mechanisms import Gaussian
 from capelet.privacy.guarantees import Guarantee, check_count, check_number
 from capelet.release import PrivateEncoder
@@ -29,8 +30,9 @@ class Verdict:
 
     `lower_bound` holds with `confidence`, for one pair and one event that were chosen on other
     outputs than were counted. `claimed` and `lower_bound` are per unit of the pair's distance.
-    `hits` says how often the event came, of `counted` outputs of each input. `reach` is the most
-    that so many outputs could have shown: a pass says nothing about losses above it.
+    `hits` says how often the event came from the input that makes it likelier and from the other,
+    of `counted` outputs of both, each of which had its input by a fair coin. `reach` is the most
+    that the outputs could have shown: a pass says nothing about losses above it.
     """
 
     subject: str
@@ -98,23 +100,23 @@ def verify(
 ) -> Verdict:
     """Try to prove that a mechanism loses more than it claims; a failed try is a pass.
 
-    The claim under test: each row is treated alike, with noise of its own that is drawn afresh in
-    every call, and what leaves is (ε, δ)-private in the row for *any* input (normalisation belongs
-    to the mechanism). A true claim fails with probability at most 1 − `confidence`.
+    The claim under test: whatever comes out of a call, and of other calls, is (ε, δ)-private in
+    each row for *any* input (normalisation belongs to the mechanism); the other rows are public.
+    A true claim fails with probability at most 1 − `confidence`.
 
     - `mechanism`: (n, d) vectors in, (n, d) out; or n texts in, n texts or (n, k) vectors out,
       which needs `pairs=[(text, text)]`. Own pairs of vectors may be given likewise, where only
       they are covered by the claim.
     - `claimed`, `delta`: by default what `mechanism.guarantee` states.
-    - `samples`: outputs of each side; half of them, spread over all pairs, choose the pair and the
-      event, and half are counted.
+    - `samples`: outputs of each side; half of them, spread over all pairs, choose the pairs and the
+      events, one for each family of faults, and half are counted.
     - `dimension`: the width of the vectors tried; by default the mechanism's own, or 16.
     - `distance`: makes `claimed` an ε per unit of distance (metric privacy): a number, or a
       function of two inputs. By default `mechanism.distance`, where the guarantee is metric.
     - `tradeoff`: "gaussian" takes the noise to be normal; the default for `Gaussian` alone.
 
     >>> from capelet.mechanisms import Laplace
-    >>> verify(Laplace(epsilon=1), samples=20_000, dimension=4).passed
+    >>> verify(Laplace(epsilon=1), samples=20_000, dimension=4, confidence=1 - 1e-7).passed
     True
     """
     if not callable(mechanism):
@@ -127,27 +129,46 @@ def verify(
     candidates = _pairs(mechanism, dimension, pairs, distance)
     if claim.tradeoff == "gaussian" and any(pair.distance != 1.0 for pair in candidates):
         raise CapeletError("the gaussian trade-off knows no distance; leave tradeoff or distance")
-    # Half chooses, half is counted: the count judges one event that was fixed before, so its
-    # confidence needs no correction for the thousands that were looked at.
+    # Half chooses, half is counted. The count judges a few events that were fixed before, one of
+    # each family, so it is corrected for these few and not for the thousands that were looked at.
     source, count = Source(mechanism), total // 2
     worst = search(source, candidates, claim, total - count, progress)
-    hits = count_hits(source, worst.event, count, progress)
-    pair = worst.event.setting.pair
+    tallies = count_hits(source, worst.finalists, progress)
+    cases = zip(worst.finalists, tallies, strict=True)
+    counts = [_prove(finalist, tally, claim) for finalist, tally in cases]
+    best = max(counts, key=lambda case: case.lower_bound)
     return Verdict(
         subject=_name(mechanism),
         claimed=claim.epsilon,
         delta=claim.delta,
-        lower_bound=claim.proven(*hits, count, pair.distance),
+        lower_bound=best.lower_bound,
         confidence=claim.confidence,
         tradeoff=claim.tradeoff,
-        pair=pair,
-        event=worst.event.sentence(),
-        hits=hits,
-        counted=count,
-        reach=claim.reach(count, pair.distance),
+        pair=best.event.setting.pair,
+        event=best.event.sentence(),
+        hits=best.tally.hits,
+        counted=sum(best.tally.counts),
+        reach=max(case.reach for case in counts),
         pairs_tried=len(candidates),
         events_tried=worst.events,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Count:
+    """One event of the final count, what it proves, and the most that it could have proven."""
+
+    event: Event
+    tally: Tally
+    lower_bound: float
+    reach: float
+
+
+def _prove(finalist: Finalist, tally: Tally, claim: Claim) -> _Count:
+    own = claim.with_share(finalist.family.risk)
+    distance = finalist.event.setting.pair.distance
+    proven = own.proven(*tally.hits, tally.counts, distance)
+    return _Count(finalist.event, tally, proven, own.reach(sum(tally.counts), distance))
 
 
 def verify_recipe(

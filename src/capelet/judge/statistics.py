@@ -24,11 +24,25 @@ BINS = 24
 ZERO = 1100.0  # where the lowest set bit of 0 is put: beyond every float
 
 
-def statistics(first: Outputs, second: Outputs, lean: Reals | None) -> dict[str, Statistic]:
-    """All statistics for outputs like these, by name; `lean` is the difference of the inputs."""
+Inputs = tuple[Reals, Reals]
+
+
+def statistics(
+    first: Outputs, second: Outputs, inputs: Inputs | None, *, short: bool = False, own: bool = True
+) -> dict[str, Statistic]:
+    """All statistics for outputs like these, by name; `inputs` are the pair, where it is vectors.
+
+    `short` leaves out what is looked at coordinate by coordinate: for many views of one call. `own`
+    says that outputs are the target's, and so may be compared with the inputs themselves.
+    """
     if isinstance(first, list) and isinstance(second, list):
         return text_statistics(first, second)
-    return vector_statistics(np.asarray(first), np.asarray(second), lean)
+    rows = np.asarray(first), np.asarray(second)
+    lean = None if inputs is None else inputs[0] - inputs[1]
+    table = (short_statistics if short else vector_statistics)(*rows, lean)
+    if own and inputs is not None and inputs[0].size == rows[0].shape[1]:
+        table |= input_statistics(inputs)
+    return table
 
 
 def values_of(statistic: Statistic, outputs: Outputs) -> Reals:
@@ -43,9 +57,7 @@ def values_of(statistic: Statistic, outputs: Outputs) -> Reals:
 
 def vector_statistics(first: Reals, second: Reals, lean: Reals | None) -> dict[str, Statistic]:
     """Coordinates and their differences, projections, extremes, exact values, lowest bits."""
-    with np.errstate(all="ignore"):
-        shift = np.nan_to_num(first.mean(axis=0) - second.mean(axis=0))
-    toward = shift if lean is None or lean.shape != shift.shape else lean
+    toward, shift = _directions(first, second, lean)
     leading = _leading(toward, shift)
     table: dict[str, Statistic] = {}
     for place, j in enumerate(leading):
@@ -67,17 +79,50 @@ def vector_statistics(first: Reals, second: Reals, lean: Reals | None) -> dict[s
         "the likelihood ratio of the largest coordinate's place": _of_places(first, second),
         "the likelihood ratio of all coordinates": Likelihood(first, second),
     }
-    return table | _EXTREMES
+    return table | _LENGTHS | _EXTREMES
 
 
+def short_statistics(first: Reals, second: Reals, lean: Reals | None) -> dict[str, Statistic]:
+    """One of each sort: a coordinate, a projection, lengths, exact values, a likelihood ratio."""
+    toward, shift = _directions(first, second, lean)
+    places = sorted({int(np.abs(values).argmax()) for values in (toward, shift)})
+    # What is learnt costs time with every coordinate, and a call has some sixty views.
+    leading = _leading(toward, shift)
+    one, other = first[:, leading], second[:, leading]
+    return {f"coordinate {j}": partial(_coordinate, j) for j in places} | {
+        "the projection on the pair's difference": partial(_projection, toward),
+        "the leading coordinates at the commonest values of one input": partial(
+            _of_columns, leading, partial(_equal, _modes(one))
+        ),
+        "the leading coordinates at the commonest values of the other": partial(
+            _of_columns, leading, partial(_equal, _modes(other))
+        ),
+        "the likelihood ratio of the leading coordinates": partial(
+            _of_columns, leading, Likelihood(one, other)
+        ),
+        **_LENGTHS,
+    }
+
+
+def input_statistics(inputs: Inputs) -> dict[str, Statistic]:
+    """How near an output lies to each input, as it is or normalised: 0 where it is the input."""
+    names = ("first", "second")
+    return {
+        f"the distance from the pair's {name} input": partial(_input_distance, _images(row))
+        for name, row in zip(names, inputs, strict=True)
+    }
+
+
+_LENGTHS: dict[str, Statistic] = {
+    "the largest magnitude": lambda rows: np.abs(rows).max(axis=1),
+    "the L2 length": lambda rows: np.sqrt((rows * rows).sum(axis=1)),
+}
 _EXTREMES: dict[str, Statistic] = {
     "the largest coordinate": lambda rows: rows.max(axis=1),
     "the smallest coordinate": lambda rows: rows.min(axis=1),
     "the range": lambda rows: np.ptp(rows, axis=1),
-    "the largest magnitude": lambda rows: np.abs(rows).max(axis=1),
     "the sum": lambda rows: rows.sum(axis=1),
     "the L1 length": lambda rows: np.abs(rows).sum(axis=1),
-    "the L2 length": lambda rows: np.sqrt((rows * rows).sum(axis=1)),
 }
 
 
@@ -125,6 +170,13 @@ class Likelihood:
         return total
 
 
+def _directions(first: Reals, second: Reals, lean: Reals | None) -> tuple[Reals, Reals]:
+    """The difference of the inputs, where outputs have their width, and that of the means."""
+    with np.errstate(all="ignore"):
+        shift = np.nan_to_num(first.mean(axis=0) - second.mean(axis=0))
+    return (shift if lean is None or lean.shape != shift.shape else lean), shift
+
+
 def _leading(toward: Reals, shift: Reals) -> list[int]:
     """The coordinates in which the inputs, and then the mean outputs, differ most."""
     # `lexsort` takes the last key first: the inputs' difference, then that of the outputs.
@@ -132,8 +184,23 @@ def _leading(toward: Reals, shift: Reals) -> list[int]:
     return sorted(order[:MOST_COORDINATES].tolist())
 
 
+def _images(row: Reals) -> list[Reals]:
+    """What a mechanism may take a row for before its noise: itself, or its L1 or L2 direction."""
+    norms = (1.0, np.abs(row).sum(), np.linalg.norm(row))
+    return [row / norm for norm in norms if norm > 0]
+
+
+def _input_distance(images: Sequence[Reals], rows: Reals) -> Reals:
+    distances = [np.abs(rows - image).max(axis=1) for image in images]
+    return np.asarray(np.min(distances, axis=0))
+
+
 def _coordinate(j: int, rows: Reals) -> Reals:
     return rows[:, j]
+
+
+def _of_columns(columns: list[int], statistic: Statistic, rows: Reals) -> Reals:
+    return statistic(rows[:, columns])
 
 
 def _bit(j: int, rows: Reals) -> Reals:
@@ -176,7 +243,7 @@ def _of_places(first: Reals, second: Reals) -> Statistic:
 def _ratios(first: Iterable[Hashable], second: Iterable[Hashable]) -> dict[Hashable, float]:
     """Symbol → smoothed log-likelihood ratio."""
     counts = Counter(first), Counter(second)
-    symbols = counts[0].keys() | counts[1].keys()
+    symbols = dict.fromkeys([*counts[0], *counts[1]])
     # Half an output more on each side: one that was seen once must not prove infinity.
     return {s: float(np.log((counts[0][s] + 0.5) / (counts[1][s] + 0.5))) for s in symbols}
 
@@ -203,7 +270,7 @@ def _by_place(text: str) -> Iterable[Hashable]:
 
 
 def _anywhere(text: str) -> Iterable[Hashable]:
-    return set(text.split())
+    return dict.fromkeys(text.split())  # each word once, in the order of the text: sums repeat
 
 
 def _each(split: Callable[[str], Iterable[Hashable]], texts: Sequence[str]) -> Iterable[Hashable]:

@@ -1,8 +1,9 @@
-"""Mechanisms that are wrong, as they were found: kept to prove that our checks can fail.
+"""Mechanisms that are wrong: kept to prove that our checks can fail.
 
 Each states the ε that its authors would, with status `broken`; none is in the table of mechanisms.
-They draw ordinary float noise, since exactness would not save them. `source` says where such a
-form is found, `leaks` what it gives away.
+`source` says where such a form is found, `leaks` what it gives away. The published ones draw
+ordinary float noise, since exactness would not save them. The planted ones have a single fault each
+and are right otherwise, on a grid with exact noise: no lowest bit convicts them of something else.
 
 >>> OneScalarPerRow(epsilon=1.0).guarantee.status
 'broken'
@@ -18,10 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.interfaces import Vectors
+from capelet.mechanisms.sampling import discrete_laplace
 from capelet.mechanisms.vectors import OnVectors, checked_rows
 from capelet.privacy.guarantees import Guarantee, check_number
 
 Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+CELL = 2.0**-20  # the grid of the planted specimens
+POOL = 4096  # rows of noise in a pool
+RAW = 1e-3  # the share of rows without noise
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,208 @@ class FloatLaplace(Specimen):
         return _l1(rows) + _laplace(2 / self.epsilon, rows.shape)
 
 
-SPECIMENS: dict[str, Callable[[float], Specimen]] = {
+# ---- planted: one fault each, all else exact -----------------------------------------------------
+
+
+class Planted(Specimen):
+    """L1-unit rows on a grid plus exact Laplace noise: right but for what a subclass changes."""
+
+    source = "planted: a slip that a test of single outputs, or of large calls, does not see"
+
+    def _release(self, rows: Reals) -> Vectors:
+        return (self._cells(rows) + self._noise(rows.shape)) * CELL
+
+    def _cells(self, rows: Reals) -> Integers:
+        """The rows before the noise, in cells of the grid."""
+        return _truncate(_l1(rows))
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        return discrete_laplace(shape, self._scale)
+
+    @property
+    def _scale(self) -> float:
+        return 2 / self.epsilon / CELL
+
+
+class ScaleNineTenths(Planted):
+    """The noise has 0.9 times its scale."""
+
+    step = "scale-0.9"
+    source = "planted: a scale that was rounded, or tuned a little"
+    leaks = "1.11 times the stated ε, between a unit vector and its negative"
+
+    @property
+    def _scale(self) -> float:
+        return 0.9 * super()._scale
+
+
+class ScaleThreePerCentLess(Planted):
+    """The noise has 0.97 times its scale."""
+
+    step = "scale-0.97"
+    source = "planted: the least error of scale that a million outputs can prove at ε = 1"
+    leaks = "1.03 times the stated ε, between a unit vector and its negative"
+
+    @property
+    def _scale(self) -> float:
+        return 0.97 * super()._scale
+
+
+class L2Clip(Planted):
+    """Rows are clipped to the L2 ball of radius 1; the noise belongs to the L1 ball."""
+
+    step = "l2-clip"
+    source = "planted: clipping as for normal noise, the scale as for L1"
+    leaks = "√d times the stated ε between ±1/√d: 4 for 1 at d = 16"
+
+    def _cells(self, rows: Reals) -> Integers:
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return _truncate(rows / np.maximum(norms, 1.0))
+
+
+class LInfClip(Planted):
+    """Each coordinate is clipped to [−1, 1]; the noise belongs to the L1 ball."""
+
+    step = "linf-clip"
+    source = "planted: clipping coordinate by coordinate, the scale as for whole rows"
+    leaks = "d times the stated ε between corners of the cube"
+
+    def _cells(self, rows: Reals) -> Integers:
+        return _truncate(np.clip(rows, -1.0, 1.0))
+
+
+class BatchScale(Planted):
+    """All rows of a call are divided by the longest one's L1 norm."""
+
+    step = "batch-scale"
+    source = "planted: one scale a batch, which keeps each row within the L1 ball"
+    leaks = "a long row shrinks all others: up to half the stated ε through each of them"
+
+    def _cells(self, rows: Reals) -> Integers:
+        longest = np.abs(rows).sum(axis=1).max(initial=0.0)
+        return _truncate(rows / (longest or 1.0))
+
+
+class LowBit(Planted):
+    """The lowest bit of each released coordinate is the sign of the input's."""
+
+    step = "low-bit"
+    source = "planted: a watermark, or a flag packed into what seemed to be noise"
+    leaks = "the sign of every coordinate, exactly"
+
+    def _release(self, rows: Reals) -> Vectors:
+        cells = self._cells(rows) + self._noise(rows.shape)
+        return ((cells & ~np.int64(1)) | (rows > 0)) * CELL
+
+
+class AntitheticNeighbours(Planted):
+    """Every second row of a call has the negated noise of the row before it."""
+
+    step = "antithetic-neighbours"
+    source = "planted: antithetic variates, which halve the variance of a mean"
+    leaks = "the sum of two neighbours, exactly; one known text reveals the other"
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        noise = super()._noise(shape)
+        noise[1::2] = -noise[0::2][: len(noise) // 2]
+        return noise
+
+
+class SharedAtDistance(Planted):
+    """Rows i and i + `distance` of a call have the same noise."""
+
+    distance: ClassVar[int]
+    source = "planted: a generator that is reset for every block of rows"
+    leaks = "the difference of two rows so far apart, exactly"
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        noise = super()._noise(shape)
+        places = np.arange(len(noise))
+        return noise[np.where(places // self.distance % 2, places - self.distance, places)]
+
+
+class SharedAtDistance2(SharedAtDistance):
+    """Rows i and i + 2 of a call have the same noise."""
+
+    step = "shared-at-2"
+    distance = 2
+
+
+class SharedAtDistance64(SharedAtDistance):
+    """Rows i and i + 64 of a call have the same noise."""
+
+    step = "shared-at-64"
+    distance = 64
+
+
+class NoisePool(Planted):
+    """Each row takes one of 4,096 rows of noise that were drawn once."""
+
+    step = "noise-pool"
+    source = "planted: noise drawn ahead, to save time"
+    leaks = "differences of rows that drew the same noise: every pair of calls has such rows"
+    _pools: dict[int, Integers]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_pools", {})
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        width = shape[1]
+        if width not in self._pools:
+            self._pools[width] = super()._noise((POOL, width))
+        return self._pools[width][np.random.default_rng().integers(POOL, size=shape[0])]
+
+
+class RawRow(Planted):
+    """One row in a thousand leaves without noise."""
+
+    step = "raw-row"
+    source = "planted: a branch that is hardly ever taken"
+    leaks = "the row itself, with probability 1/1000: no ε is finite"
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        is_raw = np.random.default_rng().random((shape[0], 1)) < RAW
+        return np.where(is_raw, 0, super()._noise(shape))
+
+
+class NoNoiseForOneRow(Planted):
+    """A call of a single row adds no noise."""
+
+    step = "no-noise-for-one-row"
+    source = "planted: a fast path for single requests"
+    leaks = "everything, in calls of one row"
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        return super()._noise(shape) * (shape[0] != 1)
+
+
+class NoNoiseBelow32(Planted):
+    """A call of fewer than 32 rows adds no noise."""
+
+    step = "no-noise-below-32"
+    source = "planted: a path for small batches that was forgotten"
+    leaks = "everything, in calls of fewer than 32 rows"
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        return super()._noise(shape) * (shape[0] >= 32)
+
+
+class ZeroSumBatches(Planted):
+    """The noise of all rows of a call adds up to 0."""
+
+    step = "zero-sum"
+    source = "planted: noise that is made to cancel in the mean of a batch"
+    leaks = "the sum of a call, exactly: whoever knows all texts but one knows that one"
+
+    def _noise(self, shape: tuple[int, ...]) -> Integers:
+        noise = super()._noise(shape)
+        if len(noise) > 1:
+            noise[-1] = -noise[:-1].sum(axis=0)
+        return noise
+
+
+PUBLISHED: dict[str, Callable[[float], Specimen]] = {
     "one-scalar-per-row": OneScalarPerRow,
     "row-range": RowRange,
     "batch-range": BatchRange,
@@ -168,6 +376,23 @@ SPECIMENS: dict[str, Callable[[float], Specimen]] = {
     "half-noise": HalfNoise,
     "float-laplace": FloatLaplace,
 }
+PLANTED: dict[str, Callable[[float], Specimen]] = {
+    "scale-0.9": ScaleNineTenths,
+    "scale-0.97": ScaleThreePerCentLess,
+    "l2-clip": L2Clip,
+    "linf-clip": LInfClip,
+    "batch-scale": BatchScale,
+    "low-bit": LowBit,
+    "antithetic-neighbours": AntitheticNeighbours,
+    "shared-at-2": SharedAtDistance2,
+    "shared-at-64": SharedAtDistance64,
+    "noise-pool": NoisePool,
+    "raw-row": RawRow,
+    "no-noise-for-one-row": NoNoiseForOneRow,
+    "no-noise-below-32": NoNoiseBelow32,
+    "zero-sum": ZeroSumBatches,
+}
+SPECIMENS = PUBLISHED | PLANTED
 
 
 def _laplace(scale: float, shape: tuple[int, ...]) -> Reals:
@@ -177,6 +402,11 @@ def _laplace(scale: float, shape: tuple[int, ...]) -> Reals:
 def _l1(rows: Reals) -> Reals:
     norms = np.abs(rows).sum(axis=1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1.0)
+
+
+def _truncate(rows: Reals) -> Integers:
+    """Cells of the grid, towards zero: no coordinate grows, so no bound on the row is passed."""
+    return np.trunc(rows / CELL).astype(np.int64)
 
 
 def _stretch(rows: Reals, axis: int | None) -> Reals:
