@@ -27,8 +27,8 @@ def texts(*values: str) -> Corpus:
 
 
 def test_numbers_with_many_values_are_cut_into_thirds() -> None:
-    made = attribute("age", column(*range(90)))
-    assert made.counts() == {"below 30": 30, "30 to below 59": 29, "59 or more": 31}
+    made = attribute("age", column(*range(90), *range(90)))
+    assert made.counts() == {"below 30": 60, "30 to below 59": 58, "59 or more": 62}
     assert "cut into thirds at 30 and 59" in made.notes[0]
 
 
@@ -52,10 +52,10 @@ def test_rare_classes_are_merged_and_said() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (["a"] * 80, "only 'a'"),
+        (["a"] * 80, "a single class"),
         ([None] * 80, "no value at all"),
-        (["a"] * 79 + ["b"], "'b' on 1"),
-        ([str(row) for row in range(80)], "80 of 80 classes on fewer than 20 rows"),
+        (["a"] * 79 + ["b"], r"1 of 2 classes on fewer than 20 rows \(the smallest on 1\)"),
+        ([str(row // 2) for row in range(80)], "40 of 40 classes on fewer than 20 rows"),
     ],
 )
 def test_attributes_that_cannot_be_measured_are_refused(

@@ -104,7 +104,7 @@ def plan_of(
         raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
     parts = split_corpus(corpus, split_kind, trained=trained)
-    return Plan(corpus, (), None, (parts,), group_rows(corpus), ())
+    return Plan(corpus, (), None, (parts,), group_rows(corpus), corpus.notes)
 
 
 def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
