@@ -122,6 +122,9 @@ def _read_csv(source: Path, layout: Format) -> Sheet:
 
     read, parse = csv_options(source, layout)
     table = pyarrow.csv.read_csv(source, read_options=read, parse_options=parse)
+    if any(pa.types.is_binary(kind) for kind in table.schema.types):
+        # What is not UTF-8 comes as bytes, without a word.
+        raise pa.ArrowInvalid("not UTF-8")
     header = Header.of_first_line(table.column_names, table.columns)
     # One column is what every wrong separator makes of a file.
     hint = separator_hint(source, layout) if len(header.names) == 1 else ""
