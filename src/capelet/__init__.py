@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from capelet.release import PrivateEncoder, Release
     from capelet.reports import verdicts, write_report
     from capelet.workflows.audit import audit
+    from capelet.workflows.check import check
     from capelet.workflows.protect import protect
 
 _HOME = {
     "audit": "capelet.workflows.audit",
+    "check": "capelet.workflows.check",
     "Corpus": "capelet.data.corpus",
     "Split": "capelet.data.corpus",
     "read": "capelet.data.readers",
@@ -76,6 +78,7 @@ __all__ = [
     "Settings",
     "Split",
     "audit",
+    "check",
     "load",
     "protect",
     "read",
