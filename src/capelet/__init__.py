@@ -53,6 +53,7 @@ _HOME = {
     "Projection": "capelet.mechanisms",
     "RandomisedResponse": "capelet.mechanisms",
     "protect": "capelet.workflows.protect",
+    "render_cards": "capelet.reports.notebook",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
     "verdicts": "capelet.reports",

@@ -34,6 +34,7 @@ class Format:
 
     encoding: str | None = None
     separator: str | None = None
+    drop_empty: bool = False  # leave out rows where one of the columns that are read is empty
 
     def __post_init__(self) -> None:
         if self.encoding is not None:

@@ -95,7 +95,6 @@ def _is_typed(name: str) -> bool:
     """Whether a CSV reader would take this for a number, a date or a boolean."""
     if name.strip().lower() in {"true", "false", "nan", "inf", "null"}:
         return True
-    digits = sum(letter.isdigit() for letter in name)
-    others = sum(letter.isalpha() for letter in name)
-    # "2020-01-05", "12:30" and "1.5e-3", but neither "q1" nor "2020 income".
-    return digits > 0 and others <= 1
+    letters = {letter for letter in name if letter.isalpha()}
+    # "2020-01-05T12:30Z" and "1.5e-3", but neither "q1" nor "2020 income".
+    return any(letter.isdigit() for letter in name) and letters <= set("eETZ")

@@ -217,15 +217,16 @@ def _merge(
 ) -> tuple[Values, list[str]]:
     """The rare classes as `(other)`, or left out where even together they are too few."""
     rows = sum(name in few for name in names)
-    what = "1 class" if len(few) == 1 else f"{len(few)} classes"
+    what, verb = ("1 class", "was") if len(few) == 1 else (f"{len(few)} classes", "were")
+    together = f"{rows} row{'' if rows == 1 else 's'}"
     others = [name for name in classes if name not in few]
     if rows < rare:
         notes.append(
-            f"{what} with fewer than {rare} rows ({rows} rows together, too few for {OTHER}) "
-            "were left out of this attribute"
+            f"{what} with fewer than {rare} rows ({together}, too few for {OTHER}) {verb} left out "
+            "of this attribute"
         )
         return np.array([None if name in few else name for name in names], dtype=object), others
-    notes.append(f"{what} with fewer than {rare} rows ({rows} rows) were merged into {OTHER}")
+    notes.append(f"{what} with fewer than {rare} rows ({together}) {verb} merged into {OTHER}")
     result = np.array([OTHER if name in few else name for name in names], dtype=object)
     return result, [*others, OTHER]
 

@@ -25,12 +25,11 @@ from capelet.data.where import filter_rows
 from capelet.errors import DataError
 
 
-class ReadOptions(TypedDict):
-    """What `read` takes beside the table; so does whatever reads tables through it."""
+class TableOptions(TypedDict):
+    """What `read` takes beside the table and its private columns, for those who read through it."""
 
     text: NotRequired[str | None]
     label: NotRequired[str | None]
-    private: NotRequired[str | Sequence[str]]
     author: NotRequired[str | None]
     vectors: NotRequired[str | None]
     where: NotRequired[str | None]

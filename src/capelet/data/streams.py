@@ -7,6 +7,7 @@ thousand rows are held, and a file that is larger than the memory can be release
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,17 @@ from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load, path
 from capelet.data.formats import Format
 from capelet.data.headers import Header
-from capelet.data.messages import no_column
+from capelet.data.messages import kind_of, no_column
 from capelet.data.tables import TEXT, csv_options, json_row, separator_hint, unreadable_file
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
-__all__ = ["TEXT", "column_batches", "is_named"]  # the texts' column of every named set is TEXT
+__all__ = [
+    "TEXT",
+    "column_batches",
+    "count_empty",
+    "is_named",
+]  # the texts' column of every named set is TEXT
 _READ = 1 << 22  # bytes of CSV read at once; no row may be longer
 _ROWS = 1024  # rows of Parquet and JSONL read at once
 
@@ -65,9 +71,22 @@ def column_batches(
             "give .parquet, .csv, .tsv or .jsonl"
         )
     try:
-        yield from kinds[source.suffix.lower()](source, columns, progress, layout)
+        for batch in kinds[source.suffix.lower()](source, columns, progress, layout):
+            yield _without_empty(batch) if layout.drop_empty else batch
     except (pa.ArrowException, OSError, UnicodeError, ValueError, OverflowError) as error:
         raise unreadable_file(source, error, layout) from None
+
+
+def count_empty(source: Path, columns: list[str], layout: Format) -> int:
+    """How many rows `drop_empty` leaves out: nothing is left out without a word."""
+    every = replace(layout, drop_empty=False)
+    batches = column_batches(source, columns, layout=every)
+    return sum(len(batch[0]) - len(_without_empty(batch)[0]) for batch in batches)
+
+
+def _without_empty(batch: Batch) -> Batch:
+    whole = [all(kind_of(value) != "empty" for value in row) for row in zip(*batch, strict=True)]
+    return [[v for v, keep in zip(column, whole, strict=True) if keep] for column in batch]
 
 
 def _in_memory(corpus: Corpus, columns: list[str]) -> Iterator[Batch]:

@@ -31,9 +31,10 @@ from capelet.findings.intervals import NORMAL_95
 
 WIDTH = 80
 SEEDS = 5  # of an audit, unless it is told otherwise
-# How alike the hits on two texts of one person are, where nothing is known of them yet (intraclass
-# correlation); the intervals of audits on reviews and blog posts have come out like this.
-ALIKE = 0.1
+# How alike the hits on two texts of one person are (intraclass correlation), of which nothing is
+# known yet: an assumption on the safe side. Of 888 reviews by 131 writers it foretells ±5.5 points
+# at most where the audit's intervals were ±4 to ±4.5.
+ALIKE = 0.05
 # A verdict "no leak found" needs an interval at least this narrow.
 NARROW = 0.05
 
@@ -94,7 +95,13 @@ class Check:
         if sentences:
             lines.append("")
         for sentence in sentences:
-            lines += textwrap.wrap(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")
+            lines += textwrap.wrap(
+                sentence,
+                WIDTH,
+                initial_indent="- ",
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            )
         if self.command:
             lines += ["", "To audit it:", "", self.command]
         return lines
@@ -124,12 +131,12 @@ class Check:
                 f"{_count(self.people, 'person', 'people')} wrote the texts; about {victims} are "
                 "the victims of each split, and nobody stands on two sides."
             )
-        for target, half in self.precision:
-            sure = "" if half <= NARROW else "; “no leak found” needs ±5 or better: more people"
-            sentences.append(
-                f"A verdict on {printable(target)} will be sure to about ±{100 * half:.0f} points"
-                f"{sure}."
-            )
+        if self.precision:
+            halves = [f"{printable(name)} ±{100 * half:.0f}" for name, half in self.precision]
+            sentence = f"How sure a verdict will be, in points: {', '.join(halves)}."
+            if round(max(half for _, half in self.precision), 2) > NARROW:
+                sentence += " “No leak found” needs ±5 or better: more people."
+            sentences.append(sentence)
         return sentences
 
 
