@@ -195,6 +195,13 @@ def test_no_other_command_prints_a_cell(
     assert not spilt(output), output
 
 
+@pytest.mark.parametrize("file", [make.__name__ for make in FILES])
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["lines", "json"])
+def test_check_shows_no_cell(files: dict[str, Path], file: str, options: list[str]) -> None:
+    _, output = shown(["check", str(files[file]), *options])
+    assert not spilt(output), output
+
+
 def test_the_check_for_cells_can_fail(capsys: pytest.CaptureFixture[str]) -> None:
     @guard
     def leak() -> None:

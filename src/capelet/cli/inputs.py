@@ -107,9 +107,9 @@ def split_columns(items: Sequence[str] | None, names: Sequence[str]) -> list[str
         parts = split_names(item)
         # A name with a comma in it comes first; what is no column at all is refused by its name.
         is_list = item not in names and len(parts) > 1
-        known = [part for part in parts if part in names]
+        some = [part for part in parts if part in names]
         # Of a list with one slip the slip is complained of, not the whole list.
-        columns += parts if is_list and known else [item if item in names else item.strip()]
+        columns += parts if is_list and some else [item if item in names else item.strip()]
     return list(dict.fromkeys(columns))
 
 

@@ -159,7 +159,7 @@ def _kind(present: Sequence[Any], counts: Counter[Any], words: float) -> Kind:
     return "classes" if max(counts.values()) >= RARE else "names"
 
 
-def repeated(values: Values) -> int:
+def count_repetitions(values: Values) -> int:
     """How many rows repeat an earlier one."""
     present = [value for value in values if isinstance(value, str) and value.strip()]
     return len(present) - len(set(present))

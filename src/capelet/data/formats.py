@@ -84,14 +84,14 @@ def detect_encoding(path: Path) -> str:
     Whatever decodes as UTF-8 and holds more than ASCII is UTF-8: in other encodings such sequences
     of bytes are rare. UTF-16 without a mark has a zero in every other byte of Western text.
     """
-    if (marked := _mark(path)) is not None:
-        return marked
+    if (by_mark := _mark(path)) is not None:
+        return by_mark
     decoder = codecs.getincrementaldecoder("utf-8")()
-    undefined, zeros, is_utf8, total = False, [0, 0], True, 0
+    is_latin, zeros, is_utf8, total = False, [0, 0], True, 0
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):
             zeros = [zeros[0] + block[::2].count(0), zeros[1] + block[1::2].count(0)]
-            undefined |= any(byte in block for byte in _NOT_CP1252)
+            is_latin |= any(byte in block for byte in _NOT_CP1252)
             total += len(block)
             if is_utf8:
                 try:
@@ -102,7 +102,7 @@ def detect_encoding(path: Path) -> str:
         return "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
     if is_utf8:
         return "utf-8"
-    return "latin-1" if undefined else "cp1252"
+    return "latin-1" if is_latin else "cp1252"
 
 
 def detect_separator(path: Path, encoding: str) -> str:

@@ -45,8 +45,8 @@ class Header:
 
     def confirm(self, columns: Iterable[str]) -> Header:
         """The same header; certain if the user knew one of its names."""
-        known = any(column in self.names for column in columns)
-        return replace(self, is_certain=True, is_row=False) if known else self
+        is_name = any(column in self.names for column in columns)
+        return replace(self, is_certain=True, is_row=False) if is_name else self
 
     def listing(self) -> str:
         """The names, or how many there are."""

@@ -254,8 +254,8 @@ def merge_rare_classes(values: Values, least: int) -> tuple[Values, str]:
         return values, ""
     notes: list[str] = []
     # Numbers stay numbers where they can: (other) makes classes of them anyway.
-    merged, _ = _merge(values, [], few, max(least, RARE), notes)
-    return merged, notes[0]
+    result, _ = _merge(values, [], few, max(least, RARE), notes)
+    return result, notes[0]
 
 
 def _check(name: str, names: Values, classes: list[str], rare: int) -> None:

@@ -106,11 +106,12 @@ def one_class(column: str, classes: int) -> DataError:
 
 def rare_classes(column: str, sizes: Sequence[int], classes: int, least: int) -> DataError:
     """Classes that are too rare, by their sizes."""
-    smallest = min(sizes)
+    advice = f"merge or leave them out with --merge-rare {least}, or keep other rows with --where"
+    if len(sizes) == classes:
+        advice = "nothing would be left to guess; is it a column of names?"
     return DataError(
         f"{column!r} has {len(sizes)} of {classes} classes on fewer than {least} rows (the "
-        f"smallest on {smallest}); such classes cannot be measured: merge or leave them out with "
-        f"--merge-rare {least}, or keep other rows with --where"
+        f"smallest on {min(sizes)}); such classes cannot be measured: {advice}"
     )
 
 

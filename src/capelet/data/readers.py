@@ -81,8 +81,8 @@ def read(
             "who wrote a text is another question: --attacks authorship"
         )
     if where is not None:
-        kept = filter_rows(sheet.table, where, sheet.header.confirm(names))
-        sheet = Sheet(sheet.name, kept, sheet.header)
+        rows = filter_rows(sheet.table, where, sheet.header.confirm(names))
+        sheet = Sheet(sheet.name, rows, sheet.header)
     if sheet.table.num_rows == 0:
         raise DataError(f"{sheet.name!r} has no rows" + (" where --where holds" if where else ""))
     notes: list[str] = []
@@ -124,18 +124,20 @@ def _values(sheet: Sheet, name: str, vectors: str | None) -> Values:
         raise messages.unusable_type(name, f"{column.type} out of range", "read") from None
 
 
-def _drop_empty(columns: dict[str, Values], needed: Sequence[str], notes: list[str]) -> None:
+def _drop_empty(
+    columns: dict[str, Values], required_columns: Sequence[str], notes: list[str]
+) -> None:
     """Leave out the rows without a text, a vector or an author."""
     total = len(next(iter(columns.values())))
     whole = np.ones(total, dtype=bool)
-    for name in needed:
+    for name in required_columns:
         whole &= np.array([messages.kind_of(value) != "empty" for value in columns[name]])
     if not whole.any():
-        raise DataError(f"all {total} rows are empty in {' or '.join(map(repr, needed))}")
+        raise DataError(f"all {total} rows are empty in {' or '.join(map(repr, required_columns))}")
     if not whole.all():
         notes.append(
             f"{int((~whole).sum())} of {total} rows were left out: they are empty in "
-            + " or ".join(map(repr, needed))
+            + " or ".join(map(repr, required_columns))
         )
         for name in columns:
             columns[name] = columns[name][whole]
@@ -161,9 +163,9 @@ def _authors(values: Values, column: str) -> Values:
 
 def _classes(values: Values, column: str, lists: bool = False) -> Values:
     """Values that can be classes: records never can, lists only as several values of a row."""
-    refused: tuple[type, ...] = (dict,) if lists else (dict, list, tuple)
+    wrong_types: tuple[type, ...] = (dict,) if lists else (dict, list, tuple)
     for value in values:
-        if isinstance(value, refused):
+        if isinstance(value, wrong_types):
             raise messages.unusable_type(
                 column, f"values of type {type(value).__name__}", "classes"
             )

@@ -25,12 +25,9 @@ from capelet.data.tables import TEXT, csv_options, json_row, separator_hint, unr
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
-__all__ = [
-    "TEXT",
-    "column_batches",
-    "count_empty",
-    "is_named",
-]  # the texts' column of every named set is TEXT
+# TEXT is the column of the texts in every named set.
+__all__ = ["TEXT", "column_batches", "count_empty", "is_named"]
+
 _READ = 1 << 22  # bytes of CSV read at once; no row may be longer
 _ROWS = 1024  # rows of Parquet and JSONL read at once
 
@@ -155,10 +152,10 @@ def _jsonl(source: Path, columns: list[str], progress: Progress, layout: Format)
 
 
 def _check_columns(name: str, columns: Iterable[str], header: Header, hint: str = "") -> None:
-    wanted = list(columns)
-    for column in wanted:
+    names = list(columns)
+    for column in names:
         if column not in header.names:
-            raise no_column(name, column, header.confirm(wanted), hint)
+            raise no_column(name, column, header.confirm(names), hint)
 
 
 def _as_list(column: pa.Array) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.data.columns import ColumnFacts, facts_of, repeated
+from capelet.data.columns import ColumnFacts, count_repetitions, facts_of
 from capelet.data.corpus import Corpus, as_values
 from capelet.data.datasets import DATASETS, load
 from capelet.data.formats import SEPARATORS, Format, detect_encoding, detect_separator
@@ -157,7 +157,7 @@ def check(
     be; the others are guessed.
     """
     secrets = (private,) if isinstance(private, str) else tuple(private)
-    named = Roles(text, label, secrets, author, vectors)
+    choice = Roles(text, label, secrets, author, vectors)
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
         return _check_set(data)
     path = Path(data) if isinstance(data, str | Path) else None
@@ -166,7 +166,7 @@ def check(
     words = [name for name in (text, label, author, vectors, *secrets) if name is not None]
     header = sheet.header.confirm(words)
     columns = tuple(facts_of(name, sheet.column(name)) for name in sheet.table.column_names)
-    roles = _roles(columns, named)
+    roles = _roles(columns, choice)
     problems = _header_problems(header)
     outline = Check(
         sheet.name, sheet.table.num_rows, _format_words(path, layout), columns, roles, problems
@@ -199,15 +199,15 @@ def _check_set(name: str) -> Check:
     return _sure(outline, corpus, f"capelet audit {name} --out runs/{name}")
 
 
-def _layout(path: Path | None, asked: Format) -> Format:
+def _layout(path: Path | None, layout: Format) -> Format:
     """How the file is written down, seen from its bytes where it was not said."""
     if path is None or not path.is_file():
-        return asked
+        return layout
     kind = path.suffix.lower()
     if kind not in (".csv", ".tsv", ".jsonl", ".ndjson"):
-        return asked
-    encoding = asked.encoding or detect_encoding(path)
-    separator = asked.separator
+        return layout
+    encoding = layout.encoding or detect_encoding(path)
+    separator = layout.separator
     if separator is None and kind in (".csv", ".tsv"):
         separator = detect_separator(path, encoding)
     return Format(encoding, separator)
@@ -237,15 +237,15 @@ def _header_problems(header: Header) -> tuple[str, ...]:
 # ---- who is what ---------------------------------------------------------------------------------
 
 
-def _roles(columns: Sequence[ColumnFacts], named: Roles) -> Roles:
+def _roles(columns: Sequence[ColumnFacts], choice: Roles) -> Roles:
     """What was named, and a guess for the rest by kind and name."""
-    free = [column for column in columns if not named.of(column.name)]
+    free = [column for column in columns if not choice.of(column.name)]
 
     def pick(role: str, candidates: list[ColumnFacts]) -> str | None:
-        given = getattr(named, role)
-        choice = given if given is not None else (candidates[0].name if candidates else None)
-        free[:] = [column for column in free if column.name != choice]
-        return choice
+        by_user = getattr(choice, role)
+        name = by_user if by_user is not None else (candidates[0].name if candidates else None)
+        free[:] = [column for column in free if column.name != name]
+        return name
 
     texts = [column for column in free if column.kind == "texts"]
     texts.sort(key=lambda column: (-column.hints_at("text"), -column.words))
@@ -259,7 +259,7 @@ def _roles(columns: Sequence[ColumnFacts], named: Roles) -> Roles:
     secrets = [column.name for column in rest if column.hints_at("private")]
     # Without a telling name any column of classes may be what nobody should learn.
     secrets = secrets or [column.name for column in rest if column.kind == "classes"]
-    return Roles(text, label, named.private or tuple(secrets), author, vectors)
+    return Roles(text, label, choice.private or tuple(secrets), author, vectors)
 
 
 def _authors(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
@@ -282,8 +282,10 @@ def _plan(outline: Check, sheet: Sheet, path: Path | None, layout: Format) -> Ch
     roles, facts = outline.roles, {column.name: column for column in outline.columns}
     problems = list(outline.problems)
     options: dict[str, Any] = {}
-    needed = [name for name in (roles.text, roles.vectors, roles.author) if name is not None]
-    empty = [(name, facts[name].missing) for name in needed if name in facts]
+    required_columns = [
+        name for name in (roles.text, roles.vectors, roles.author) if name is not None
+    ]
+    empty = [(name, facts[name].missing) for name in required_columns if name in facts]
     for name, missing in empty:
         if missing:
             options["drop_empty"] = True
@@ -311,7 +313,7 @@ def _plan(outline: Check, sheet: Sheet, path: Path | None, layout: Format) -> Ch
     problems += refusals
     duplicates = 0
     if roles.text is not None:
-        duplicates = repeated(as_values(sheet.column(roles.text).to_pylist(), roles.text))
+        duplicates = count_repetitions(as_values(sheet.column(roles.text).to_pylist(), roles.text))
     outline = replace(outline, roles=roles, problems=tuple(problems), duplicates=duplicates)
     try:
         corpus = _read(sheet, roles, options)
