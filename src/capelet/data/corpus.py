@@ -31,7 +31,9 @@ class Corpus:
     """Texts with a task label, private attributes and authors: the rows of one file.
 
     At least one of `texts` and `vectors` is there. Columns are lists or arrays of one length; a
-    missing value is None. `notes` say which rows and classes its reader left out or merged.
+    missing value is None. `notes` say which rows and classes its reader left out or merged;
+    `from_all_rows` names the columns whose classes it merged by how frequent they are, so that one
+    row can change the class of others, which a private training may not.
 
     >>> corpus = Corpus("two", texts=["one text", "another"])
     >>> len(corpus)
@@ -47,6 +49,7 @@ class Corpus:
     author: Values | None = None
     where: str | None = None
     notes: tuple[str, ...] = ()
+    from_all_rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.private, Mapping):

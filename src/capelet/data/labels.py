@@ -39,12 +39,17 @@ TOPICS = 10
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A secret or a task as classes: `codes[row]` indexes `classes`, −1 where missing."""
+    """A secret or a task as classes: `codes[row]` indexes `classes`, −1 where missing.
+
+    `from_all_rows` says that frequencies decided its classes, or that it is one at all: thirds,
+    merged rare classes, frequent values of lists. One row can then change the class of others.
+    """
 
     name: str
     codes: npt.NDArray[np.intp]
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    from_all_rows: bool = False
 
     @property
     def missing(self) -> int:
@@ -89,14 +94,17 @@ def attribute(
         raise messages.not_numeric(name)
     if edges is None:
         _refuse_identifier(name, present, numeric, rare)
-    if numeric and (edges is not None or len(set(present)) > MANY_VALUES):
+    is_cut = numeric and (edges is not None or len(set(present)) > MANY_VALUES)
+    if is_cut:
         names, classes = _bin(values, edges, notes)
     else:
         names = np.array(
             [None if value is None else _name(value) for value in values], dtype=object
         )
         classes = _in_order(set(present))
+    separate_classes = classes
     names, classes = _merge_rare(names, classes, rare, notes)
+    from_all_rows = (is_cut and edges is None) or classes != separate_classes
     _check(name, names, classes, rare)
     index = {value_name: code for code, value_name in enumerate(classes)}
     codes = np.array(
@@ -105,7 +113,7 @@ def attribute(
     missing = int((codes < 0).sum())
     if missing:
         notes.append(f"{missing} rows have no value; they are left out of this attribute only")
-    return Attribute(name, codes, tuple(classes), tuple(notes))
+    return Attribute(name, codes, tuple(classes), tuple(notes), from_all_rows)
 
 
 def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
@@ -135,7 +143,7 @@ def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
             dtype=object,
         )
         one = attribute(f"{name}={item}", flags, rare=rare)
-        result.append(Attribute(one.name, one.codes, one.classes, (note, *one.notes)))
+        result.append(replace(one, notes=(note, *one.notes), from_all_rows=True))
     return result
 
 

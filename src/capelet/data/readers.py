@@ -86,13 +86,14 @@ def read(
     if sheet.table.num_rows == 0:
         raise DataError(f"{sheet.name!r} has no rows" + (" where --where holds" if where else ""))
     notes: list[str] = []
-    columns = {name: _values(sheet, name, vectors) for name in names}
+    columns = {name: _values(sheet, name) for name in names}
     if drop_empty:
         _drop_empty(columns, [name for name in (text, vectors, author) if name], notes)
-    if merge_rare is not None:
-        for name in [name for name in (label, *secrets) if name is not None]:
-            columns[name], note = merge_rare_classes(columns[name], merge_rare)
-            notes += [f"{name}: {note}"] if note else []
+    # Whether a class is rare follows from all rows, also where none is.
+    targets = () if merge_rare is None else tuple(name for name in (label, *secrets) if name)
+    for name in targets:
+        columns[name], note = merge_rare_classes(columns[name], merge_rare or 0)
+        notes += [f"{name}: {note}"] if note else []
     return Corpus(
         name=sheet.name,
         texts=_texts(columns[text], text) if text is not None else None,
@@ -103,6 +104,7 @@ def read(
         author=_authors(columns[author], author) if author is not None else None,
         where=where,
         notes=tuple(notes),
+        from_all_rows=targets,
     )
 
 
@@ -114,7 +116,7 @@ def _check_names(sheet: Sheet, names: Sequence[str]) -> None:
         sheet.column(name)
 
 
-def _values(sheet: Sheet, name: str, vectors: str | None) -> Values:
+def _values(sheet: Sheet, name: str) -> Values:
     """Python values, None where missing; a type that Python cannot hold is refused."""
     column = sheet.column(name)
     try:

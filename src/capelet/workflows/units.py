@@ -31,6 +31,11 @@ def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, deriv
             "with --train-epsilon no task or attribute may be read off all texts at once; leave "
             "--derive out"
         )
+    if corpus.from_all_rows:
+        raise DataError(
+            "with --train-epsilon no class may be merged because it is rare among all rows; leave "
+            "--merge-rare out"
+        )
     if privacy.unit == "author":
         if corpus.author is None:
             raise DataError("--unit author needs to know the authors: name their column, --author")
@@ -46,12 +51,11 @@ def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, deriv
 def check_classes(targets: list[Attribute]) -> None:
     """Refuse classes that were cut or merged by looking at all rows: one row can move the cuts."""
     for item in targets:
-        # Both say so in their notes, and the class of what is rare has a name of its own.
-        if any("thirds" in note for note in item.notes) or "(other)" in item.classes:
+        if item.from_all_rows:
             raise DataError(
                 f"the classes of {item.name!r} follow from all rows ({item.notes[0]}), which a "
-                "private training may not; give --bins for a number, or a column whose classes "
-                "are frequent enough"
+                "private training may not; give --bins for a number, yes or no for each value of a "
+                "list, or a column whose classes are frequent enough"
             )
 
 
