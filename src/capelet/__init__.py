@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from capelet.release import PrivateEncoder, Release
     from capelet.reports import verdicts, write_report
     from capelet.workflows.audit import audit
+    from capelet.workflows.check import check
     from capelet.workflows.protect import protect
 
 _HOME = {
     "audit": "capelet.workflows.audit",
+    "check": "capelet.workflows.check",
     "Corpus": "capelet.data.corpus",
     "Split": "capelet.data.corpus",
     "read": "capelet.data.readers",
@@ -56,6 +58,7 @@ _HOME = {
     "Projection": "capelet.mechanisms",
     "RandomisedResponse": "capelet.mechanisms",
     "protect": "capelet.workflows.protect",
+    "render_cards": "capelet.reports.notebook",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
     "verdicts": "capelet.reports",
@@ -81,6 +84,7 @@ __all__ = [
     "Settings",
     "Split",
     "audit",
+    "check",
     "load",
     "protect",
     "read",

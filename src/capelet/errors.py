@@ -2,16 +2,66 @@
 
 The sentence says what was wrong, what was found and what to do. The command line prints it and
 exits with code 2; a library user catches `CapeletError`.
+
+A sentence is written with the names of options (`--where`). Whoever called from Python knows no
+options: `str(error)` names the same things as arguments (`where=`). Both spellings are made here.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# Options whose argument in Python has another name than theirs.
+_ARGUMENTS = {
+    "derive": "derived",
+    "split": "split_kind",
+    "lambda": "lam",
+    "tune-layers": "layers",
+    "hold-out": "held_out",
+    "member": "members",
+    "train-epsilon": "training",
+}
+# Words that, behind an option, are its value and not the next word of the sentence.
+_WORDS = (
+    "auto|cpu|cuda|task|neighbours|both|author|text|record|authorship|inversion|names,number|"
+    "comma|semicolon|tab|pipe|utf-8(?:-sig)?|utf-16(?:-le|-be)?|cp1252|latin-1"
+)
+# An option is a word of its own, so that no file name with two hyphens is taken for one.
+_OPTION = re.compile(
+    rf"(?<![\w/.-])--([a-z][a-z-]*[a-z])(?: (?:(\d[\d.,]*\d|\d)|({_WORDS}|\w+/[\w/]+)(?![\w-])))?"
+)
 
 
 class CapeletError(Exception):
     """Something the caller can put right."""
+
+    def __str__(self) -> str:
+        return name_arguments(super().__str__())
+
+    @property
+    def for_terminal(self) -> str:
+        """The same sentence for whoever typed a command: it names options."""
+        return super().__str__()
+
+
+def name_arguments(sentence: str) -> str:
+    """The sentence with Python's arguments in the place of options; commands stay as they are.
+
+    >>> name_arguments("give --epsilon 8, or leave rows out with --where (`capelet check --json`)")
+    'give epsilon=8, or leave rows out with where= (`capelet check --json`)'
+    """
+
+    def argument(match: re.Match[str]) -> str:
+        name = _ARGUMENTS.get(match[1], match[1].replace("-", "_"))
+        value = match[2] or (f'"{match[3]}"' if match[3] else "")
+        return f"{name}={value}"
+
+    # What stands between backticks is to be typed into a terminal.
+    pieces = sentence.split("`")
+    pieces[::2] = [_OPTION.sub(argument, piece) for piece in pieces[::2]]
+    return "`".join(pieces)
 
 
 class DataError(CapeletError):

@@ -219,8 +219,8 @@ def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
         (["DATA", "--text", "text", "--private", "opne"], "did you mean 'open'"),
         (["DATA", "--private", "open"], "which column"),
         (["DATA", "--text", "text"], "nothing to measure"),
-        (["DATA", "--text", "text", "--private", "single"], "only 'same'"),
-        (["DATA", "--text", "text", "--private", "rare"], "'b' on 1"),
+        (["DATA", "--text", "text", "--private", "single"], "has a single class"),
+        (["DATA", "--text", "text", "--private", "rare"], "the smallest on 1)"),
         (["DATA", "--text", "empty", "--private", "open"], "27 of 240 rows are empty"),
         (["DATA", "--text", "stars", "--private", "open"], "must hold texts"),
         (

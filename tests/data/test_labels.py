@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,15 @@ import numpy as np
 import pytest
 
 from capelet.data.corpus import Corpus
-from capelet.data.labels import OTHER, add_derived, attribute, attributes, derive, topics
+from capelet.data.labels import (
+    OTHER,
+    add_derived,
+    attribute,
+    attributes,
+    derive,
+    merge_rare_classes,
+    topics,
+)
 from capelet.errors import DataError
 
 
@@ -27,8 +36,8 @@ def texts(*values: str) -> Corpus:
 
 
 def test_numbers_with_many_values_are_cut_into_thirds() -> None:
-    made = attribute("age", column(*range(90)))
-    assert made.counts() == {"below 30": 30, "30 to below 59": 29, "59 or more": 31}
+    made = attribute("age", column(*range(90), *range(90)))
+    assert made.counts() == {"below 30": 60, "30 to below 59": 58, "59 or more": 62}
     assert "cut into thirds at 30 and 59" in made.notes[0]
 
 
@@ -52,10 +61,10 @@ def test_rare_classes_are_merged_and_said() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (["a"] * 80, "only 'a'"),
+        (["a"] * 80, "a single class"),
         ([None] * 80, "no value at all"),
-        (["a"] * 79 + ["b"], "'b' on 1"),
-        ([str(row) for row in range(80)], "80 of 80 classes on fewer than 20 rows"),
+        (["a"] * 79 + ["b"], r"1 of 2 classes on fewer than 20 rows \(the smallest on 1\)"),
+        ([str(row // 2) for row in range(80)], "40 of 40 classes on fewer than 20 rows"),
     ],
 )
 def test_attributes_that_cannot_be_measured_are_refused(
@@ -213,7 +222,7 @@ def test_equally_frequent_values_come_in_the_same_order_in_every_process() -> No
 @pytest.mark.parametrize(
     ("values", "edges", "expected"),
     [
-        (list(range(90)), None, True),  # thirds
+        ([row // 2 for row in range(90)], None, True),  # thirds
         (list(range(90)), [30.0], False),
         (["a"] * 40 + ["b"] * 15 + ["c"] * 15, None, True),  # two rare classes become one
         (["a"] * 40 + ["b"] * 25 + ["c"] * 25, None, False),
@@ -225,3 +234,52 @@ def test_an_attribute_says_whether_all_rows_decide_its_classes(
 ) -> None:
     results = attributes({"x": column(*values)}, {"x": edges} if edges else None)
     assert {item.from_all_rows for item in results} == {expected}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"post number {row}" for row in range(80)],
+        [f"user{row // 3}" for row in range(30)] + [f"once{row}" for row in range(60)],
+        list(range(1000, 1080)),
+        [float(row) for row in range(80)],
+        ["common"] * 39 + [f"rare{row}" for row in range(60)],
+    ],
+)
+def test_identifiers_are_refused_without_a_value(values: list[object]) -> None:
+    with pytest.raises(DataError, match="different values on") as error:
+        attribute("x", column(*values))
+    assert not any(str(value) in str(error.value) for value in values[:3])
+
+
+def test_quantities_and_classes_are_no_identifiers() -> None:
+    assert len(attribute("height", column(*(row + 0.5 for row in range(90)))).classes) == 3
+    assert len(attribute("year", column(*range(1000, 1080)), edges=[1040]).classes) == 2
+    assert len(attribute("city", column(*(f"c{row % 4}" for row in range(100)))).classes) == 4
+
+
+def test_two_rare_classes_too_few_for_other_are_left_out_and_said() -> None:
+    made = attribute("c", column(*(["a"] * 50 + ["b"] * 40 + ["x"] * 5 + ["y"] * 4)))
+    assert made.counts() == {"a": 50, "b": 40} and made.missing == 9
+    assert "2 classes with fewer than 20 rows (9 rows, too few for (other)) were" in made.notes[0]
+
+
+def test_merging_takes_a_single_rare_class_too() -> None:
+    values = column(*(["f"] * 30 + ["m"] * 30 + ["?"]))
+    with pytest.raises(DataError, match="merge_rare=20"):
+        attribute("g", values)
+    merged, note = merge_rare_classes(values, 20)
+    assert merged.tolist() == ["f"] * 30 + ["m"] * 30 + [None] and "1 class" in note
+    many = column(*(["f"] * 30 + ["m"] * 30 + ["x"] * 15 + ["y"] * 15))
+    assert merge_rare_classes(many, 20)[0].tolist()[-1] == OTHER
+    ages = column(*range(90))
+    assert merge_rare_classes(ages, 20)[0] is ages
+    with pytest.raises(DataError, match="merge_rare= is 1"):
+        merge_rare_classes(values, 1)
+
+
+def test_a_long_word_is_searched_once_for_addresses() -> None:
+    # Quadratic, as it once was, this would take a quarter of an hour.
+    start = time.perf_counter()
+    derive(texts("a" * 200_000, "x@y.z"), ["email"])
+    assert time.perf_counter() - start < 60

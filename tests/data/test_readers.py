@@ -143,3 +143,37 @@ def test_bad_files_end_in_one_sentence(table: pa.Table, tmp_path: Path) -> None:
         read(path, text="stars")
     with pytest.raises(DataError, match="must hold texts: 1 of 4 rows are empty"):
         read(path, text="gender")
+
+
+def test_empty_rows_are_left_out_on_request_and_counted(tmp_path: Path) -> None:
+    table = pa.table({"t": ["a", " ", None, "d"], "who": ["x", "y", "z", None], "g": list("fmfm")})
+    path = write(table, tmp_path / "x.parquet")
+    corpus = read(path, text="t", private=["g"], author="who", drop_empty=True)
+    assert len(corpus) == 1 and corpus.notes == (
+        "3 of 4 rows were left out: they are empty in 't' or 'who'",
+    )
+    with pytest.raises(DataError, match=r"2 of 4 rows are empty.*drop_empty="):
+        read(path, text="t")
+    with pytest.raises(DataError, match="all 4 rows are empty"):
+        read({"t": [""] * 4}, text="t", drop_empty=True)
+
+
+def test_types_that_cannot_be_classes_are_refused(tmp_path: Path) -> None:
+    rows = {"t": ["a", "b"], "record": [{"x": 1}, {"x": 2}], "lists": [["a"], ["b"]]}
+    rows |= {"nested": [[["a"]], [["b"]]], "v": [[[1.0], [2.0]], [[3.0], [4.0]]]}
+    for name in ("record", "nested"):
+        with pytest.raises(DataError, match="cannot be classes"):
+            read(rows, text="t", private=[name])
+    with pytest.raises(DataError, match="cannot be classes"):
+        read(rows, text="t", label="lists")
+    assert len(read(rows, text="t", private=["lists"])) == 2
+    with pytest.raises(DataError, match=r"shape \(2, 2, 1\)"):
+        read(rows, vectors="v")
+    far = pa.table({"t": ["a"], "day": pa.array([10**17], pa.int64()).cast(pa.timestamp("s"))})
+    with pytest.raises(DataError, match="out of range"):
+        read(far, text="t", private=["day"])
+
+
+def test_the_author_is_no_attribute() -> None:
+    with pytest.raises(DataError, match='attacks="authorship"'):
+        read(ROWS, text="body", private=["user"], author="user")

@@ -12,7 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from capelet.data.datasets import load
-from capelet.data.streams import column_batches, is_named
+from capelet.data.formats import Format
+from capelet.data.streams import column_batches, count_empty, is_named
 from capelet.errors import DataError
 
 ROWS = {"text": [f"text {row}" for row in range(2500)], "who": [str(row) for row in range(2500)]}
@@ -68,3 +69,16 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=sentence):
             list(column_batches(Path(name), ["text"]))
+
+
+def test_empty_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes("a;b\nschön;1\n ;2\nx;\ny;4\n".encode("latin-1"))
+    layout = Format("cp1252", "semicolon", drop_empty=True)
+    assert list(column_batches(path, ["a", "b"], layout=layout)) == [[["schön", "y"], ["1", "4"]]]
+    assert count_empty(path, ["a", "b"], layout) == 2
+    # The control: they are there unless they are left out.
+    every = list(column_batches(path, ["a"], layout=Format("cp1252", "semicolon")))
+    assert len(every[0][0]) == 4
+    with pytest.raises(DataError, match="give encoding="):
+        list(column_batches(path, ["a;b"]))

@@ -27,7 +27,7 @@ def test_a_label_that_is_the_secret_is_a_warning(planted: Corpus) -> None:
 
 
 def test_bins_and_seeds_are_checked(planted: Corpus) -> None:
-    with pytest.raises(DataError, match="--bins names 'age'"):
+    with pytest.raises(DataError, match="bins= names 'age'"):
         Plan.of(planted, bins={"age": [30]})
     with pytest.raises(DataError, match="at least 1"):
         Plan.of(planted, seeds=0)

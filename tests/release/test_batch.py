@@ -311,7 +311,7 @@ def test_a_width_that_the_mechanism_refuses_costs_nothing(tmp_path: Path) -> Non
 def test_a_target_that_is_there_is_kept_unless_told(tmp_path: Path) -> None:
     source, target = vectors_file(tmp_path / "in.parquet", 10), tmp_path / "out.parquet"
     target.write_bytes(b"mine")
-    with pytest.raises(OutputError, match="--overwrite"):
+    with pytest.raises(OutputError, match="overwrite="):
         encode(source, target, noise(), vectors="v")
     assert target.read_bytes() == b"mine" and untouched(tmp_path, "in.parquet", "out.parquet")
     assert encode(source, target, noise(), vectors="v", overwrite=True).rows == 10

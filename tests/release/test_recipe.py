@@ -330,7 +330,7 @@ def test_taking_the_manifest_away_makes_no_old_folder(folder: Path) -> None:
         with pytest.raises(CapeletError, match=r"manifest .* is missing"):
             PrivateEncoder.from_recipe(door)
     (folder / "private.json").unlink()
-    with pytest.raises(CapeletError, match=r"names a learnt map.* --recipe private/mails"):
+    with pytest.raises(CapeletError, match=r"names a learnt map.* recipe=\"private/mails\""):
         PrivateEncoder.from_recipe(folder / "recipe.toml")
 
 

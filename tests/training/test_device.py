@@ -18,7 +18,7 @@ def test_auto_takes_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(CapeletError, match="there is no GPU on this machine; use --device cpu"):
+    with pytest.raises(CapeletError, match='there is no GPU on this machine; use device="cpu"'):
         choose("cuda")
     with pytest.raises(CapeletError, match="no device 'gpu'; give auto, cpu or cuda"):
         choose("gpu")

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from capelet.data.corpus import Corpus
-from capelet.data.labels import Attribute
+from capelet.data.labels import Attribute, attribute
+from capelet.data.readers import read
 from capelet.data.splits import split
 from capelet.defences import Settings
 from capelet.defences.settings import TrainingPrivacy
@@ -23,6 +24,7 @@ from capelet.workflows.protect import protect
 from capelet.workflows.search import part_of
 from capelet.workflows.units import check_classes, check_units, population, with_units
 
+ROWS = {"t": [f"text {row}" for row in range(61)], "g": ["f"] * 30 + ["m"] * 30 + ["?"]}
 TEXTS, AUTHORS = TrainingPrivacy(8.0), TrainingPrivacy(8.0, unit="author", texts=3)
 
 
@@ -180,8 +182,8 @@ def test_what_ships_works_without_the_figures_beside_it(corpus: Corpus, tmp_path
     ("changes", "privacy", "kind", "derived", "sentence"),
     [
         ({"author": None}, AUTHORS, "auto", False, "needs to know the authors"),
-        ({}, TEXTS, "stratified", False, "leave --split stratified out"),
-        ({}, TEXTS, "auto", True, "leave --derive out"),
+        ({}, TEXTS, "stratified", False, "'stratified' does not: leave split_kind= out"),
+        ({}, TEXTS, "auto", True, "leave derived= out"),
         ({}, TrainingPrivacy(8.0, 0.01), "auto", False, "δ of the training is 0.01"),
     ],
 )
@@ -202,13 +204,28 @@ def test_rows_without_an_author_are_refused(corpus: Corpus) -> None:
 
 
 def test_classes_that_all_rows_decide_are_refused(corpus: Corpus) -> None:
-    numbers = np.array(range(1200), dtype=object)
+    numbers = np.array([row // 2 for row in range(1200)], dtype=object)
     whole = replace(corpus, label=numbers)
     settings = Settings(epsilon=8.0, training=TEXTS)
-    with pytest.raises(DataError, match="give --bins for a number"):
+    with pytest.raises(DataError, match="give bins= for a number"):
         protect(whole, None, "bottleneck", settings, seeds=1)
     cut = Plan.of(whole, 1, bins={"task": [400.0]}).label
     assert cut is not None
     check_classes([cut])  # the control: edges that the user gave
     with pytest.raises(DataError, match="counts as training"):
         protect(corpus, None, "bottleneck", settings, seeds=1, min_utility=0.5)
+
+
+def test_merging_rare_classes_looks_at_all_rows() -> None:
+    privacy = TrainingPrivacy(8.0, None, "text")
+    merged = read(ROWS, text="t", private="g", merge_rare=20)
+    with pytest.raises(DataError, match="leave merge_rare= out"):
+        check_units(merged, privacy, "auto", False)
+    check_units(read(ROWS, text="t", private="g"), privacy, "auto", False)
+
+
+def test_rare_classes_that_were_left_out_count_as_merged() -> None:
+    values = read({"t": ROWS["t"], "g": [*ROWS["g"][:-2], "?", "!"]}, text="t", private="g")
+    with pytest.raises(DataError, match="follow from all rows"):
+        check_classes([attribute("g", values.private["g"])])
+    check_classes([attribute("g", values.private["g"][:58])])

@@ -12,6 +12,7 @@ import typer
 from capelet.cli import options
 from capelet.cli.inputs import (
     Columns,
+    Reading,
     member_flags,
     open_encoder,
     parse_bins,
@@ -35,6 +36,10 @@ def audit(
     derive: options.Derive = None,
     author: options.Author = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    merge_rare: options.MergeRare = None,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     encoder: options.Encoder = "minilm",
     backend: options.Backend = "auto",
     vectors: options.Vectors = None,
@@ -62,8 +67,9 @@ def audit(
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
     _check_gate(fail_over, private, derive, data, split_names(attacks))
-    columns = Columns(text, label, private, author, vectors)
-    corpus, members = _read_with_members(data, columns, where, member)
+    columns = Columns(text, label, tuple(private or ()), author, vectors)
+    reading = Reading(where, drop_empty, merge_rare, encoding, separator)
+    corpus, members = _read_with_members(data, columns, reading, member)
     settings = {
         "attacks": split_names(attacks),
         "members": members,
@@ -86,21 +92,24 @@ def audit(
 
 
 def _read_with_members(
-    data: str, columns: Columns, where: str | None, member: str | None
+    data: str, columns: Columns, reading: Reading, member: str | None
 ) -> tuple[Corpus, list[bool] | None]:
     """The corpus, and apart from it who was trained on: that is no attribute to be inferred."""
     if member is None:
-        return read_corpus(data, columns, where), None
-    names = split_names(columns.private)
+        return read_corpus(data, columns, reading), None
     # Read like a private column, then taken out: membership is no attribute to guess.
-    names += [] if member in names else [member]
-    corpus = read_corpus(data, replace(columns, private=",".join(names)), where)
+    names = dict.fromkeys((*columns.private, member))
+    corpus = read_corpus(data, replace(columns, private=tuple(names)), reading)
     others = {name: column for name, column in corpus.private.items() if name != member}
     return replace(corpus, private=others), member_flags(corpus.private[member].tolist(), member)
 
 
 def _check_gate(
-    limit: float | None, private: str | None, derive: str | None, data: str, attacks: list[str]
+    limit: float | None,
+    private: list[str] | None,
+    derive: str | None,
+    data: str,
+    attacks: list[str],
 ) -> None:
     """A gate that nothing can trip is a mistake, not a pass."""
     from capelet.data.datasets import DATASETS

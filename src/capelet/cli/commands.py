@@ -19,6 +19,7 @@ from capelet.cli import (
     budgets,
     cache,
     catalogue,
+    check,
     dual,
     encode,
     invert,
@@ -31,6 +32,7 @@ from capelet.cli import (
 from capelet.cli.terminal import guard
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "check": check.check,
     "audit": audit.audit,
     "protect": protect.protect,
     "report": report.report,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
-from capelet.cli.inputs import Columns, read_corpus, split_names
+from capelet.cli.inputs import Columns, Reading, read_corpus, split_names
 from capelet.cli.terminal import print_json, progress_bars
 from capelet.errors import CapeletError, DataError
 
@@ -23,6 +23,9 @@ def train(
     text: options.Text = None,
     author: options.Author = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     network: options.DualNetwork = "transformer",
     lambda_words: options.LambdaWords = 0.0,
     lambda_authors: options.LambdaAuthors = 0.0,
@@ -51,7 +54,8 @@ def train(
     check_writable(out)
     if start not in ("none", "glove"):
         raise CapeletError(f"--start is {start!r}; give none or glove")
-    corpus = read_corpus(data, Columns(text=text, author=author), where)
+    reading = Reading(where, drop_empty, None, encoding, separator)
+    corpus = read_corpus(data, Columns(text=text, author=author), reading)
     # After the data were read: what is wrong with them is said before torch is loaded.
     from capelet.defences.contrastive import Contrastive, Sentences
 

@@ -26,6 +26,9 @@ def encode(
     recipe: options.Recipe,
     text: options.Text = None,
     vectors: options.Vectors = None,
+    drop_empty: options.DropEmpty = False,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     subject: options.Subject = None,
     ledger: options.Ledger = None,
     budget: options.Budget = None,
@@ -40,13 +43,15 @@ def encode(
 
     Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
     """
+    from capelet.data.formats import Format
     from capelet.release import PrivateEncoder, overlap
     from capelet.release.batch import encode as encode_file
 
     if fresh and repeats not in (None, "fresh"):
         raise CapeletError("--fresh is the older name of --repeats fresh; give one of them")
     encoder = PrivateEncoder.from_recipe(recipe)
-    trained = overlap.trained_rows(encoder, source, text, vectors)
+    layout = Format(encoding, separator, drop_empty)
+    trained = overlap.trained_rows(encoder, source, text, vectors, layout)
     leave_out = overlap.only_unseen(encoder, trained) if only_unseen else None
     print_trained(encoder, trained, _CONSEQUENCES[only_unseen])
     with progress_bars(json) as progress:
@@ -63,6 +68,7 @@ def encode(
             anchor=anchor,
             overwrite=overwrite,
             leave_out=leave_out,
+            layout=layout,
             progress=progress,
         )
     for warning in release.warnings:

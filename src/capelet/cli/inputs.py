@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +24,7 @@ class Columns:
 
     text: str | None = None
     label: str | None = None
-    private: str | None = None
+    private: Sequence[str] = ()
     author: str | None = None
     vectors: str | None = None
 
@@ -32,29 +34,54 @@ class Columns:
         return self != Columns()
 
 
-def read_corpus(data: str, columns: Columns, where: str | None = None) -> Corpus:
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read, and which of its rows and classes are left out or merged."""
+
+    where: str | None = None
+    drop_empty: bool = False
+    merge_rare: int | None = None
+    encoding: str | None = None
+    separator: str | None = None
+
+
+def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> Corpus:
     """The corpus of a file or of a named set; a file of a set's name comes first."""
     from capelet.data.datasets import DATASETS, load
+    from capelet.data.formats import Format
     from capelet.data.readers import read
+    from capelet.data.tables import Sheet
 
+    how = reading or Reading()
     if data in DATASETS and not Path(data).exists():
         if columns.any:
             raise DataError(
                 f"the set {data!r} knows its own columns; give its file to choose others"
             )
-        return load(data, where=where)
+        if how != Reading(how.where):
+            raise DataError(
+                f"the set {data!r} is whole and read as it is; leave out --drop-empty, "
+                "--merge-rare, --encoding and --separator"
+            )
+        return load(data, where=how.where)
     # Without a suffix it was meant as the name of a set.
     if not Path(data).suffix and not Path(data).exists():
         raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
-    return read(
-        data,
+    sheet = Sheet.of(data, Format(how.encoding, how.separator))
+    corpus = read(
+        sheet,
         text=columns.text,
         label=columns.label,
-        private=split_names(columns.private),
+        private=split_columns(columns.private, sheet.table.column_names),
         author=columns.author,
         vectors=columns.vectors,
-        where=where,
+        where=how.where,
+        drop_empty=how.drop_empty,
+        merge_rare=how.merge_rare,
     )
+    for note in corpus.notes:
+        print(f"capelet: {note}", file=sys.stderr)
+    return corpus
 
 
 def open_encoder(corpus: Corpus, recipe: Path | None, encoder: str, backend: str) -> PrivateEncoder:
@@ -69,6 +96,23 @@ def open_encoder(corpus: Corpus, recipe: Path | None, encoder: str, backend: str
     return PrivateEncoder(load(encoder, backend)) if corpus.vectors is None else PrivateEncoder()
 
 
+def split_columns(items: Sequence[str] | None, names: Sequence[str]) -> list[str]:
+    """The columns that were named, once for each option; a list with commas if all are columns.
+
+    >>> split_columns(["age, in years", "gender,country"], ["age, in years", "gender", "country"])
+    ['age, in years', 'gender', 'country']
+    """
+    columns: list[str] = []
+    for item in items or ():
+        parts = split_names(item)
+        # A name with a comma in it comes first; what is no column at all is refused by its name.
+        is_list = item not in names and len(parts) > 1
+        some = [part for part in parts if part in names]
+        # Of a list with one slip the slip is complained of, not the whole list.
+        columns += parts if is_list and some else [item if item in names else item.strip()]
+    return list(dict.fromkeys(columns))
+
+
 def split_names(names: str | None) -> list[str]:
     """The names between the commas."""
     return [name.strip() for name in (names or "").split(",") if name.strip()]
@@ -78,7 +122,8 @@ def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
     """The edges of each column that is to be cut: `age=30,50`."""
     edges_by_column = {}
     for item in bins or []:
-        name, _, edges = item.partition("=")
+        # The last one: a name may have such a sign in it, too.
+        name, _, edges = item.rpartition("=")
         try:
             edges_by_column[name.strip()] = [float(edge) for edge in edges.split(",")]
         except ValueError:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
-from capelet.cli.inputs import Columns, open_encoder, read_corpus, split_names
+from capelet.cli.inputs import Columns, Reading, open_encoder, read_corpus, split_names
 from capelet.cli.terminal import progress_bars, report_findings, with_command
 from capelet.errors import DataError
 
@@ -20,6 +20,9 @@ def invert(
     text: options.Text = None,
     author: options.Author = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     encoder: options.Encoder = "minilm",
     backend: options.Backend = "auto",
     recipe: options.RecipeToAttack = None,
@@ -48,7 +51,8 @@ def invert(
     folder = out or Path("runs") / f"{Path(data).stem}-inverted"
     check_writable(folder)
     _check_numbers(draws, minutes)
-    corpus = read_corpus(data, Columns(text=text, author=author), where)
+    reading = Reading(where, drop_empty, None, encoding, separator)
+    corpus = read_corpus(data, Columns(text=text, author=author), reading)
     texts, authors = _texts(corpus, sentences, most, seed)
     other = None if auxiliary is None else read_corpus(auxiliary, Columns(text=text))
     own = None if other is None else _texts(other, sentences, most, seed)[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from capelet.cli import options
-from capelet.cli.inputs import Columns, read_corpus, split_names
+from capelet.cli.inputs import Columns, Reading, read_corpus, split_names
 from capelet.cli.terminal import print_json, progress_bars, with_command
 from capelet.errors import DataError
 
@@ -25,6 +25,9 @@ def train(
     text: options.Text = None,
     author: options.Author = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     method: options.ModelMethod = "none",
     network: options.ModelNetwork = "lstm",
     vocabulary: options.ModelVocabulary = 10_000,
@@ -64,7 +67,8 @@ def train(
         ScheduleSettings,
     )
 
-    texts, authors, _ = _texts_and_authors(data, Columns(text=text, author=author), where)
+    reading = Reading(where, drop_empty, None, encoding, separator)
+    texts, authors, _ = _texts_and_authors(data, Columns(text=text, author=author), reading)
     settings = LanguageSettings(
         NetworkSettings(network, *_vocabulary(words, vocabulary, (width, layers, length))),
         ScheduleSettings(epochs, batch, rate, batching, seed, device),
@@ -129,6 +133,10 @@ def attack(
     text: options.Text = None,
     author: options.Author = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    merge_rare: options.MergeRare = None,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     subgroups: options.Subgroups = None,
     reference: options.ReferenceModel = None,
     baseline: options.BaselineModel = None,
@@ -155,8 +163,9 @@ def attack(
             "findings about the texts do not belong into the folder of a model that promises "
             "something and may be handed on; say with --out where they shall lie"
         )
-    columns = Columns(text=text, private=subgroups, author=author)
-    rows = None if data is None else _texts_and_authors(data, columns, where)
+    columns = Columns(text=text, private=tuple(subgroups or ()), author=author)
+    reading = Reading(where, drop_empty, merge_rare, encoding, separator)
+    rows = None if data is None else _texts_and_authors(data, columns, reading)
     with progress_bars(json) as progress:
         findings = attack_model(
             model,
@@ -193,9 +202,9 @@ def _resumable(out: Path) -> Iterator[None]:
 
 
 def _texts_and_authors(
-    data: str, columns: Columns, where: str | None
+    data: str, columns: Columns, reading: Reading
 ) -> tuple[list[str], list[str] | None, dict[str, list[Any]]]:
-    corpus = read_corpus(data, columns, where)
+    corpus = read_corpus(data, columns, reading)
     if corpus.texts is None:
         raise DataError(f"{corpus.name!r} holds no texts; name their column with --text")
     groups = {name: values.tolist() for name, values in corpus.private.items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
-from capelet.cli.inputs import Columns, member_flags, open_encoder, read_corpus
+from capelet.cli.inputs import Columns, Reading, member_flags, open_encoder, read_corpus
 from capelet.cli.terminal import progress_bars, report_findings, with_command
 from capelet.errors import DataError
 
@@ -20,6 +20,9 @@ def membership(
     text: options.Text = None,
     author: options.AuthorOfAggregates = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     words: options.WordVectors = None,
     encoder: options.EncoderInstead = None,
     recipe: options.RecipeInstead = None,
@@ -42,7 +45,8 @@ def membership(
     if sum(item is not None for item in (words, encoder, recipe)) != 1:
         raise DataError("name one model to attack: --words FILE, --encoder NAME or --recipe FILE")
     clock = Clock()
-    corpus = read_corpus(data, Columns(text=text, private=member, author=author), where)
+    reading = Reading(where, drop_empty, None, encoding, separator)
+    corpus = read_corpus(data, Columns(text=text, private=(member,), author=author), reading)
     if corpus.texts is None:
         raise DataError("membership is asked of texts; name their column (--text)")
     flags = member_flags(corpus.private[member].tolist(), member)

@@ -21,9 +21,13 @@ DataFile = Annotated[str, typer.Argument(help="A Parquet, CSV or JSONL file.")]
 Text = Annotated[str | None, typer.Option(help="Column of the texts.")]
 Label = Annotated[str | None, typer.Option(help="Column of the task label.")]
 Private = Annotated[
-    str | None, typer.Option(help="Columns of private attributes, with commas between.")
+    list[str] | None,
+    typer.Option(help="Column of a private attribute. May be repeated, or be a list with commas."),
 ]
-HoldOut = Annotated[str | None, typer.Option(help="Private attributes that training may not see.")]
+HoldOut = Annotated[
+    list[str] | None,
+    typer.Option(help="Private attribute that training may not see. As --private."),
+]
 Derive = Annotated[
     str | None,
     typer.Option(
@@ -35,7 +39,23 @@ Author = Annotated[str | None, typer.Option(help="Column of the author.")]
 AuthorOfAggregates = Annotated[
     str | None, typer.Option(help="Column of the author, for aggregates.")
 ]
-Where = Annotated[str | None, typer.Option(help="Keep rows, as in \"language == 'en'\".")]
+Where = Annotated[
+    str | None,
+    typer.Option(help="Keep rows, as in \"language == 'en'\" or \"'How old?' >= 30\"."),
+]
+DropEmpty = Annotated[
+    bool, typer.Option("--drop-empty", help="Leave out rows without a text, vector or author.")
+]
+MergeRare = Annotated[
+    int | None,
+    typer.Option(help="Merge classes on fewer rows than this; leave out what is still too rare."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of a text file: utf-8, utf-16, cp1252, latin-1 …")
+]
+Separator = Annotated[
+    str | None, typer.Option(help="Of a CSV file: comma, semicolon, tab, pipe or a sign.")
+]
 Vectors = Annotated[str | None, typer.Option(help="Column of ready vectors.")]
 MEMBER = typer.Option(help="Column that says who was trained on (yes/no, 1/0).")
 Member = Annotated[str, MEMBER]
@@ -43,7 +63,10 @@ MemberIfAny = Annotated[str | None, MEMBER]
 Bins = Annotated[
     list[str] | None, typer.Option(help="Cut a number, as in age=30,50. May be repeated.")
 ]
-Subgroups = Annotated[str | None, typer.Option(help="Columns whose classes are looked at apart.")]
+Subgroups = Annotated[
+    list[str] | None,
+    typer.Option(help="Column whose classes are looked at apart. As --private elsewhere."),
+]
 TrainingTexts = Annotated[
     str | None, typer.Option(help="The texts it was trained on, for the other attacks.")
 ]

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import typer
 
 from capelet.cli import options
-from capelet.cli.inputs import Columns, open_encoder, parse_bins, read_corpus, split_names
+from capelet.cli.inputs import (
+    Columns,
+    Reading,
+    open_encoder,
+    parse_bins,
+    read_corpus,
+    split_columns,
+    split_names,
+)
 from capelet.cli.terminal import print_json, progress_bars, with_command
 from capelet.errors import CapeletError
 
@@ -34,6 +42,10 @@ def protect(
     derive: options.Derive = None,
     author: options.Author = None,
     where: options.Where = None,
+    drop_empty: options.DropEmpty = False,
+    merge_rare: options.MergeRare = None,
+    encoding: options.Encoding = None,
+    separator: options.Separator = None,
     bins: options.Bins = None,
     encoder: options.Encoder = "minilm",
     backend: options.Backend = "auto",
@@ -68,7 +80,9 @@ def protect(
     from capelet.workflows.search import NoPoint
 
     check_writable(out)
-    corpus = read_corpus(data, Columns(text, label, private, author, vectors), where)
+    reading = Reading(where, drop_empty, merge_rare, encoding, separator)
+    columns = Columns(text, label, tuple(private or ()), author, vectors)
+    corpus = read_corpus(data, columns, reading)
     if keep == "auto":
         keep = _what_to_keep(corpus, split_names(derive), method)
     search: dict[str, Any] = {
@@ -79,7 +93,7 @@ def protect(
         "fixed": _fixed_settings(epsilon, lam, width),
     }
     measuring: dict[str, Any] = {
-        "held_out": split_names(hold_out),
+        "held_out": split_columns(hold_out, list(corpus.private)),
         "seeds": seeds,
         "split_kind": split,
         "attackers": split_names(attackers),
@@ -95,7 +109,7 @@ def protect(
             result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
     # Not bad input but a finding: 1, not 2.
     except NoPoint as error:
-        print(f"capelet: {error}", file=sys.stderr)
+        print(f"capelet: {error.for_terminal}", file=sys.stderr)
         raise typer.Exit(1) from None
     _write(result, out, json)
 

@@ -34,7 +34,7 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except CapeletError as error:
-            print(f"capelet: {error}", file=sys.stderr)
+            print(f"capelet: {error.for_terminal}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             print("capelet: stopped; nothing was written to the output folder", file=sys.stderr)

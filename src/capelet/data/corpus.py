@@ -1,14 +1,15 @@
 """Corpus and Split: the rows of one file, and who of them is defender, attacker and victim.
 
-A Corpus holds the rows as they were found: texts (or ready vectors), the task label, the private
-attributes and the author. It is frozen, and derives nothing: classes, bins and presence attributes
-are made from it in `labels`, parts in `splits`, and `readers` make it from files.
+A Corpus holds the rows as they are in the file: texts (or ready vectors), the task label, the
+private attributes and the author. It is frozen, and derives nothing: classes, bins and presence
+attributes are made from it in `labels`, parts in `splits`, and `readers` make it from tables.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.messages import kind_of, not_finite, not_vectors
 from capelet.errors import DataError
 
 Values = npt.NDArray[np.object_]
@@ -24,13 +26,16 @@ Rows = npt.NDArray[np.intp]
 PARTS = ("defender", "attacker", "victims")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Corpus:
     """Texts with a task label, private attributes and authors: the rows of one file.
 
-    At least one of `texts` and `vectors` is there. A missing value is None.
+    At least one of `texts` and `vectors` is there. Columns are lists or arrays of one length; a
+    missing value is None. `notes` say which rows and classes its reader left out or merged;
+    `from_all_rows` names the columns whose classes it merged by how frequent they are, so that one
+    row can change the class of others, which a private training may not.
 
-    >>> corpus = Corpus("two", texts=np.array(["one text", "another"], dtype=object))
+    >>> corpus = Corpus("two", texts=["one text", "another"])
     >>> len(corpus)
     2
     """
@@ -43,14 +48,41 @@ class Corpus:
     private: Mapping[str, Values] = field(default_factory=dict)
     author: Values | None = None
     where: str | None = None
+    notes: tuple[str, ...] = ()
+    from_all_rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for column in (self.texts, self.vectors, self.label, self.author, *self.private.values()):
-            if column is not None:
-                if len(column) != len(self):
-                    raise DataError(f"corpus columns differ in length: {len(column)}, {len(self)}")
-                # Frozen down to its numbers: a digest taken once stays true.
-                column.setflags(write=False)
+        if not isinstance(self.private, Mapping):
+            raise DataError(
+                "private attributes are given as a dict from their names to their columns, and "
+                f"not as a {type(self.private).__name__}"
+            )
+        columns = {
+            "texts": None if self.texts is None else _texts(self.texts),
+            "vectors": None if self.vectors is None else as_matrix(self.vectors, "vectors"),
+            "label": None if self.label is None else as_values(self.label, "label"),
+            "author": None if self.author is None else as_values(self.author, "author"),
+            "private": {
+                str(name): as_values(column, str(name)) for name, column in self.private.items()
+            },
+        }
+        for name, column in columns.items():
+            object.__setattr__(self, name, column)
+        for name, column in (*columns.items(), *self.private.items()):
+            if isinstance(column, np.ndarray) and len(column) != len(self):
+                raise DataError(
+                    f"corpus columns differ in length: {name!r} has {len(column)} rows, and there "
+                    f"are {len(self)}"
+                )
+
+    def __repr__(self) -> str:
+        """What it holds, in counts: a notebook shows this, and must not show anybody's text."""
+        kind = "texts" if self.texts is not None else "vectors"
+        parts = [f"{len(self):,} {kind}"]
+        parts += [f"label {self.label_name or 'label'!r}"] if self.label is not None else []
+        parts += ["private " + ", ".join(map(repr, self.private))] if self.private else []
+        parts += [f"{len(set(self.author)):,} authors"] if self.author is not None else []
+        return f"<Corpus {self.name!r}: {'; '.join(parts)}>"
 
     def __len__(self) -> int:
         rows = self.texts if self.texts is not None else self.vectors
@@ -93,6 +125,66 @@ class Corpus:
             if column is not None:
                 total.update(f"{name}\0{json.dumps(column.tolist(), default=str)}".encode())
         return total.hexdigest()
+
+
+def as_values(column: Any, name: str) -> Values:
+    """A column as Python values that cannot be written to, None where nothing is known.
+
+    Numbers keep their type, so that they can be cut into bins.
+    """
+    # Frozen before: it came from a corpus, and a digest of it stays true.
+    if isinstance(column, np.ndarray) and column.dtype == object and not column.flags.writeable:
+        return column
+    if isinstance(column, str | bytes) or not hasattr(column, "__len__") or _ndim(column) == 0:
+        raise DataError(
+            f"the column {name!r} must be a list or an array with a value for each row, and is a "
+            f"{type(column).__name__}"
+        )
+    cells = column.tolist() if hasattr(column, "tolist") else list(column)
+    values = np.empty(len(cells), dtype=object)
+    for row, value in enumerate(cells):
+        plain = value.item() if isinstance(value, np.generic) else value
+        values[row] = None if is_missing(plain) else plain
+    values.setflags(write=False)
+    return values
+
+
+def _ndim(column: Any) -> int:
+    return int(getattr(column, "ndim", 1))
+
+
+def is_missing(value: Any) -> bool:
+    """An empty cell of a CSV, a null, NaN and pandas' own signs all mean that nobody knows."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
+    return (isinstance(value, str) and value == "") or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _texts(column: Any) -> Values:
+    texts = as_values(column, "texts")
+    wrong = next((row for row, value in enumerate(texts) if not isinstance(value, str)), None)
+    if wrong is not None:
+        raise DataError(
+            f"texts must be strings that are not empty: row {wrong} is {kind_of(texts[wrong])}"
+        )
+    return texts
+
+
+def as_matrix(rows: Any, name: str) -> npt.NDArray[np.float32]:
+    """`(n, d)` finite float32 numbers that cannot be written to."""
+    try:
+        # Beyond float32 a number becomes infinite, and is refused below with its row.
+        with np.errstate(over="ignore"):
+            matrix = np.array(rows, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError):
+        raise not_vectors(name, "rows of several lengths, or other things than numbers") from None
+    if matrix.ndim != 2 or not matrix.shape[1]:
+        raise not_vectors(name, f"an array of shape {matrix.shape}")
+    bad_rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist()
+    if bad_rows:
+        raise not_finite(name, bad_rows, len(matrix))
+    matrix.setflags(write=False)
+    return matrix
 
 
 @dataclass(frozen=True, eq=False)

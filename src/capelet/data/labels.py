@@ -2,7 +2,8 @@
 
 Nothing is dropped silently. Missing values stay missing and are counted; classes too rare to be
 measured are merged into `(other)`, numbers with many values are cut into thirds, and each of these
-is written down in the attribute's notes, which the report prints.
+is written down in the attribute's notes, which the report prints. A column that tells people or
+texts apart is no attribute and is refused, without a word of what stands in it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data import messages
 from capelet.data.corpus import Corpus, Values
 from capelet.data.text import long_words
 from capelet.errors import DataError, did_you_mean
@@ -26,6 +28,9 @@ MANY_VALUES = 12
 # A class with fewer rows than this cannot be measured on a fifth of the data.
 RARE = 20
 OTHER = "(other)"
+# An identifier, a name or a text: more than half of the values differ from all others. Whole
+# numbers repeat less by nature (incomes, years), so of them almost all must differ.
+IDENTIFIER_SHARE, NUMBER_SHARE = 0.5, 0.9
 # How many of the most frequent person names `--derive names` asks about.
 NAMES = 5
 # How many topics `--derive topics` looks for.
@@ -84,13 +89,11 @@ def attribute(
     """
     notes: list[str] = []
     present = [value for value in values if value is not None]
-    numeric = bool(present) and all(
-        # In Python True is an int; here it is a class.
-        isinstance(value, int | float) and not isinstance(value, bool)
-        for value in present
-    )
+    numeric = bool(present) and all(map(_is_number, present))
     if edges is not None and not numeric:
-        raise DataError(f"{name!r} is not numeric, so it cannot be cut at {list(edges)}")
+        raise messages.not_numeric(name)
+    if edges is None:
+        _refuse_identifier(name, present, numeric, rare)
     is_cut = numeric and (edges is not None or len(set(present)) > MANY_VALUES)
     if is_cut:
         names, classes = _bin(values, edges, notes)
@@ -190,37 +193,88 @@ def _bin(
     return names, [name for name in intervals if name in set(names)]
 
 
+def _is_number(value: object) -> bool:
+    # In Python True is an int; here it is a class.
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _refuse_identifier(name: str, present: list[object], numeric: bool, rare: int) -> None:
+    """Almost all values differ: guessing them is no attribute inference, and naming them a leak."""
+    distinct = len(set(present))
+    if numeric and not all(float(value).is_integer() for value in present):  # type: ignore[arg-type]
+        return  # a measurement, however many values it has
+    share = NUMBER_SHARE if numeric else IDENTIFIER_SHARE
+    if distinct > max(rare, share * len(present)):
+        raise messages.identifier(name, distinct, len(present), numeric)
+
+
 def _merge_rare(
     names: Values, classes: list[str], rare: int, notes: list[str]
 ) -> tuple[Values, list[str]]:
     counts = Counter(name for name in names if name is not None)
     few = {name for name, count in counts.items() if count < rare}
-    # Nothing is gained by renaming a single rare class; merging needs two, and a class to be left.
-    if len(few) < 2 or len(few) == len(counts) or sum(counts[name] for name in few) < rare:
+    # A single rare class may be a slip of somebody's pen: whoever has one decides (--merge-rare).
+    # And of only rare classes nothing would be left.
+    if len(few) < 2 or len(few) == len(counts):
         return names, classes
-    notes.append(
-        f"{len(few)} classes with fewer than {rare} rows "
-        f"({sum(counts[name] for name in few)} rows) were merged into {OTHER}"
-    )
+    return _merge(names, classes, few, rare, notes)
+
+
+def _merge(
+    names: Values, classes: list[str], few: set[str], rare: int, notes: list[str]
+) -> tuple[Values, list[str]]:
+    """The rare classes as `(other)`, or left out where even together they are too few."""
+    rows = sum(name in few for name in names)
+    what, verb = ("1 class", "was") if len(few) == 1 else (f"{len(few)} classes", "were")
+    together = f"{rows} row{'' if rows == 1 else 's'}"
+    others = [name for name in classes if name not in few]
+    if rows < rare:
+        notes.append(
+            f"{what} with fewer than {rare} rows ({together}, too few for {OTHER}) {verb} left out "
+            "of this attribute"
+        )
+        return np.array([None if name in few else name for name in names], dtype=object), others
+    notes.append(f"{what} with fewer than {rare} rows ({together}) {verb} merged into {OTHER}")
     result = np.array([OTHER if name in few else name for name in names], dtype=object)
-    return result, [name for name in classes if name not in few] + [OTHER]
+    return result, [*others, OTHER]
+
+
+def merge_rare_classes(values: Values, least: int) -> tuple[Values, str]:
+    """The column with classes on fewer than `least` rows as `(other)`, and what was done.
+
+    Also a single one, and where even together they are on too few rows they are left out (None).
+    Numbers with many values, which are cut into bins later, and lists stay as they are.
+
+    >>> column = np.array(["f"] * 30 + ["m"] * 30 + ["?"], dtype=object)
+    >>> merge_rare_classes(column, 20)[0][-1] is None
+    True
+    """
+    if least < 2:
+        raise DataError(f"--merge-rare is {least}; give the fewest rows of a class, 2 or more")
+    present = [value for value in values if value is not None]
+    is_number = bool(present) and all(map(_is_number, present))
+    if any(isinstance(value, list | tuple | dict) for value in present):
+        return values, ""
+    counts = Counter(present)
+    few = {value for value, count in counts.items() if count < least}
+    # A column of rare values alone is no attribute, and is refused as one.
+    if (is_number and len(counts) > MANY_VALUES) or not few or len(few) == len(counts):
+        return values, ""
+    notes: list[str] = []
+    # Numbers stay numbers where they can: (other) makes classes of them anyway.
+    result, _ = _merge(values, [], few, max(least, RARE), notes)
+    return result, notes[0]
 
 
 def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
     # Counted after merging: what is left rare cannot be merged with anything.
     counts = Counter(value for value in names if value is not None)
     if len(classes) < 2:
-        values = f"only {classes[0]!r}" if classes else "no value at all"
-        raise DataError(f"{name!r} has {values}; at least two classes are needed to guess between")
+        raise messages.one_class(name, len(classes))
     # Refused, not dropped: a score on a handful of rows would be luck with a name.
-    few = [(value, counts[value]) for value in classes if counts[value] < rare]
+    few = [counts[value] for value in classes if counts[value] < rare]
     if few:
-        examples = ", ".join(f"{value!r} on {count}" for value, count in few[:4])
-        raise DataError(
-            f"{name!r} has {len(few)} of {len(classes)} classes on fewer than {rare} rows "
-            f"({examples}); such classes cannot be measured: join them with others, or leave them "
-            "out with --where"
-        )
+        raise messages.rare_classes(name, few, len(classes), rare)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -228,7 +282,9 @@ def _check(name: str, names: Values, classes: list[str], rare: int) -> None:
 
 # Presence is asked for, not the value: a loose pattern costs a wrong label, never a leak.
 _PATTERNS = {
-    "email": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
+    # One character on either side is enough for presence; a run of them would be searched from
+    # each of its letters anew, which is quadratic in a long word.
+    "email": re.compile(r"[\w.+-]@[\w-]+\.[\w.-]"),
     "phone": re.compile(r"(?<!\w)\+?\(?\d[\d\s().-]{6,}\d(?!\w)"),
     "number": re.compile(r"\d"),
 }

@@ -1,227 +1,148 @@
-"""Readers: a Corpus from Parquet, CSV, JSONL or a folder of Hugging Face `datasets`.
+"""Readers: a Corpus from a file, a data frame, `datasets`, lists or arrays.
 
-What a file holds is private, so no complaint quotes it: an error names a column, a row number and
-a type, never a value. `--where` is parsed, and compared by Arrow; nothing in it is ever evaluated.
+`tables` makes one Arrow table of whatever was given; here its columns become the columns of a
+corpus, each checked for what it is to be. What is wrong is put into words by `messages`, which
+name a column, a row number and a type, never a value.
 """
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from capelet.data.corpus import Corpus, Values
-from capelet.errors import DataError, did_you_mean
+from capelet.data import messages
+from capelet.data.corpus import Corpus, Values, as_matrix, as_values
+from capelet.data.formats import Format
+from capelet.data.labels import merge_rare_classes
+from capelet.data.tables import TEXT, VECTORS, Sheet
+from capelet.data.where import filter_rows
+from capelet.errors import DataError
+
+
+class TableOptions(TypedDict):
+    """What `read` takes beside the table and its private columns, for those who read through it."""
+
+    text: NotRequired[str | None]
+    label: NotRequired[str | None]
+    author: NotRequired[str | None]
+    vectors: NotRequired[str | None]
+    where: NotRequired[str | None]
+    drop_empty: NotRequired[bool]
+    merge_rare: NotRequired[int | None]
+    encoding: NotRequired[str | None]
+    separator: NotRequired[str | None]
 
 
 def read(
-    path: Path | str,
+    source: Any,
     text: str | None = None,
     *,
     label: str | None = None,
-    private: Sequence[str] = (),
+    private: str | Sequence[str] = (),
     author: str | None = None,
     vectors: str | None = None,
     where: str | None = None,
+    drop_empty: bool = False,
+    merge_rare: int | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
 ) -> Corpus:
-    """Read a Parquet, CSV or JSONL file, or a folder saved by Hugging Face `datasets`.
+    """Read a file, a data frame, an Arrow table, Hugging Face `datasets`, lists or arrays.
 
     Example: `read("reviews.parquet", text="review", label="stars", private=["gender", "age"])`.
     `where` keeps the rows for which a simple expression holds: `where="language == 'en'"`.
+    `drop_empty` leaves out rows without a text (or vector, or author), `merge_rare` merges classes
+    on fewer rows than that; what either did stands in `corpus.notes`. `encoding` and `separator`
+    are for text files.
     """
-    source = Path(path)
-    table = _read_table(source)
+    sheet = Sheet.of(source, Format(encoding, separator))
     if text is None and vectors is None:
-        raise DataError(
-            f"which column of {source.name!r} holds the texts? Give text= (--text) or, for ready "
-            f"vectors, vectors= (--vectors); it has {', '.join(table.column_names)}"
-        )
+        # A list of texts, or a matrix, has one column, and nobody named it.
+        if isinstance(source, str | Path | Sheet) or sheet.table.column_names not in (
+            [TEXT],
+            [VECTORS],
+        ):
+            raise messages.which_texts(sheet.name, sheet.header)
+        text = TEXT if TEXT in sheet.table.column_names else None
+        vectors = VECTORS if text is None else None
+    secrets = (private,) if isinstance(private, str) else tuple(private)
+    names = [name for name in (text, vectors, label, author, *secrets) if name is not None]
     # All names are checked before any column becomes Python values, which may take minutes.
-    names = [name for name in (text, vectors, label, author, *private) if name is not None]
-    for name in names:
-        if name not in table.column_names:
-            raise DataError(
-                f"{source.name!r} has no column {name!r}; "
-                f"{did_you_mean(name, table.column_names)} "
-                f"(columns: {', '.join(table.column_names)})"
-            )
+    _check_names(sheet, names)
+    if author is not None and author in secrets:
+        raise DataError(
+            f"{author!r} is named as the author and as a private attribute; whether vectors tell "
+            "who wrote a text is another question: --attacks authorship"
+        )
     if where is not None:
-        table = _filter(table, where)
-    if table.num_rows == 0:
-        raise DataError(f"{source.name!r} has no rows" + (f" where {where}" if where else ""))
-    columns = {name: _values(table[name]) for name in names if name != vectors}
+        rows = filter_rows(sheet.table, where, sheet.header.confirm(names))
+        sheet = Sheet(sheet.name, rows, sheet.header)
+    if sheet.table.num_rows == 0:
+        raise DataError(f"{sheet.name!r} has no rows" + (" where --where holds" if where else ""))
+    notes: list[str] = []
+    columns = {name: _values(sheet, name) for name in names}
+    if drop_empty:
+        _drop_empty(columns, [name for name in (text, vectors, author) if name], notes)
+    # Whether a class is rare follows from all rows, also where none is.
+    targets = () if merge_rare is None else tuple(name for name in (label, *secrets) if name)
+    for name in targets:
+        columns[name], note = merge_rare_classes(columns[name], merge_rare or 0)
+        notes += [f"{name}: {note}"] if note else []
     return Corpus(
-        name=source.name,
+        name=sheet.name,
         texts=_texts(columns[text], text) if text is not None else None,
-        vectors=_vectors(table[vectors], vectors) if vectors is not None else None,
+        vectors=_vectors(columns[vectors], vectors) if vectors is not None else None,
         label_name=label,
-        label=columns[label] if label is not None else None,
-        private={name: columns[name] for name in private},
+        label=_classes(columns[label], label) if label is not None else None,
+        private={name: _classes(columns[name], name, lists=True) for name in secrets},
         author=_authors(columns[author], author) if author is not None else None,
         where=where,
+        notes=tuple(notes),
+        from_all_rows=targets,
     )
 
 
-def _read_table(source: Path) -> pa.Table:
-    if not source.exists():
-        raise DataError(f"there is no file {str(source)!r}; give the path of a data file")
+def _check_names(sheet: Sheet, names: Sequence[str]) -> None:
+    header = sheet.header.confirm(names)
+    for name in names:
+        if name not in sheet.table.column_names:
+            raise messages.no_column(sheet.name, name, header, sheet.hint)
+        sheet.column(name)
+
+
+def _values(sheet: Sheet, name: str) -> Values:
+    """Python values, None where missing; a type that Python cannot hold is refused."""
+    column = sheet.column(name)
     try:
-        if source.is_dir():
-            return _read_datasets_folder(source)
-        match source.suffix.lower():
-            case ".parquet" | ".pq":
-                import pyarrow.parquet
-
-                return pyarrow.parquet.read_table(source)
-            case ".csv" | ".tsv":
-                import pyarrow.csv
-
-                options = pyarrow.csv.ParseOptions(
-                    delimiter="\t" if source.suffix.lower() == ".tsv" else ",",
-                    newlines_in_values=True,
-                )
-                return pyarrow.csv.read_csv(source, parse_options=options)
-            case ".jsonl" | ".ndjson":
-                return _read_jsonl(source)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(source, error) from None
-    raise DataError(
-        f"{source.name!r} is not a kind of file that can be read; "
-        "give .parquet, .csv, .tsv, .jsonl or a folder saved by Hugging Face datasets"
-    )
+        return as_values(column.to_pylist(), name)
+    except (ValueError, OverflowError, pa.ArrowException):
+        # Dates before the year 1, or after 9999.
+        raise messages.unusable_type(name, f"{column.type} out of range", "read") from None
 
 
-def unreadable(source: Path, error: Exception) -> DataError:
-    """The complaint about a broken file: never the library's message, which may quote a row."""
-    # A row number and a number of columns are all that may be passed on.
-    place = re.search(r"Row #\d+|Expected \d+ columns, got \d+", str(error))
-    return DataError(
-        f"{source.name!r} cannot be read as {source.suffix or 'a datasets folder'} "
-        f"({place.group() if place else type(error).__name__}); is it whole, and of that kind?"
-    )
-
-
-def _read_jsonl(source: Path) -> pa.Table:
-    rows = []
-    with source.open(encoding="utf-8") as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                row = None
-            if not isinstance(row, dict):
-                raise DataError(f"line {number} of {source.name!r} is not a JSON object")
-            rows.append(row)
-    # Rows may lack keys: the columns are all that occur, in the order of their first row.
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: _json_column([row.get(name) for row in rows]) for name in names})
-
-
-def _json_column(values: list[Any]) -> pa.Array:
-    """An Arrow column; values of mixed types become text, so that nothing is lost silently."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else json.dumps(value) for value in values])
-
-
-def _read_datasets_folder(source: Path) -> pa.Table:
-    """A `datasets` folder (`save_to_disk`) is Arrow streams; a dict of splits is joined."""
-    shards = sorted(source.glob("*.arrow")) or sorted(source.glob("*/*.arrow"))
-    if not shards:
-        raise DataError(
-            f"the folder {source.name!r} holds no .arrow files; give a file, or a folder that "
-            "Hugging Face datasets wrote with save_to_disk"
+def _drop_empty(
+    columns: dict[str, Values], required_columns: Sequence[str], notes: list[str]
+) -> None:
+    """Leave out the rows without a text, a vector or an author."""
+    total = len(next(iter(columns.values())))
+    whole = np.ones(total, dtype=bool)
+    for name in required_columns:
+        whole &= np.array([messages.kind_of(value) != "empty" for value in columns[name]])
+    if not whole.any():
+        raise DataError(f"all {total} rows are empty in {' or '.join(map(repr, required_columns))}")
+    if not whole.all():
+        notes.append(
+            f"{int((~whole).sum())} of {total} rows were left out: they are empty in "
+            + " or ".join(map(repr, required_columns))
         )
-    tables = []
-    for shard in shards:
-        with pa.memory_map(str(shard)) as stream:
-            tables.append(pa.ipc.open_stream(stream).read_all())
-    table = pa.concat_tables(tables, promote_options="default")
-    metadata = (table.schema.metadata or {}).get(b"huggingface")
-    features = json.loads(metadata)["info"]["features"] if metadata else {}
-    for name, feature in features.items():
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-            names = pa.array([*feature["names"]])
-            index = table.column_names.index(name)
-            codes = table[name].combine_chunks()
-            # `datasets` writes a missing label as −1.
-            codes = pc.if_else(pc.less(codes, 0), None, codes)
-            table = table.set_column(index, name, names.take(codes))
-    return table
-
-
-_COMPARE = {
-    ast.Eq: pc.equal,
-    ast.NotEq: pc.not_equal,
-    ast.Lt: pc.less,
-    ast.LtE: pc.less_equal,
-    ast.Gt: pc.greater,
-    ast.GtE: pc.greater_equal,
-}
-
-
-def _filter(table: pa.Table, where: str) -> pa.Table:
-    """Rows for which a comparison of columns with literals holds; nothing is evaluated."""
-    complaint = DataError(
-        f"--where {where!r} is not understood; compare columns with literals, "
-        "as in \"language == 'en' and age > 30\" or \"country in ['US', 'UK']\""
-    )
-
-    def compute(node: ast.expr) -> Any:
-        match node:
-            case ast.BoolOp(op=op, values=values):
-                # Three-valued logic: a comparison with a missing value is neither true nor false.
-                join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
-                result = compute(values[0])
-                for value in values[1:]:
-                    result = join(result, compute(value))
-                return result
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return pc.invert(compute(operand))
-            case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[right]):
-                if name not in table.column_names:
-                    raise DataError(
-                        f"--where names a column {name!r}; {did_you_mean(name, table.column_names)}"
-                    )
-                return compare(table[name], operator, ast.literal_eval(right))
-        raise complaint
-
-    def compare(column: pa.ChunkedArray, operator: ast.cmpop, literal: Any) -> Any:
-        if isinstance(operator, ast.In | ast.NotIn):
-            # Typed like the column: a literal of another kind is refused, not silently unequal.
-            inside = pc.is_in(column, pa.array(literal, type=column.type))
-            if isinstance(operator, ast.In):
-                return inside
-            # `is_in` calls a missing value "not inside"; `not in` must not keep it.
-            return pc.and_(pc.invert(inside), pc.is_valid(column))
-        return _COMPARE[type(operator)](column, pa.scalar(literal))
-
-    try:
-        return table.filter(compute(ast.parse(where, mode="eval").body))
-    except (SyntaxError, ValueError, TypeError, KeyError, pa.ArrowException):
-        raise complaint from None
-
-
-def _values(column: pa.ChunkedArray) -> Values:
-    """Python values, None where missing; numbers keep their type so that they can be binned."""
-    cells = column.to_pylist()
-    values = np.empty(len(cells), dtype=object)
-    for row, value in enumerate(cells):
-        # An empty cell of a CSV, a null and NaN all mean that nobody knows.
-        missing = value is None or value == "" or (isinstance(value, float) and np.isnan(value))
-        values[row] = None if missing else value
-    return values
+        for name in columns:
+            columns[name] = columns[name][whole]
 
 
 def _texts(values: Values, column: str) -> Values:
@@ -229,49 +150,42 @@ def _texts(values: Values, column: str) -> Values:
         row for row, value in enumerate(values) if not isinstance(value, str) or not value.strip()
     ]
     if wrong:
-        first = values[wrong[0]]
-        what = "empty" if first is None or isinstance(first, str) else type(first).__name__
-        raise DataError(
-            f"column {column!r} must hold texts: {len(wrong)} of {len(values)} rows are empty or "
-            f"not strings (the first is row {wrong[0]}: {what}); remove them, or keep the others "
-            "with --where"
-        )
+        first = messages.kind_of(values[wrong[0]])
+        raise messages.bad_texts(column, wrong, len(values), first)
     return values
 
 
 def _authors(values: Values, column: str) -> Values:
-    missing = sum(value is None for value in values)
+    missing = [row for row, value in enumerate(values) if messages.kind_of(value) == "empty"]
     if missing:
-        raise DataError(
-            f"column {column!r} must name an author on every row: {missing} of {len(values)} are "
-            "empty; fill them or keep the others with --where"
-        )
+        raise messages.bad_authors(column, missing, len(values))
+    _classes(values, column)
     return np.array([str(value) for value in values], dtype=object)
 
 
-def _vectors(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.float32]:
+def _classes(values: Values, column: str, lists: bool = False) -> Values:
+    """Values that can be classes: records never can, lists only as several values of a row."""
+    wrong_types: tuple[type, ...] = (dict,) if lists else (dict, list, tuple)
+    for value in values:
+        if isinstance(value, wrong_types):
+            raise messages.unusable_type(
+                column, f"values of type {type(value).__name__}", "classes"
+            )
+        if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+            raise messages.unusable_type(column, "lists of lists or records", "classes")
+    return values
+
+
+def _vectors(values: Values, name: str) -> npt.NDArray[np.float32]:
     """`(n, d)` floats from a list column (or JSON lists in a CSV); broken ones are refused."""
-    rows = column.to_pylist()
-    if rows and isinstance(rows[0], str):
+    rows: list[Any] = values.tolist()
+    if any(isinstance(row, str) for row in rows):
         try:
             rows = [json.loads(row) for row in rows]
-        except (json.JSONDecodeError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise DataError(f"column {name!r} holds text, not vectors") from None
     widths = {len(row) if isinstance(row, list) else None for row in rows}
     if None in widths or len(widths) != 1 or widths == {0}:
-        lengths = ", ".join(sorted(str(width) for width in widths if width is not None)[:6])
-        raise DataError(
-            f"column {name!r} must hold vectors of one length; found lengths {lengths}"
-            + (" and rows without a vector" if None in widths else "")
-        )
-    try:
-        matrix = np.array(rows, dtype=np.float32)
-    except (ValueError, TypeError):
-        raise DataError(f"column {name!r} must hold vectors of numbers") from None
-    bad_rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    if len(bad_rows):
-        raise DataError(
-            f"column {name!r} has NaN or infinite numbers in {len(bad_rows)} of {len(matrix)} rows "
-            f"(the first is row {bad_rows[0]}); repair or remove them"
-        )
-    return matrix
+        lengths = sorted(width for width in widths if width is not None)
+        raise messages.bad_lengths(name, lengths, None in widths)
+    return as_matrix(rows, name)

@@ -6,8 +6,8 @@ thousand rows are held, and a file that is larger than the memory can be release
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,16 @@ import pyarrow.parquet
 
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load, path
-from capelet.data.readers import unreadable
+from capelet.data.formats import Format
+from capelet.data.headers import Header
+from capelet.data.messages import kind_of, no_column
+from capelet.data.tables import TEXT, csv_options, json_row, separator_hint, unreadable_file
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
-# The column of the texts in every named set.
-TEXT = "text"
+# TEXT is the column of the texts in every named set.
+__all__ = ["TEXT", "column_batches", "count_empty", "is_named"]
+
 _READ = 1 << 22  # bytes of CSV read at once; no row may be longer
 _ROWS = 1024  # rows of Parquet and JSONL read at once
 
@@ -36,7 +40,10 @@ def is_named(source: Path | str) -> bool:
 
 
 def column_batches(
-    source: Path, columns: list[str], progress: Progress = silent
+    source: Path,
+    columns: list[str],
+    progress: Progress = silent,
+    layout: Format | None = None,
 ) -> Iterator[Batch]:
     """The columns, some rows at a time, whatever the kind of file; errors quote no row.
 
@@ -49,6 +56,7 @@ def column_batches(
         source = path(str(source))
     kinds = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".tsv": _csv}
     kinds |= {".jsonl": _jsonl, ".ndjson": _jsonl}
+    layout = layout or Format()
     if not source.suffix and not source.exists():
         hint = did_you_mean(str(source), DATASETS)
         raise DataError(f"there is no file and no set {str(source)!r}; {hint}")
@@ -60,9 +68,22 @@ def column_batches(
             "give .parquet, .csv, .tsv or .jsonl"
         )
     try:
-        yield from kinds[source.suffix.lower()](source, columns, progress)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(source, error) from None
+        for batch in kinds[source.suffix.lower()](source, columns, progress, layout):
+            yield _without_empty(batch) if layout.drop_empty else batch
+    except (pa.ArrowException, OSError, UnicodeError, ValueError, OverflowError) as error:
+        raise unreadable_file(source, error, layout) from None
+
+
+def count_empty(source: Path, columns: list[str], layout: Format) -> int:
+    """How many rows `drop_empty` leaves out: nothing is left out without a word."""
+    every = replace(layout, drop_empty=False)
+    batches = column_batches(source, columns, layout=every)
+    return sum(len(batch[0]) - len(_without_empty(batch)[0]) for batch in batches)
+
+
+def _without_empty(batch: Batch) -> Batch:
+    whole = [all(kind_of(value) != "empty" for value in row) for row in zip(*batch, strict=True)]
+    return [[v for v, keep in zip(column, whole, strict=True) if keep] for column in batch]
 
 
 def _in_memory(corpus: Corpus, columns: list[str]) -> Iterator[Batch]:
@@ -70,14 +91,16 @@ def _in_memory(corpus: Corpus, columns: list[str]) -> Iterator[Batch]:
     label = {corpus.label_name or "label": corpus.label}
     columns_by_name = {TEXT: corpus.texts, **label, **corpus.private, "author": corpus.author}
     present = {name: values for name, values in columns_by_name.items() if values is not None}
-    _check_columns(Path(corpus.name), columns, present)
+    _check_columns(corpus.name, columns, Header(tuple(present)))
     for start in range(0, len(corpus), _ROWS):
         yield [present[column][start : start + _ROWS].tolist() for column in columns]
 
 
-def _parquet(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
+def _parquet(
+    source: Path, columns: list[str], progress: Progress, layout: Format
+) -> Iterator[Batch]:
     with pa.parquet.ParquetFile(source) as file:
-        _check_columns(source, columns, file.schema_arrow.names)
+        _check_columns(source.name, columns, Header(tuple(file.schema_arrow.names)))
         position, total = 0, file.metadata.num_rows
         for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
             yield [_as_list(batch[column]) for column in columns]
@@ -85,15 +108,18 @@ def _parquet(source: Path, columns: list[str], progress: Progress) -> Iterator[B
             progress("checking", position, total)
 
 
-def _csv(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
+def _csv(source: Path, columns: list[str], progress: Progress, layout: Format) -> Iterator[Batch]:
     """Every column is read as text, so that no later row can disagree with an earlier guess."""
-    tab = source.suffix.lower() == ".tsv"
-    # A quoted text may hold line breaks.
-    parse = pa.csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True)
+    read, parse = csv_options(source, layout)
     # One thread: others would read ahead and hold more of the file in memory.
-    read, size = pa.csv.ReadOptions(block_size=_READ, use_threads=False), source.stat().st_size
+    read.block_size, read.use_threads, size = _READ, False, source.stat().st_size
     with pa.csv.open_csv(source, read, parse) as head:
-        _check_columns(source, columns, head.schema.names)
+        # A file of a header alone has no batch.
+        batches = [batch for batch in (next(iter(head), None),) if batch is not None]
+        block = pa.Table.from_batches(batches, head.schema)
+        header = Header.of_first_line(block.column_names, block.columns)
+        hint = separator_hint(source, layout) if len(header.names) == 1 else ""
+        _check_columns(source.name, columns, header, hint)
     types = pa.csv.ConvertOptions(
         include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
     )
@@ -103,17 +129,19 @@ def _csv(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch
             progress("checking", stream.tell(), size)
 
 
-def _jsonl(source: Path, columns: list[str], progress: Progress) -> Iterator[Batch]:
+def _jsonl(source: Path, columns: list[str], progress: Progress, layout: Format) -> Iterator[Batch]:
     rows: list[list[Any]] = []
     first: dict[str, Any] | None = None
+    encoding = layout.encoding_of(source)
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
     position, size = 0, source.stat().st_size
-    with source.open("rb") as stream:
+    with source.open(encoding=encoding) as stream:
         for number, line in enumerate(stream, 1):
             position += len(line)
             if line.strip():
-                row = _json_row(line, number, source)
+                row = json_row(line, number, source.name)
                 if first is None:
-                    _check_columns(source, columns, first := row)
+                    _check_columns(source.name, columns, Header(tuple(first := row)))
                 rows.append([row.get(column) for column in columns])
             if len(rows) == _ROWS:
                 yield [list(column) for column in zip(*rows, strict=True)]
@@ -123,23 +151,11 @@ def _jsonl(source: Path, columns: list[str], progress: Progress) -> Iterator[Bat
         yield [list(column) for column in zip(*rows, strict=True)]
 
 
-def _json_row(line: bytes, number: int, source: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        row = None
-    if not isinstance(row, dict):
-        raise DataError(f"line {number} of {source.name!r} is not a JSON object")
-    return row
-
-
-def _check_columns(source: Path, columns: Iterable[str], present: Iterable[str]) -> None:
-    names = list(present)
-    for column in columns:
-        if column not in names:
-            raise DataError(
-                f"{source.name!r} has no column {column!r}; {did_you_mean(column, names)}"
-            )
+def _check_columns(name: str, columns: Iterable[str], header: Header, hint: str = "") -> None:
+    names = list(columns)
+    for column in names:
+        if column not in header.names:
+            raise no_column(name, column, header.confirm(names), hint)
 
 
 def _as_list(column: pa.Array) -> list[Any]:

@@ -81,7 +81,8 @@ class Plan:
         parts = tuple(
             split_corpus(corpus, split_kind, seed, balance, trained) for seed in range(seeds)
         )
-        return cls(corpus, secrets, label, parts, group_rows(corpus), _warnings(secrets, label))
+        warnings = (*corpus.notes, *_warnings(secrets, label))
+        return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""

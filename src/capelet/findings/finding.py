@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from capelet.errors import OutputError
+from capelet.errors import MissingExtra, OutputError
 from capelet.files import writable_folder, write_whole
 
 # Raised when a reader of the old form would misread the new one.
@@ -49,9 +49,13 @@ class Finding:
     recipe_hash: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings:
-    """The result of a run: rows, provenance, recipe and artefacts."""
+    """The result of a run: rows, provenance, recipe and artefacts.
+
+    >>> Findings((Finding("utility", "stars", "accuracy", 0.8),))
+    <Findings: 1 row; utility of 'stars'>
+    """
 
     rows: tuple[Finding, ...]
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -63,6 +67,34 @@ class Findings:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        """What was measured, in a line."""
+        kinds: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            # Nulls and references stand beside what they belong to.
+            if not row.kind.endswith(("-null", "-reference")):
+                kinds.setdefault(row.kind, {})[repr(row.target)] = None
+        parts = [f"{kind} of {', '.join(targets)}" for kind, targets in kinds.items()]
+        rows = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
+        return f"<Findings: {'; '.join([rows, *parts])}>"
+
+    def _repr_html_(self) -> str:
+        """Verdict cards, for a notebook."""
+        import capelet
+
+        # By the package's door: pages are drawn in a room above this one.
+        return str(capelet.render_cards(self))
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame, a column for each field of a `Finding`."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtra("a data frame of findings", "frames") from None
+        names = [item.name for item in fields(Finding)]
+        columns = {name: [getattr(row, name) for row in self.rows] for name in names}
+        return pandas.DataFrame(columns, columns=names)
 
     def select(self, **fields_equal: Any) -> list[Finding]:
         """The rows whose fields equal all that is asked for.

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from capelet.data.formats import Format
 from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
@@ -95,6 +96,7 @@ def encode(
     block: int = BLOCK,
     fresh: bool | None = None,
     leave_out: LeaveOut | None = None,
+    layout: Format | None = None,
 ) -> Summary:
     """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
 
@@ -105,7 +107,8 @@ def encode(
     each row is drawn and paid for. With "same" a text that was released before, by the same recipe
     for the same subject, comes back as it was and costs nothing, and the guarantee says that this
     shows which texts are equal. Run the same call again after a crash and it goes on where it was.
-    Rows that `leave_out` marks (`release.overlap`: those that trained) are not released.
+    Rows that `leave_out` marks (`release.overlap`: those that trained) are not released. `layout`
+    is how a text file is written down, and whether rows that are empty are left out.
     """
     if is_named(source):
         if text is not None or vectors is not None:
@@ -115,7 +118,7 @@ def encode(
         text = TEXT
     charging = charging_of(ledger, budget, repeats, anchor, fresh)
     job = _Job(private, Path(source), Path(target), text, vectors, subject, charging, block)
-    job.source = replace(job.source, leave_out=leave_out)
+    job.source = replace(job.source, leave_out=leave_out, layout=layout or Format())
     charging.check(subject, job.guarantee)
     check_writable(job.target.parent)
     with ExitStack() as stack:
@@ -256,7 +259,9 @@ def _count(
             parts.count(account.needs(block, parts, is_resumed))
     if not rows:
         raise DataError(f"{job.source.path.name!r} has no rows")
-    return _Plan(rows, digests, is_resumed, tuple(alike.warnings()))
+    empty = job.source.empty_rows()
+    left_out = [f"{empty:,} rows were left out: they are empty"] if empty else []
+    return _Plan(rows, digests, is_resumed, (*left_out, *alike.warnings()))
 
 
 def _second_pass(

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.formats import Format
 from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError
 from capelet.privacy.origins import TrainingRecords, unrecorded
@@ -22,7 +23,11 @@ BLOCK = 4096  # rows that are read and compared together
 
 
 def trained_rows(
-    private: PrivateEncoder, source: Path | str, text: str | None, vectors: str | None
+    private: PrivateEncoder,
+    source: Path | str,
+    text: str | None,
+    vectors: str | None,
+    layout: Format | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Which rows of a file trained the encoder; empty where nothing is recorded of its training."""
     ids = [origin.id for origin in private.origins]
@@ -31,7 +36,8 @@ def trained_rows(
     if len(unrecorded(ids)) == len(ids) or column is None:
         return np.zeros(0, dtype=bool)
     records = TrainingRecords(ids)
-    blocks = Source(Path(source), private.consumes, column, None, BLOCK).blocks()
+    rows = Source(Path(source), private.consumes, column, None, BLOCK, layout=layout or Format())
+    blocks = rows.blocks()
     return np.concatenate([records(block.values) for block in blocks] or [np.zeros(0, bool)])
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.streams import column_batches
+from capelet.data.formats import Format
+from capelet.data.streams import column_batches, count_empty
 from capelet.errors import DataError
 from capelet.interfaces import Kind, Progress, Vectors, silent
 from capelet.privacy.people import normalise_person
@@ -81,6 +82,15 @@ class Source:
     subject: str | None
     size: int
     leave_out: LeaveOut | None = None
+    layout: Format = field(default_factory=Format)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys([self.column, *([self.subject] if self.subject else [])]))
+
+    def empty_rows(self) -> int:
+        """How many rows are left out because they are empty; none where that was not asked."""
+        return count_empty(self.path, self.columns, self.layout) if self.layout.drop_empty else 0
 
     def blocks(self, progress: Progress = silent) -> Iterator[Block]:
         """The rows in blocks of `size`, every row checked; smaller where rows are left out.
@@ -99,9 +109,9 @@ class Source:
                 number, start = number + 1, start + len(rows)
 
     def _all_blocks(self, progress: Progress) -> Iterator[Block]:
-        columns = list(dict.fromkeys([self.column, *([self.subject] if self.subject else [])]))
         start, width = 0, None
-        for values, owners in _regular(column_batches(self.path, columns, progress), self.size):
+        batches = column_batches(self.path, self.columns, progress, self.layout)
+        for values, owners in _regular(batches, self.size):
             if self.kind == "vectors":
                 rows: list[str] | Vectors = _matrix(values, self.column, start, width)
                 width = np.shape(rows)[1]

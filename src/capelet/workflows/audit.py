@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
+from capelet.data.datasets import DATASETS, load
+from capelet.data.readers import TableOptions, read
 from capelet.data.splits import group_rows
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
@@ -28,12 +31,13 @@ from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.origins import seen_in_training
 from capelet.release import PrivateEncoder, Release
+from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
 
 
 def audit(
-    corpus: Corpus,
+    corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
     *,
     attacks: Sequence[str] = ("attributes",),
@@ -45,24 +49,35 @@ def audit(
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     cache: bool = True,
-    progress: Progress = silent,
-    private: PrivateEncoder | Encoder | str | None = None,
+    progress: Progress | None = None,
+    private: Any = None,
+    **columns: Unpack[TableOptions],
 ) -> Findings:
     """Measure what a release of this corpus leaks and what it is worth.
 
-    Example: `audit(capelet.load("reviews"), "minilm")`. Without `encoder`, ready vectors are
+    Example: `audit(capelet.load("reviews"), "minilm")`. `corpus` may also be whatever
+    `capelet.read` takes (a file, a data frame …) with its arguments beside it:
+    `audit(frame, text="body", private=["gender"])`. Without `encoder`, ready vectors are
     audited as they are, and texts through the default encoder. `attacks` are kinds of attack
     (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
     says of each text whether the model was trained on it. The examples of inversion hold no text
-    unless `show_texts`. `private` is the old name of `encoder`, and deprecated: elsewhere it means
-    the secrets. Rows that trained the encoder are the defender's, never victims: on what it has
-    learnt by heart, everything looks better than it is.
+    unless `show_texts`. With a Corpus, `private` is the old name of `encoder`, and deprecated.
+    Progress shows as a line in a terminal or a notebook, unless `progress` is given. Rows that
+    trained the encoder are the defender's, never victims: on what it has learnt by heart,
+    everything looks better than it is.
     """
-    if private is not None:
+    if not isinstance(corpus, Corpus):
+        corpus = corpus_of(corpus, private, columns)
+    elif columns:
+        raise CapeletError(
+            f"a Corpus knows its columns; leave out {', '.join(columns)}, or give the table itself"
+        )
+    elif private is not None:
         if encoder is not None:
             raise CapeletError("audit was given encoder= and its old name private=; give one")
         warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
         encoder = private
+    progress = default_progress(progress)
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
     attacker_families = families(attackers)
@@ -90,6 +105,17 @@ def audit(
     return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
 
 
+def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:
+    """The corpus of a named set, or of whatever `read` takes."""
+    if isinstance(data, str) and data in DATASETS and not Path(data).exists():
+        if columns or private is not None:
+            raise DataError(
+                f"the set {data!r} knows its own columns; read its file to choose others"
+            )
+        return load(data)
+    return read(data, private=() if private is None else private, **columns)
+
+
 def plan_of(
     corpus: Corpus,
     attacks: AttackPlan,
@@ -107,7 +133,7 @@ def plan_of(
         raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
     parts = split_corpus(corpus, split_kind, trained=trained)
-    return Plan(corpus, (), None, (parts,), group_rows(corpus), ())
+    return Plan(corpus, (), None, (parts,), group_rows(corpus), corpus.notes)
 
 
 def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:

@@ -24,13 +24,18 @@ def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, deriv
     """Refuse, before anything is encoded, what would tie units together or leave them unknown."""
     if split_kind not in ("auto", SPLIT):
         raise DataError(
-            f"with --train-epsilon each row's part is decided by itself: leave --split "
-            f"{split_kind} out, or give {SPLIT}"
+            f"with --train-epsilon each row's part is decided by itself, as {SPLIT!r} does and "
+            f"{split_kind!r} does not: leave --split out"
         )
     if derived:
         raise DataError(
             "with --train-epsilon no task or attribute may be read off all texts at once; leave "
             "--derive out"
+        )
+    if corpus.from_all_rows:
+        raise DataError(
+            "with --train-epsilon no class may be merged because it is rare among all rows; leave "
+            "--merge-rare out"
         )
     if privacy.unit == "author":
         if corpus.author is None:
