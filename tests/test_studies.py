@@ -14,6 +14,7 @@ NEEDS = {
     "frontiers.py": ("stance",),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
+    "coverage.py": (),
 }
 
 
@@ -89,3 +90,12 @@ def test_author_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "| dpsgd, author, ε = " in printed and "δ = 1e-05" in printed
     run_script("studies", *command)  # nothing is missing, so nothing is trained again
     assert len(out.read_text().splitlines()) == 3
+
+
+def test_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+    """One interval of each kind, and verdicts; how often they are right needs more than this."""
+    run_script("studies", "coverage.py", "--simulations", 2, "--victims", 30)
+    printed = capsys.readouterr().out
+    for name in ("balanced_accuracy", "accuracy_gap", "top5", "advantage", "recall_at_10"):
+        assert f"| {name} |" in printed
+    assert "| audit | victims | leak | inconclusive | no leak found |" in printed

@@ -131,7 +131,8 @@ def _leaks(findings: Findings) -> str:
     sentence = f"The vectors give away {join_names(leaking)}. " if leaking else ""
     if unclear:
         sentence += (
-            f"Whether {join_names(unclear)} leaks is inconclusive: the intervals are too wide. "
+            f"Whether {join_names(unclear)} {'leaks' if len(unclear) == 1 else 'leak'} is "
+            "inconclusive: the intervals are too wide. "
         )
     if quiet:
         sentence += (

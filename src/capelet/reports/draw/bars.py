@@ -65,8 +65,8 @@ def meter(
     # For eyes only: the sentence below it says the same in words.
     return Markup(
         f'<svg class="meter" width="100%" height="{METER}" aria-hidden="true">'
-        '<rect class="track" x="0" y="5" width="100%" height="6" rx="3"/>'
-        f"{_fill(base, value, 5, 6)}{''.join(_whisker(low, high, METER // 2))}"
+        '<rect class="track" x="0" y="3" width="100%" height="10" rx="3"/>'
+        f"{_fill(base, value, 3, 10)}{''.join(_whisker(low, high, METER // 2))}"
         f'<line class="mark chance" x1="{mark}" x2="{mark}" y1="0" y2="{METER}"/></svg>'
     )
 

@@ -75,7 +75,9 @@ def overall(findings: Findings) -> str:
     leaks = [f"{join_names(groups[level])} {ADVERBS[level]}" for level in ADVERBS if groups[level]]
     clauses = [f"The vectors give away {join_names(leaks)}"] if leaks else []
     if groups["inconclusive"]:
-        clauses.append(f"whether {join_names(groups['inconclusive'])} leaks is inconclusive")
+        names = groups["inconclusive"]
+        verb = "leaks" if len(names) == 1 else "leak"
+        clauses.append(f"whether {join_names(names)} {verb} is inconclusive")
     if groups["none"]:
         clauses.append(f"no leak of {join_names(groups['none'])} was found")
     sentence = sentence_of("; ".join(clauses))
