@@ -173,8 +173,8 @@ def members(victims: int) -> Callable[[Random], Intervals]:
 
 
 def rare_alarms(victims: int) -> Callable[[Random], Intervals]:
-    """Found at 0.1 % false alarms, which is asked of at least 1,000 others."""
-    members_and_others = 5 * victims + RARE
+    """Found at 0.1 % false alarms, which is asked of many others only."""
+    members_and_others = victims + RARE
     member = np.arange(members_and_others) >= RARE
     weights = Bootstrap(members_and_others).weights
     shift = 2.0
@@ -305,7 +305,7 @@ CASES: dict[str, Callable[[int], Callable[[Random], Intervals]]] = {
     "subgroups, four, apart": lambda victims: gaps(victims, (0.9, 0.8, 0.8, 0.7)),
     "writers": writers,
     "training texts": members,
-    "training texts, 1,000 others": rare_alarms,
+    "training texts, 10,000 others": rare_alarms,
     "words, distances, bits": means,
     "neighbours": neighbours,
     "sentence tasks": sentences,

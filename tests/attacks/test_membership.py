@@ -11,6 +11,7 @@ from studies.word_models import WordTraining
 
 from capelet.attacks.membership.run import Membership, WordTable, read_words
 from capelet.attacks.membership.scores import (
+    RARE,
     LearnedSimilarity,
     Trial,
     aggregate,
@@ -45,15 +46,50 @@ def test_scores_of_a_known_shift_reach_their_closed_forms() -> None:
     from scipy.stats import norm
 
     random = np.random.default_rng(0)
-    member = random.random(6000) < 0.5
-    scores = random.normal(size=6000) + 1.0 * member
-    auxiliary = np.arange(6000) < 2000
+    rows_in_all = 3 * RARE
+    member = random.random(rows_in_all) < 0.5
+    scores = random.normal(size=rows_in_all) + 1.0 * member
+    auxiliary = np.arange(rows_in_all) < 2000
     rows = membership_findings([Trial(scores, auxiliary)], member, attacker="shift")
     assert value(rows, "auc") == pytest.approx(norm.cdf(2**-0.5), abs=0.02)
     assert value(rows, "advantage") == pytest.approx(2 * norm.cdf(0.5) - 1, abs=0.03)
     assert value(rows, "tpr_at_1_fpr") == pytest.approx(norm.sf(norm.isf(0.01) - 1), abs=0.04)
     assert value(rows, "tpr_at_01_fpr") == pytest.approx(norm.sf(norm.isf(0.001) - 1), abs=0.03)
     assert value(rows, "advantage", "membership-null") == pytest.approx(0.0, abs=0.05)
+
+
+def test_rare_false_alarms_are_not_spoken_of_among_few() -> None:
+    random = np.random.default_rng(0)
+    member = random.random(600) < 0.5
+    trial = Trial(random.normal(size=600), np.arange(600) < 200)
+    rows = membership_findings([trial], member, attacker="x")
+    assert {row.metric for row in rows} == {"advantage", "auc", "tpr_at_1_fpr"}
+
+
+def test_the_interval_covers_which_writers_are_known() -> None:
+    """Few writers, each with scores of their own: another third of them gives another threshold."""
+    random = np.random.default_rng(3)
+    unit = np.repeat(np.arange(18), 30)
+    member = unit % 2 == 0
+    scores = random.normal(size=18)[unit] + 0.4 * member + 0.3 * random.normal(size=len(unit))
+    trials = []
+    for _ in range(5):
+        few = [random.permutation(np.arange(side, 18, 2))[:3] for side in (0, 1)]
+        trials.append(Trial(scores, np.isin(unit, np.concatenate(few))))
+
+    def advantage(some: list[Trial]) -> Finding:
+        rows = membership_findings(some, member, attacker="x", units=unit)
+        return next(row for row in rows if row.metric == "advantage" and row.kind == "membership")
+
+    whole, each = advantage(trials), [advantage([trial]) for trial in trials]
+    assert whole.parameters["by_choice"] == pytest.approx([row.value for row in each])
+    assert whole.value == pytest.approx(np.mean([row.value for row in each]))
+    assert whole.parameters["people"] == 18
+    assert whole.low is not None and whole.high is not None
+    # The choices themselves differ widely, and all lie within.
+    values = [row.value for row in each]
+    assert max(values) - min(values) > 0.1
+    assert whole.low <= min(values) and max(values) <= whole.high
 
 
 def test_the_threshold_is_chosen_off_the_test_set() -> None:

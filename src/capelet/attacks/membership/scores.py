@@ -32,8 +32,9 @@ Flags = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
 
 DECILES = 10
-# Others that must be scored before one false alarm in a thousand can be spoken of.
-RARE = 1000
+# Others that must be scored before one false alarm in a thousand is spoken of: ten alarms. With one
+# alarm (1,000 others) the interval covers 88 %.
+RARE = 10_000
 METRICS = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
 _CHANCE = {"advantage": 0.0, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 
