@@ -195,7 +195,7 @@ def test_tasks_and_gaps_in_words(findings: Findings) -> None:
     assert "do not serve this task" in tasks(Findings((useless,)))[0]
     kept = Finding("utility", "neighbours", "recall_at_10", 0.42)
     assert tasks(Findings((kept,))) == [
-        "42 % of each text’s ten nearest neighbours are still its neighbours."
+        "42 % of each victim’s ten nearest neighbours among the victims are still its neighbours."
     ]
 
 
