@@ -82,9 +82,10 @@ def _guesses(truth: Floats, scores: Floats, unit: Floats) -> Guesses:
     return Guesses(truth, np.stack([-scores, scores], axis=1), unit)
 
 
-def attributes(victims: int, crowd: Crowd) -> Callable[[Random], Intervals]:
-    """Every metric of an attribute: means over seeds, people resampled whole."""
-    metrics = metrics_for(2)
+def attributes(
+    victims: int, crowd: Crowd, metrics: Sequence[str] = metrics_for(2)
+) -> Callable[[Random], Intervals]:
+    """Metrics of an attribute: means over seeds, people resampled whole."""
     truths = crowd.truths(metrics)
     bootstrap = Bootstrap(CORPUS * victims)
 
@@ -337,18 +338,17 @@ class Verdicts:
 
 VERDICTS = (
     Verdicts(40, 0.0, "no leak"),
-    Verdicts(40, 0.1, "weak leak"),
-    Verdicts(40, 1.95, "planted leak"),
+    Verdicts(40, 0.1, "weak leak of 54 %"),
+    Verdicts(40, 1.645, "planted leak of 95 %"),
     Verdicts(200, 0.0, "no leak"),
     Verdicts(1000, 0.0, "no leak"),
-    Verdicts(1000, 0.2, "weak leak"),
+    Verdicts(1000, 0.2, "weak leak of 58 %"),
 )
 
 
 def outcomes(case: Verdicts, simulations: int) -> dict[Outcome, float]:
     """The share of each outcome among simulated audits, each of five seeds."""
-    # As many people in all as victims: the audit's people are those who are scored in some seed.
-    simulate = attributes(case.victims, Crowd(case.signal, rare=0.5))
+    simulate = attributes(case.victims, Crowd(case.signal, rare=0.5), ["balanced_accuracy"])
     random = np.random.default_rng([0xC1, case.victims])
     counts = dict.fromkeys(Outcome, 0)
     for _ in range(simulations):
