@@ -136,8 +136,8 @@ def share_victims(splits: Sequence[Split], groups: Rows) -> tuple[Split, ...]:
             groups[parts.victims], random, (sizes / sizes.sum()).tolist()
         )
         codes[first.victims] = PARTS.index("victims")
-        rows = {name: np.flatnonzero(codes == code) for code, name in enumerate(PARTS)}
-        answer.append(replace(parts, **rows))
+        defender, attacker, victims = (np.flatnonzero(codes == code) for code in range(len(PARTS)))
+        answer.append(replace(parts, defender=defender, attacker=attacker, victims=victims))
     return tuple(answer)
 
 

@@ -307,8 +307,7 @@ def _over_trials(metric: str, draws: Sequence[Floats], people: int) -> Score:
         return share_interval(mixture, people, by_choice)
     # From −1 to 1: as a share it is the balanced accuracy (1 + advantage)/2.
     share = share_interval((1 + mixture) / 2, people)
-    ends = (2 * end - 1 for end in (share.low, share.high))
-    return Score(float(mixture[0]), *ends, by_seed=tuple(by_choice))
+    return Score(float(mixture[0]), 2 * share.low - 1, 2 * share.high - 1, tuple(by_choice))
 
 
 def by_decile(
