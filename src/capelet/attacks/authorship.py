@@ -235,11 +235,11 @@ class Authorship:
         people = np.unique(np.asarray(authors, dtype=str), return_inverse=True)[1]
         bootstrap = Bootstrap.over(people)
         ranks: dict[tuple[str, str], list[tuple[Codes, Floats]]] = {}
-        writers, seen = 0, np.zeros(0, dtype=np.intp)
+        writers, victims = 0, np.zeros(0, dtype=np.intp)
         for seed in range(self.seeds):
             shots = Shots.of(authors, self.shots, self.writers, self.tests, seed)
             writers = shots.writers
-            seen = np.union1d(seen, people[shots.test])
+            victims = np.union1d(victims, people[shots.test])
             truth = shots.codes[shots.test]
             # Each writer counts alike, however many texts are to be attributed: else naming the
             # busiest one for everything would score more than any guarantee permits.
@@ -266,7 +266,7 @@ class Authorship:
                 scores = self.baseline.scores(texts, shots, shots.codes)
                 add("authorship-reference", self.baseline.name, scores)
         return [
-            self._finding(kind, attacker, metric, by_seed, (writers, len(seen)), recipe_hash)
+            self._finding(kind, attacker, metric, by_seed, (writers, len(victims)), recipe_hash)
             for (kind, attacker), by_seed in ranks.items()
             for metric in ("top1", "top5")
         ]

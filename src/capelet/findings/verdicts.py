@@ -77,8 +77,8 @@ def judge(row: Finding, base: float | None = None, control: Finding | None = Non
         return Judgement(Outcome.LEAK, _strength(value - base), people)
     if not row.degenerate and _is_tight(low, high, base):
         return Judgement(Outcome.NO_LEAK_FOUND, "none", people)
-    needed = None if row.degenerate else _people_needed(ends, base, floor, people)
-    return Judgement(Outcome.INCONCLUSIVE, "inconclusive", people, needed)
+    target = None if row.degenerate else _people_needed(ends, base, floor, people)
+    return Judgement(Outcome.INCONCLUSIVE, "inconclusive", people, target)
 
 
 class Side(StrEnum):

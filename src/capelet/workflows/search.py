@@ -138,10 +138,10 @@ def check_wish(frontier: Frontier, rows: Sequence[Finding]) -> None:
     limit = frontier.wish.get("max_leakage")
     if limit is None:
         return
-    broken = [row for row in rows if side_of(row, limit) is not Side.UNDER]
-    if not broken:
+    violations = [row for row in rows if side_of(row, limit) is not Side.UNDER]
+    if not violations:
         return
-    gains = ", ".join(f"{row.target} {_gain_words(row)}" for row in broken)
+    gains = ", ".join(f"{row.target} {_gain_words(row)}" for row in violations)
     raise NoPoint(
         f"--max-leakage {limit:g} is not met: on victims that the search had not seen, attackers "
         f"gain over chance on {gains}; nothing was written. In the search "

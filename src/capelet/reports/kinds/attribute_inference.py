@@ -195,12 +195,12 @@ def _statement(row: Finding, judgement: Judgement, label: float | None, text: fl
     interval = span(row.low, row.high, digits)
     head = f"{row.target}: {percent(row.value, digits)} balanced accuracy"
     head += f" (95 % interval {interval})" if interval else ""
-    head += f" against {percent(row.chance, digits)} by chance; {_shown(row, judgement, digits)}."
+    head += f" against {percent(row.chance, digits)} by chance; {_outcome_words(row, judgement, digits)}."
     more = (people_words(judgement), _constant_seeds(row), _references(row, label, text, digits))
     return " ".join(part for part in (head, *more) if part)
 
 
-def _shown(row: Finding, judgement: Judgement, digits: int) -> str:
+def _outcome_words(row: Finding, judgement: Judgement, digits: int) -> str:
     if judgement.outcome == Outcome.LEAK:
         return f"the attacker gains {gain_in_points(row.value, row.chance, digits)}"
     room = minus(row.high, row.chance)
