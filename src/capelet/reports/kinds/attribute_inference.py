@@ -195,7 +195,8 @@ def _statement(row: Finding, judgement: Judgement, label: float | None, text: fl
     interval = span(row.low, row.high, digits)
     head = f"{row.target}: {percent(row.value, digits)} balanced accuracy"
     head += f" (95 % interval {interval})" if interval else ""
-    head += f" against {percent(row.chance, digits)} by chance; {_outcome_words(row, judgement, digits)}."
+    outcome = _outcome_words(row, judgement, digits)
+    head += f" against {percent(row.chance, digits)} by chance; {outcome}."
     more = (people_words(judgement), _constant_seeds(row), _references(row, label, text, digits))
     return " ".join(part for part in (head, *more) if part)
 
