@@ -117,7 +117,7 @@ def test_the_tutorial_finds_what_it_says(tutorial: Path) -> None:
     }
     printed = next(content for language, content in blocks(TUTORIAL) if language == "text")
     for target, level, percent in (("gender", "strong", 72), ("country", "strong", 48)):
-        assert f"[{level}] {target}: {percent} %" in printed
+        assert f"[{level} leak] {target}: {percent} %" in printed
         verdict = said[target]
         assert verdict.level == level
         assert verdict.value is not None and abs(100 * verdict.value - percent) < 4

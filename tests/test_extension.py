@@ -153,7 +153,7 @@ def test_an_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     columns = ("--text", "text", "--private", "secret", "--encoder", NAME, "--no-cache")
     quick = ("--seeds", 1, "--attackers", "logistic", "--out", tmp_path / "run")
     code, printed, _ = call("audit", tmp_path / "data.csv", *columns, *quick)
-    assert code == 0 and "[strong] secret:" in printed
+    assert code == 0 and "[strong leak] secret:" in printed
     assert NAME in (tmp_path / "run/report.html").read_text("utf-8")
 
 

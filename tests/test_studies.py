@@ -18,6 +18,7 @@ NEEDS = {
     "author_models.py": ("blog",),
     "private_maps.py": ("blog", "ag_entities"),
     "judge_power.py": (),
+    "coverage.py": (),
 }
 
 
@@ -136,3 +137,12 @@ def test_the_times_of_two_judges_are_compared(
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["version"] for row in rows] == ["this", "other"]
     assert "| randomised-response |" in capsys.readouterr().out
+
+
+def test_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+    """One interval of each kind, and verdicts; how often they are right needs more than this."""
+    run_script("studies", "coverage.py", "--simulations", 2, "--victims", 30)
+    printed = capsys.readouterr().out
+    for name in ("balanced_accuracy", "accuracy_gap", "top5", "advantage", "recall_at_10"):
+        assert f"| {name} |" in printed
+    assert "| audit | victims | leak | inconclusive | no leak found |" in printed

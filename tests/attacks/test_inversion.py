@@ -299,7 +299,8 @@ def test_findings_have_controls_and_intervals() -> None:
     rows = inversion_findings(truth, truth, base, vocabulary, attacker="oracle")
     found = Findings(tuple(rows))
     whole = [row for row in found.select(kind="inversion", metric="f1") if row.subgroup is None]
-    assert whole[0].value == whole[0].low == 1.0
+    # All 150 victims read in full: Wilson leaves room for one in forty.
+    assert whole[0].value == 1.0 and whole[0].low == pytest.approx(0.975, abs=1e-3)
     null = found.value(kind="inversion-null", metric="f1")
     assert null < 0.4
     assert len(found.select(kind="inversion", metric="recall")) == 1 + BANDS

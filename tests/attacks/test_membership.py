@@ -11,7 +11,9 @@ from studies.word_models import WordTraining
 
 from capelet.attacks.membership.run import Membership, WordTable, read_words
 from capelet.attacks.membership.scores import (
+    RARE,
     LearnedSimilarity,
+    Trial,
     aggregate,
     by_decile,
     match_frequencies,
@@ -44,15 +46,50 @@ def test_scores_of_a_known_shift_reach_their_closed_forms() -> None:
     from scipy.stats import norm
 
     random = np.random.default_rng(0)
-    member = random.random(6000) < 0.5
-    scores = random.normal(size=6000) + 1.0 * member
-    auxiliary = np.arange(6000) < 2000
-    rows = membership_findings(scores, member, auxiliary, attacker="shift")
+    rows_in_all = 3 * RARE
+    member = random.random(rows_in_all) < 0.5
+    scores = random.normal(size=rows_in_all) + 1.0 * member
+    auxiliary = np.arange(rows_in_all) < 2000
+    rows = membership_findings([Trial(scores, auxiliary)], member, attacker="shift")
     assert value(rows, "auc") == pytest.approx(norm.cdf(2**-0.5), abs=0.02)
     assert value(rows, "advantage") == pytest.approx(2 * norm.cdf(0.5) - 1, abs=0.03)
     assert value(rows, "tpr_at_1_fpr") == pytest.approx(norm.sf(norm.isf(0.01) - 1), abs=0.04)
     assert value(rows, "tpr_at_01_fpr") == pytest.approx(norm.sf(norm.isf(0.001) - 1), abs=0.03)
     assert value(rows, "advantage", "membership-null") == pytest.approx(0.0, abs=0.05)
+
+
+def test_rare_false_alarms_are_not_spoken_of_among_few() -> None:
+    random = np.random.default_rng(0)
+    member = random.random(600) < 0.5
+    trial = Trial(random.normal(size=600), np.arange(600) < 200)
+    rows = membership_findings([trial], member, attacker="x")
+    assert {row.metric for row in rows} == {"advantage", "auc", "tpr_at_1_fpr"}
+
+
+def test_the_interval_covers_which_writers_are_known() -> None:
+    """Few writers, each with scores of their own: another third of them gives another threshold."""
+    random = np.random.default_rng(3)
+    unit = np.repeat(np.arange(18), 30)
+    member = unit % 2 == 0
+    scores = random.normal(size=18)[unit] + 0.4 * member + 0.3 * random.normal(size=len(unit))
+    trials = []
+    for _ in range(5):
+        few = [random.permutation(np.arange(side, 18, 2))[:3] for side in (0, 1)]
+        trials.append(Trial(scores, np.isin(unit, np.concatenate(few))))
+
+    def advantage(some: list[Trial]) -> Finding:
+        rows = membership_findings(some, member, attacker="x", units=unit)
+        return next(row for row in rows if row.metric == "advantage" and row.kind == "membership")
+
+    whole, each = advantage(trials), [advantage([trial]) for trial in trials]
+    assert whole.parameters["by_choice"] == pytest.approx([row.value for row in each])
+    assert whole.value == pytest.approx(np.mean([row.value for row in each]))
+    assert whole.parameters["people"] == 18
+    assert whole.low is not None and whole.high is not None
+    # The choices themselves differ widely, and all lie within.
+    values = [row.value for row in each]
+    assert max(values) - min(values) > 0.1
+    assert whole.low <= min(values) and max(values) <= whole.high
 
 
 def test_the_threshold_is_chosen_off_the_test_set() -> None:
@@ -63,7 +100,9 @@ def test_the_threshold_is_chosen_off_the_test_set() -> None:
         member, scores = np.arange(300) % 2 == 0, random.normal(size=300)
         auxiliary = np.arange(300) < 100
         found.append(
-            value(membership_findings(scores, member, auxiliary, attacker="n"), "advantage")
+            value(
+                membership_findings([Trial(scores, auxiliary)], member, attacker="n"), "advantage"
+            )
         )
         told = scores[100:] >= threshold_of(scores[100:], member[100:])
         luck.append(told[member[100:]].mean() - told[~member[100:]].mean())
@@ -116,12 +155,14 @@ def test_a_learned_similarity_finds_the_one_direction_that_tells() -> None:
     learned = fitted(first, second)
 
     def auc(scores: np.ndarray) -> float:
-        return value(membership_findings(scores, member, known, attacker="x"), "auc")
+        return value(membership_findings([Trial(scores, known)], member, attacker="x"), "auc")
 
     assert auc(learned) > auc(plain) + 0.05
     blind = LearnedSimilarity(width=8).fit(first[known], second[known], np.roll(member, 1)[known])
     shuffled = np.random.default_rng(2).permutation(member)
-    none = value(membership_findings(blind(first, second), shuffled, known, attacker="x"), "auc")
+    none = value(
+        membership_findings([Trial(blind(first, second), known)], shuffled, attacker="x"), "auc"
+    )
     assert none == pytest.approx(0.5, abs=0.07)
 
 
@@ -139,7 +180,9 @@ def remembered(model: WordTable, seen: int) -> list[Finding]:
     scores = window_scores(model.vectors, windows)
     counts = np.zeros(len(model.words), dtype=np.int64)
     np.add.at(counts, windows_of(texts, member, model.words, 3).centre, 1)
-    return by_decile(scores, windows, counts, auxiliary, windows.text, attacker="window-cosine")
+    return by_decile(
+        [Trial(scores, auxiliary)], windows, counts, windows.text, attacker="window-cosine"
+    )
 
 
 def by_subgroup(rows: list[Finding]) -> dict[str, float]:
@@ -238,7 +281,9 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
         windows_of([["x"], ["y"]], [True, False], ["a", "b"])
     member, scores = np.arange(8) % 2 == 0, np.arange(8.0)
     with pytest.raises(DataError, match="auxiliary and scored at once"):
-        membership_findings(scores, member, np.arange(8) < 4, attacker="x", units=np.arange(8) % 2)
+        membership_findings(
+            [Trial(scores, np.arange(8) < 4)], member, attacker="x", units=np.arange(8) % 2
+        )
     (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
     with pytest.raises(DataError, match="line 2"):
         read_words(tmp_path / "bad.txt")

@@ -99,7 +99,7 @@ def test_audit_writes_a_report_and_says_its_verdict(data: Path, tmp_path: Path) 
         out,
     )
     assert code == 0
-    assert "[strong] open:" in said and f"report: {out / 'report.html'}" in said
+    assert "[strong leak] open:" in said and f"report: {out / 'report.html'}" in said
     assert {item.name for item in out.iterdir()} == {
         "report.html",
         "report.md",
@@ -130,6 +130,39 @@ def test_json_and_gate(data: Path, tmp_path: Path) -> None:
     assert {item["target"] for item in summary["verdicts"]} == {"open", "shuffled"}
     code, said, _ = call(*base, "--private", "shuffled")
     assert code == 0 and json.loads(said)["over"] == []
+
+
+def test_a_gate_may_ask_for_what_was_shown(data: Path, tmp_path: Path) -> None:
+    base = ("audit", data, "--text", "text", *QUICK, "--out", tmp_path / "g")
+    code, said, _ = call(*base, "--private", "open", "--require-under", "0.05")
+    assert code == 1 and "gate --require-under 0.05: failed. Shown with 95 % confidence" in said
+    code, said, _ = call(*base, "--private", "shuffled", "--require-under", "0.9")
+    assert code == 0 and "gate --require-under 0.9: passed." in said
+    code, said, _ = call(*base, "--private", "shuffled", "--require-under", "0.02")
+    assert code == 3 and "inconclusive. Not shown to lie under 2.0 points" in said
+    code, said, _ = call(
+        *base, "--private", "shuffled", "--fail-over", "0.5", "--min-victims", "9999", "--json"
+    )
+    decisions = {item["gate"]: item["decision"] for item in json.loads(said)["gates"]}
+    assert code == 3
+    assert decisions == {"--fail-over 0.5": "passed", "--min-victims 9999": "inconclusive"}
+
+
+def test_a_fault_of_ours_ends_with_70_and_quotes_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*_: object, **__: object) -> None:
+        raise ValueError("the text was: my secret diary")
+
+    monkeypatch.setattr("capelet.cli.audit.read_corpus", break_down)
+    arguments = ("audit", data, "--text", "text", "--private", "open", "--out", tmp_path / "f")
+    code, said, error = call(*arguments)
+    assert code == 70 and not said and error.count("\n") == 1
+    assert "a fault of Capelet" in error and "ValueError at audit.py:" in error
+    assert "diary" not in error and "Traceback" not in error
+    monkeypatch.setenv("CAPELET_TRACEBACK", "1")
+    code, _, error = call(*arguments)
+    assert code == 70 and "Traceback" in error
 
 
 def test_vectors_only(data: Path, tmp_path: Path) -> None:

@@ -65,7 +65,12 @@ def test_invert_shows_words_when_asked(texts: Path, tmp_path: Path) -> None:
         "--most", 120, "--show-texts", "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0
-    assert "sparse-coding: reads" in said
+    assert "sparse-coding: F1" in said and "reads" not in said
+    # One verdict: the terminal's first line is the Markdown's, and both name how many were used.
+    page = (tmp_path / "run" / "report.md").read_text()
+    label, _, sentence = said.splitlines()[0].removeprefix("[").partition("] ")
+    assert f"**{label}**" in page and sentence.partition(" against ")[0] in page
+    assert "120 used after cutting and drawing" in page
     shown = json.loads((tmp_path / "run" / "artefacts" / "inversion_examples.json").read_text())
     assert not shown["redacted"] and shown["examples"][0]["text"]
 
@@ -77,7 +82,7 @@ def test_invert_reads_sentences(texts: Path, tmp_path: Path) -> None:
         "sequence", "--most", 130, "--minutes", 0.05, "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0
-    assert "sequence: reads" in said and "BLEU" in said
+    assert "sequence: F1" in said and "BLEU" in said
     found = Findings.load(tmp_path / "run")
     assert found.select(kind="inversion-null", target="sentence", metric="exact_match")
     everything = "".join(item.read_text() for item in (tmp_path / "run").rglob("*.json"))
@@ -99,6 +104,9 @@ def test_membership_of_an_innocent_table_is_about_zero(
         "--out", tmp_path / "again",
     )  # fmt: skip
     assert code == 0 and "windows by window-cosine" in said
+    # It ends in a verdict, the one of the page.
+    verdict = next(line for line in said.splitlines() if line.startswith("["))
+    assert "training texts: told from the similarity of words within a window" in verdict
 
 
 @pytest.mark.parametrize(

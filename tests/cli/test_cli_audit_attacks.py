@@ -15,6 +15,7 @@ from capelet.attacks.inversion.run import Inversion
 from capelet.cli import app
 from capelet.evaluation.attacks import TextAttacks
 from capelet.findings import Findings
+from capelet.reports import all_verdicts
 from capelet.workflows.audit import audit
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
@@ -123,7 +124,9 @@ def test_membership_writes_where_it_comes_from(texts: Path, tmp_path: Path) -> N
     assert origin["data"]["members"] == 240 and origin["split"]["seeds"] == [0]
     assert origin["encoder"]["fingerprint"].startswith("keyed:")
     assert origin["encoder"]["name"].endswith(".txt")
-    assert "no leak found" in (tmp_path / "run" / "report.html").read_text()
+    (judged,) = all_verdicts(found)
+    assert judged.outcome != "leak"
+    assert judged.title in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,19 @@ def test_a_search_picks_a_point_or_says_how_near_it_came(data: Path, tmp_path: P
     assert not (tmp_path / "none").exists()
 
 
+def test_a_leakage_that_cannot_be_had_is_refused_and_nothing_is_called_private(
+    data: Path, tmp_path: Path
+) -> None:
+    """900 vectors are too few to show five points, whatever the method does."""
+    quick = ["--seeds", "2", "--attackers", "logistic", "--trials", "2"]
+    method = ["--method", "leace", "--max-leakage", "0.05"]
+    code, said, error = protect(data, tmp_path / "none", *COLUMNS, *quick, *method)
+    assert code == 1 and not said
+    assert "was shown to keep the attacker's gain at or below 0.05" in error
+    assert "the nearest gains" in error and "private" not in error
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -13,6 +13,7 @@ from capelet.data.splits import (
     identical,
     linked_share,
     near_duplicates,
+    share_victims,
     split,
     wasserstein_points,
 )
@@ -417,3 +418,22 @@ def test_rows_that_trained_are_the_defenders_in_every_kind_of_split(kind: str) -
         assert not set(author[parts.victims]) & set(author[parts.defender])
     with pytest.raises(DataError, match="rows that did not train"):
         split(corpus, kind, 1, [side], trained=np.ones(400, dtype=bool))
+
+
+def test_seeds_may_share_the_victims_of_the_first() -> None:
+    rows = 300
+    authors = np.array([f"a{row % 60}" for row in range(rows)], dtype=object)
+    texts = np.array([f"text {row}" for row in range(rows)], dtype=object)
+    corpus = Corpus("made", texts=texts, author=authors)
+    splits = [split(corpus, "by_author", seed) for seed in range(3)]
+    groups = group_rows(corpus)
+    shared = share_victims(splits, groups)
+    assert shared[0] is splits[0]
+    assert len({tuple(parts.victims) for parts in splits}) == 3, "the control"
+    for parts in shared:
+        assert parts.victims.tolist() == splits[0].victims.tolist()
+        everyone = np.concatenate([parts.defender, parts.attacker, parts.victims])
+        assert sorted(everyone) == list(range(rows))
+        assert linked_share(parts, groups) == 0
+        assert len(parts.defender) == pytest.approx(150, abs=25)
+    assert len({tuple(parts.attacker) for parts in shared}) == 3

@@ -326,6 +326,7 @@ def test_findings_are_the_scores_with_their_references(
         "by_seed": [pytest.approx(row.value)],
         "chosen": {"means": 1},
         "holds": "vectors",
+        "people": len(np.unique(guesses.unit)),
     }
     single = find(rows, "attribute-inference", "three", "accuracy", "means")
     assert "chosen" not in single.parameters and single.value == row.value
@@ -380,7 +381,7 @@ def test_fairness_is_measured_for_every_secret(rows: list[Finding]) -> None:
     assert parts == {"two=0", "two=1", "three=0", "three=1", "three=2"}
 
 
-def test_a_constant_guess_in_any_seed_is_degenerate() -> None:
+def test_only_constant_guesses_in_every_seed_are_degenerate() -> None:
     plan, _ = plan_of(corpus())
     result = Tally()
     truth = np.array([0, 1] * 20)
@@ -388,11 +389,15 @@ def test_a_constant_guess_in_any_seed_is_degenerate() -> None:
     good = Guesses(truth, np.eye(2)[truth], unit)
     constant = Guesses(truth[:30], np.tile([1.0, 0.0], (30, 1)), unit[:30])
     result.guesses["attribute-inference", "two", "means"] = [good, constant]
+    result.guesses["attribute-inference", "two", "blind"] = [constant, constant]
     result.guesses["utility", "task", "strongest"] = [good]
     result.task_rows = [np.arange(40)]
     rows = findings_of(plan, release(plan), result)
     row = find(rows, "attribute-inference", "two", "accuracy", "means")
-    assert row.degenerate and row.n == 35 and row.value == pytest.approx(0.75)
+    assert not row.degenerate and row.n == 35 and row.value == pytest.approx(0.75)
+    assert row.parameters["constant_seeds"] == 1 and row.parameters["people"] == 40
+    blind = find(rows, "attribute-inference", "two", "accuracy", "blind")
+    assert blind.degenerate and blind.parameters["people"] == 30
     assert row.parameters["by_seed"] == [1.0, 0.5] and row.majority == pytest.approx(0.5)
     assert not find(rows, "utility", "task", "accuracy", "strongest").degenerate
 

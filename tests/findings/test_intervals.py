@@ -13,10 +13,12 @@ from capelet.findings.intervals import (
     Bootstrap,
     Score,
     group_weights,
+    largest_difference,
     mean_of,
     mean_over_seeds,
     normal_mean,
     percentile,
+    share_interval,
     weighted_means,
 )
 from capelet.findings.metrics import Guesses, score
@@ -94,7 +96,47 @@ def test_the_normal_interval_is_the_limit_of_the_bootstrap() -> None:
     hits = (np.random.default_rng(3).random(2000) < 0.8).astype(float)
     bootstrap = percentile(weighted_means(group_weights(np.arange(2000)), hits))
     assert normal_mean(hits).ends == pytest.approx(bootstrap.ends, abs=0.003)
-    assert normal_mean(np.ones(10)).ends == (1.0, 1.0, 1.0)
+    # Of ten hits in ten Wilson leaves room for one miss in four: n/(n + z²) is 0.722.
+    assert normal_mean(np.ones(10)).ends == pytest.approx((1.0, 0.7224, 1.0), abs=1e-4)
+
+
+def test_no_hit_at_all_is_no_certainty() -> None:
+    """None among 200 people leaves room for 1.9 %; a bootstrap alone leaves none."""
+    weights = group_weights(np.arange(200))
+    nothing = weighted_means(weights, np.zeros(200))
+    assert percentile(nothing).ends == (0.0, 0.0, 0.0)
+    assert share_interval(nothing, 200).ends == pytest.approx((0.0, 0.0, 0.0188), abs=1e-4)
+    # Constant guesses have a score between 0 and 1 that never varies: no width is added to it.
+    assert share_interval(np.full(501, 0.5), 200).ends == (0.5, 0.5, 0.5)
+
+
+def test_away_from_the_ends_a_share_has_the_interval_of_the_bootstrap() -> None:
+    hits = (np.random.default_rng(4).random(900) < 0.6).astype(float)
+    draws = weighted_means(group_weights(np.arange(900)), hits)
+    assert share_interval(draws, 900).ends == pytest.approx(percentile(draws).ends, abs=0.003)
+
+
+def test_few_people_widen_an_interval_as_students_t_does() -> None:
+    draws = np.array([0.5, *np.linspace(0.4, 0.6, 999)])
+    plain = percentile(draws)
+    for people, t in ((5, 2.776), (20, 2.093), (200, 1.972)):
+        wide = percentile(draws, people=people)
+        factor = t / 1.96 * np.sqrt(people / (people - 1))
+        assert (wide.high - 0.5) / (plain.high - 0.5) == pytest.approx(factor, rel=0.02)
+
+
+def test_the_largest_of_many_equal_differences_is_none() -> None:
+    """Of four equal groups the widest pair is chosen by luck; its interval must allow for that."""
+    random = np.random.default_rng(5)
+    weights = Bootstrap(400, draws=300).weights
+    covered = {"pair": 0, "all": 0}
+    for _ in range(200):
+        hits = random.random(400) < 0.8
+        means = np.stack([weighted_means(weights[:, k::4], hits[k::4]) for k in range(4)])
+        best, worst = means[:, 0].argmax(), means[:, 0].argmin()
+        covered["pair"] += percentile(means[best] - means[worst]).low <= 0
+        covered["all"] += largest_difference(means).low <= 0
+    assert covered["pair"] < 175 and covered["all"] >= 185
 
 
 def test_half_widths_of_independent_scores_add_by_squares() -> None:

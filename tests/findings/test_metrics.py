@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics as reference
 
 from capelet.errors import CapeletError
-from capelet.findings.intervals import Bootstrap
+from capelet.findings.intervals import Bootstrap, largest_difference, share_interval
 from capelet.findings.metrics import (
     METRICS,
     Guesses,
@@ -189,8 +189,12 @@ def test_an_interval_is_the_percentiles_of_the_mean_over_seeds() -> None:
     means = np.mean([(weights * hit).sum(axis=1) / weights.sum(axis=1) for hit in hits], axis=0)
     result = score("accuracy", items, bootstrap)
     assert result.value == pytest.approx(means[0], abs=1e-6)
-    assert result.low == pytest.approx(np.quantile(means[1:], 0.025), abs=1e-6)
-    assert result.high == pytest.approx(np.quantile(means[1:], 0.975), abs=1e-6)
+    expected = share_interval(means, 40)
+    assert result.low == pytest.approx(expected.low, abs=1e-6)
+    assert result.high == pytest.approx(expected.high, abs=1e-6)
+    # A little wider than the percentiles: 40 people are few, and 88 % is near the end.
+    assert 0 < np.quantile(means[1:], 0.025) - result.low < 0.03
+    assert 0 < result.high - np.quantile(means[1:], 0.975) < 0.03
     assert result.by_seed == pytest.approx(tuple(hits.mean(axis=1)))
     again, other = Bootstrap(40, draws=200, seed=5), Bootstrap(40, draws=200, seed=6)
     assert (again.weights == weights).all() and (other.weights != weights).any()
@@ -206,8 +210,9 @@ def test_one_author_s_rows_are_drawn_together() -> None:
     with np.errstate(invalid="ignore"):  # a draw may leave nobody
         shares = bootstrap.weights[1:, :2].sum(axis=1) / bootstrap.weights[1:].sum(axis=1)
     result = score("accuracy", [item], bootstrap)
-    assert result.low == pytest.approx(np.nanquantile(shares, 0.025), abs=1e-6)
-    assert result.high == pytest.approx(np.nanquantile(shares, 0.975), abs=1e-6)
+    expected = share_interval(np.array([0.5, *shares]), 4)
+    assert result.low == pytest.approx(expected.low, abs=1e-6)
+    assert result.high == pytest.approx(expected.high, abs=1e-6)
 
 
 def test_the_weights_of_many_different_victims_are_never_mixed_up() -> None:
@@ -221,10 +226,12 @@ def test_the_weights_of_many_different_victims_are_never_mixed_up() -> None:
             weights = bootstrap.weights[1:, rows]
             hits = (weights * (item.predictions == truth)).sum(axis=1) / weights.sum(axis=1)
             low = score("accuracy", [item], bootstrap).low
-            assert low == pytest.approx(np.quantile(hits, 0.025), abs=1e-6)
+            value = (item.predictions == truth).mean()
+            expected = share_interval(np.array([value, *hits]), 20).low
+            assert low == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_gap_is_between_the_best_and_the_worst_and_its_interval_of_that_pair() -> None:
+def test_the_gap_is_between_the_best_and_the_worst_and_allows_for_the_choice() -> None:
     groups = [[guesses(2, rows=60, skill=skill, seed=2)] for skill in (0.4, 5.0, 0.1)]
     bootstrap = Bootstrap(60, draws=300)
     weights = bootstrap.weights
@@ -236,8 +243,8 @@ def test_the_gap_is_between_the_best_and_the_worst_and_its_interval_of_that_pair
     gap = shares[order[-1]] - shares[order[0]]
     result = accuracy_gap(groups, bootstrap)
     assert result.value == pytest.approx(gap[0], abs=1e-6)
-    assert result.low == pytest.approx(np.quantile(gap[1:], 0.025), abs=1e-6)
-    assert result.high == pytest.approx(np.quantile(gap[1:], 0.975), abs=1e-6)
+    assert result.ends == pytest.approx(largest_difference(np.stack(shares)).ends, abs=1e-6)
+    assert result.low < np.quantile(gap[1:], 0.025) and result.high > np.quantile(gap[1:], 0.975)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

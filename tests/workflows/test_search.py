@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from capelet.data.labels import Attribute
 from capelet.defences import Settings
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
+from capelet.findings import Finding
 from capelet.privacy.guarantees import Guarantee
 from capelet.workflows import search as module
-from capelet.workflows.search import Frontier, NoPoint, Point, part_of, search
+from capelet.workflows.search import Frontier, NoPoint, Point, check_wish, part_of, search
 
 pytest.importorskip("optuna")
 
@@ -414,6 +416,38 @@ def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
             "reaches use 0.95; the nearest has 0.900, where the attacker gains 0.300 (lam 1)"
             in (str(told.value))
         )
+
+
+def test_a_wish_is_judged_by_the_upper_end_of_the_interval() -> None:
+    lucky, sure = (
+        Point({"lam": 1.0}, 0.01, 0.9, upper=0.2),
+        Point({"lam": 2.0}, 0.05, 0.5, upper=0.09),
+    )
+    wish = {"max_leakage": 0.1}
+    assert module._best_point([lucky, sure], wish) is sure
+    assert module._best_point([lucky], wish) is None
+    frontier = Frontier((lucky, sure), lucky, sure, wish, "use", None)
+    assert [point.get("upper") for point in frontier.artefact()["points"]] == [0.2, 0.09]
+    assert frontier.best_found() == (
+        "the nearest gains 0.050 (at most 0.090 with 95 % confidence) at use 0.500 (lam 2)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_kept"), [(0.5, 0.55, True), (0.5, 0.62, False), (0.65, 0.7, False)]
+)
+def test_the_wish_must_hold_on_fresh_victims(low: float, high: float, is_kept: bool) -> None:
+    row = Finding(
+        "attribute-inference", "age", "balanced_accuracy", (low + high) / 2, low, high, 0.5
+    )
+    point = Point({"lam": 2.0}, 0.05, 0.5, upper=0.09)
+    frontier = Frontier((point,), point, point, {"max_leakage": 0.1}, "use", None)
+    if is_kept:
+        check_wish(frontier, [row])
+        return
+    with pytest.raises(NoPoint, match=r"--max-leakage 0\.1 is not met: on victims that the search"):
+        check_wish(frontier, [row])
+    check_wish(replace(frontier, wish={"min_utility": 0.1}), [row])
 
 
 def test_a_frontier_for_the_report() -> None:

@@ -235,10 +235,11 @@ class Authorship:
         people = np.unique(np.asarray(authors, dtype=str), return_inverse=True)[1]
         bootstrap = Bootstrap.over(people)
         ranks: dict[tuple[str, str], list[tuple[Codes, Floats]]] = {}
-        writers = 0
+        writers, victims = 0, np.zeros(0, dtype=np.intp)
         for seed in range(self.seeds):
             shots = Shots.of(authors, self.shots, self.writers, self.tests, seed)
             writers = shots.writers
+            victims = np.union1d(victims, people[shots.test])
             truth = shots.codes[shots.test]
             # Each writer counts alike, however many texts are to be attributed: else naming the
             # busiest one for everything would score more than any guarantee permits.
@@ -265,7 +266,7 @@ class Authorship:
                 scores = self.baseline.scores(texts, shots, shots.codes)
                 add("authorship-reference", self.baseline.name, scores)
         return [
-            self._finding(kind, attacker, metric, by_seed, writers, recipe_hash)
+            self._finding(kind, attacker, metric, by_seed, (writers, len(victims)), recipe_hash)
             for (kind, attacker), by_seed in ranks.items()
             for metric in ("top1", "top5")
         ]
@@ -276,13 +277,17 @@ class Authorship:
         attacker: str,
         metric: str,
         ranks: Sequence[tuple[Codes, Floats]],
-        writers: int,
+        sizes: tuple[int, int],
         recipe_hash: str | None,
     ) -> Finding:
+        # Those to choose among in one seed, and those who were attacked in some seed.
+        writers, people = sizes
         most = {"top1": 1, "top5": 5}[metric]
         # A writer is found or missed as a whole, more or less: so writers are resampled, not texts.
         score = mean_over_seeds(
-            [weighted_means(weights, (rank < most).astype(float)) for rank, weights in ranks]
+            [weighted_means(weights, (rank < most).astype(float)) for rank, weights in ranks],
+            people,
+            is_share=True,
         )
         return Finding(
             kind,
@@ -296,6 +301,7 @@ class Authorship:
             parameters={
                 "shots": self.shots,
                 "writers": writers,
+                "people": people,
                 "by_seed": list(score.by_seed),
             },
             recipe_hash=recipe_hash,

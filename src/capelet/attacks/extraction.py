@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.membership.scores import RARE
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
@@ -43,8 +44,6 @@ TAIL = 256
 # Toy spaces only: five of 40,000 words make 10²³ sequences.
 MOST_ENUMERATED = 2_000_000
 
-# With fewer texts that were not trained on, 0.1 % of them is less than one false alarm.
-RARE = 1000
 _CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 

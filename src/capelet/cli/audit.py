@@ -19,13 +19,21 @@ from capelet.cli.inputs import (
     read_corpus,
     split_names,
 )
-from capelet.cli.terminal import print_json, print_trained, progress_bars, with_command
+from capelet.cli.terminal import (
+    print_json,
+    print_trained,
+    print_verdicts,
+    progress_bars,
+    verdict_summaries,
+    with_command,
+)
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
     from capelet.findings import Findings
     from capelet.release import PrivateEncoder
+    from capelet.reports.gates import Gates, Ruling
 
 
 def audit(
@@ -52,6 +60,8 @@ def audit(
     show_texts: options.ShowInverted = False,
     bins: options.Bins = None,
     fail_over: options.FailOver = None,
+    require_under: options.RequireUnder = None,
+    min_victims: options.MinVictims = None,
     no_cache: options.NoCache = False,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -63,10 +73,12 @@ def audit(
     """
     from capelet.files import check_writable
     from capelet.reports import write_report
+    from capelet.reports.gates import Gates, decide
 
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
-    _check_gate(fail_over, private, derive, data, split_names(attacks))
+    gates = Gates(fail_over, require_under, min_victims)
+    _check_gates(gates, private, derive, data, split_names(attacks))
     columns = Columns(text, label, tuple(private or ()), author, vectors)
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     corpus, members = _read_with_members(data, columns, reading, member)
@@ -84,11 +96,11 @@ def audit(
     _check_attacks(corpus, settings)  # before a model is read
     findings = _measure(corpus, open_encoder(corpus, recipe, encoder, backend), settings, json)
     page = write_report(findings, folder)
-    over = _over(findings, fail_over)
-    _print(findings, page, over, fail_over, json)
-    if over:
-        # 1 is a finding, 2 bad input: a build can tell them apart.
-        raise typer.Exit(1)
+    rulings = gates.rule(findings)
+    _print(findings, page, rulings, json)
+    # 1 is a finding, 2 bad input, 3 lack of data: a build can tell them apart.
+    if code := decide(rulings):
+        raise typer.Exit(code)
 
 
 def _read_with_members(
@@ -104,28 +116,20 @@ def _read_with_members(
     return replace(corpus, private=others), member_flags(corpus.private[member].tolist(), member)
 
 
-def _check_gate(
-    limit: float | None,
-    private: list[str] | None,
-    derive: str | None,
-    data: str,
-    attacks: list[str],
+def _check_gates(
+    gates: Gates, private: list[str] | None, derive: str | None, data: str, attacks: list[str]
 ) -> None:
     """A gate that nothing can trip is a mistake, not a pass."""
     from capelet.data.datasets import DATASETS
     from capelet.data.labels import makes_task
 
-    if limit is None:
-        return
-    # A gain over chance cannot reach 1, so such a gate would never close.
-    if not 0 <= limit < 1:
-        raise DataError(f"--fail-over is a gain in balanced accuracy from 0 to 1, and is {limit:g}")
     of_set = DATASETS[data].private if data in DATASETS else ()
     secrets = [kind for kind in split_names(derive) if not makes_task(kind)]
-    if not (private or secrets or of_set) or not {"attributes", "all"} & set(attacks):
+    has_attributes = bool(private or secrets or of_set) and bool({"attributes", "all"} & {*attacks})
+    if gates.names and not has_attributes:
         raise DataError(
-            "--fail-over needs an attribute to watch: name it with --private or --derive, and "
-            "leave attributes among the --attacks"
+            f"{gates.names[0]} needs an attribute to watch: name it with --private or --derive, "
+            "and leave attributes among the --attacks"
         )
 
 
@@ -157,45 +161,32 @@ def _measure(
         return with_command(run(corpus, encoder, progress=progress, **settings))
 
 
-def _over(findings: Findings, limit: float | None) -> list[str]:
-    """The attributes whose attacker gains more than the limit, with 95 % confidence."""
-    if limit is None:
-        return []
-    rows = findings.select(
-        kind="attribute-inference", attacker="strongest", metric="balanced_accuracy"
-    )
-    return [
-        row.target
-        for row in rows
-        # By the lower end of the interval: a gate must not close by chance.
-        if row.low is not None and row.chance is not None and row.low - row.chance > limit
-    ]
-
-
-def _print(
-    findings: Findings, page: Path, over: list[str], limit: float | None, as_json: bool
-) -> None:
+def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool) -> None:
     from capelet.reports import all_verdicts
 
     verdicts = all_verdicts(findings)
     if as_json:
+        over = [name for ruling in rulings if ruling.decision == 1 for name in ruling.attributes]
         summary = {
             "report": str(page),
             "findings": str(page.parent / "findings.json"),
-            "verdicts": [
-                {"target": item.target, "level": item.level, "sentence": item.sentence}
-                for item in verdicts
+            "verdicts": verdict_summaries(verdicts),
+            "over": list(dict.fromkeys(over)),
+            "gates": [
+                {
+                    "gate": ruling.gate,
+                    "decision": ruling.decision.name.lower(),
+                    "attributes": list(ruling.attributes),
+                    "sentence": ruling.sentence,
+                }
+                for ruling in rulings
             ],
-            "over": over,
         }
         print_json(summary)
         return
-    for item in verdicts:
-        print(f"[{item.level}] {item.sentence}")
+    print_verdicts(verdicts)
     for warning in findings.provenance.get("warnings", []):
         print(f"warning: {warning}")
-    if limit is not None and not over:
-        print(f"gate: no attribute's attacker gains more than {limit:g} over chance")
-    if over:
-        print(f"gate: over {limit:g} above chance with 95 % confidence: {', '.join(over)}")
+    for ruling in rulings:
+        print(ruling.sentence)
     print(f"report: {page}")

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, Reading, open_encoder, read_corpus, split_names
-from capelet.cli.terminal import progress_bars, report_findings, with_command
+from capelet.cli.terminal import (
+    print_verdicts,
+    progress_bars,
+    report_findings,
+    verdict_summaries,
+    with_command,
+)
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -112,6 +118,8 @@ def _overall(findings: Findings, metric: str, **which: Any) -> list[Finding]:
 
 
 def _summary(findings: Findings, page: Path) -> dict[str, Any]:
+    from capelet.reports import all_verdicts
+
     scores: dict[str | None, dict[str, float | None]] = {
         row.attacker: {"f1": row.value, "low": row.low, "high": row.high}
         for row in _overall(findings, "f1")
@@ -121,19 +129,24 @@ def _summary(findings: Findings, page: Path) -> dict[str, Any]:
     return {
         "report": str(page),
         "findings": str(page.parent / "findings.json"),
+        "verdicts": verdict_summaries(all_verdicts(findings)),
         "words": scores,
         "most_frequent": findings.value(kind="inversion-reference", metric="f1"),
     }
 
 
 def _print(findings: Findings, page: Path) -> None:
+    """The page's verdict, then the figures of every attacker as figures."""
+    from capelet.reports import all_verdicts
+
+    print_verdicts(all_verdicts(findings))
     for row in _overall(findings, "f1"):
         null = findings.value(kind="inversion-null", metric="f1", attacker=row.attacker)
         recall = _overall(findings, "recall", attacker=row.attacker)[0].value
         print(
-            f"{row.attacker}: reads {recall:.0%} of the words back, F1 {row.value:.3f} "
-            f"({row.low:.3f}–{row.high:.3f}); another text's vector {null:.3f}, "
-            f"the most frequent words {row.majority:.3f} ({row.n} texts)"
+            f"{row.attacker}: F1 {row.value:.3f} ({row.low:.3f}–{row.high:.3f}), recall "
+            f"{recall:.0%}; another text's vector {null:.3f}, the most frequent words "
+            f"{row.majority:.3f} ({row.n} victims)"
         )
         whole = {
             item.metric: item

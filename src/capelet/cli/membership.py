@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, Reading, member_flags, open_encoder, read_corpus
-from capelet.cli.terminal import progress_bars, report_findings, with_command
+from capelet.cli.terminal import (
+    print_verdicts,
+    progress_bars,
+    report_findings,
+    verdict_summaries,
+    with_command,
+)
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -65,6 +71,8 @@ def membership(
 
 
 def _summary(findings: Findings, page: Path) -> dict[str, Any]:
+    from capelet.reports import all_verdicts
+
     rows = findings.select(kind="membership", metric="advantage")
     advantages = [
         {
@@ -78,10 +86,14 @@ def _summary(findings: Findings, page: Path) -> dict[str, Any]:
         for row in rows
     ]
     file = str(page.parent / "findings.json")
-    return {"report": str(page), "findings": file, "advantage": advantages}
+    verdicts = verdict_summaries(all_verdicts(findings))
+    return {"report": str(page), "findings": file, "verdicts": verdicts, "advantage": advantages}
 
 
 def _print(findings: Findings, page: Path) -> None:
+    """Every score as a figure, and at the end the page's verdict."""
+    from capelet.reports import all_verdicts
+
     for row in findings.select(kind="membership", metric="advantage"):
         where = f", {row.subgroup}" if row.subgroup else ""
         auc = findings.select(
@@ -95,4 +107,5 @@ def _print(findings: Findings, page: Path) -> None:
             f"{row.target} by {row.attacker}{where}: advantage {row.value:.3f} "
             f"({row.low:.3f}–{row.high:.3f}), AUC {auc.value:.3f}, {row.n} scored"
         )
+    print_verdicts(all_verdicts(findings))
     print(f"report: {page}")

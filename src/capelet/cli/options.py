@@ -170,6 +170,16 @@ FailOver = Annotated[
         help="Exit with 1 when an attacker gains more than this over chance (95 % confidence)."
     ),
 ]
+RequireUnder = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with 0 only when every attacker is shown to gain less than this over chance "
+        "(95 % confidence); 1 when one gains more, 3 when neither is shown."
+    ),
+]
+MinVictims = Annotated[
+    int | None, typer.Option(help="Exit with 3 when fewer people than this were scored.")
+]
 Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are here.")]
 
 # ---- defences ----

@@ -19,7 +19,7 @@ from capelet.cli.inputs import (
     split_columns,
     split_names,
 )
-from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.cli.terminal import print_json, print_verdicts, progress_bars, with_command
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ def _write(result: Protection, out: Path, as_json: bool) -> None:
         print_json(summary)
         return
     for name, sentences in (("before", before), ("after", after)):
-        for item in sentences:
-            print(f"{name} [{item.level}] {item.sentence}")
+        print_verdicts(sentences, f"{name} ")
     print(f"guarantee: {promise}")
     print(f"private encoder: {folder}")
     if result.after.provenance["protect"]["private_towards_training_texts"]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +23,19 @@ if TYPE_CHECKING:
     from capelet.findings import Findings
     from capelet.interfaces import Progress
     from capelet.release import PrivateEncoder
+    from capelet.reports import Verdict
 
 # Faster work needs no bar: it would only flicker.
 PATIENCE_SECONDS = 2.0
 
 
+# sysexits.h: an internal software error.
+OUR_FAULT = 70
+TRACEBACK = "CAPELET_TRACEBACK"
+
+
 def guard(command: Callable[..., None]) -> Callable[..., None]:
-    """Bad input ends with one sentence and exit code 2, never with a traceback."""
+    """Bad input ends with one sentence and exit code 2, a fault of ours with 70; no traceback."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -39,8 +47,54 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             print("capelet: stopped; nothing was written to the output folder", file=sys.stderr)
             raise typer.Exit(130) from None
+        # Typer's own ways to end a command, which are exceptions too.
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            _print_fault(error)
+            raise typer.Exit(OUR_FAULT) from None
 
     return run
+
+
+def _print_fault(error: Exception) -> None:
+    """Say that the fault is ours and where it is, without the message: it may quote a text."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_ours(frame)]
+    place = f" at {Path(places[-1].filename).name}:{places[-1].lineno}" if places else ""
+    print(
+        f"capelet: a fault of Capelet, not of your data: {type(error).__name__}{place}. Please "
+        "report this line with the command and the version (capelet --version). "
+        f"{TRACEBACK}=1 shows where it happened in full; read that before you send it, since it "
+        "may quote your texts",
+        file=sys.stderr,
+    )
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return "capelet" in Path(frame.filename).parts
+
+
+def print_verdicts(verdicts: Iterable[Verdict], before: str = "") -> None:
+    """A line for each verdict, with the label that the page has."""
+    for item in verdicts:
+        print(f"{before}[{item.title}] {item.sentence}")
+
+
+def verdict_summaries(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """The verdicts for machines."""
+    return [
+        {
+            "target": item.target,
+            "verdict": str(item.outcome),
+            "level": item.level,
+            "sentence": item.sentence,
+            "people": item.people,
+            "people_needed": item.people_needed,
+        }
+        for item in verdicts
+    ]
 
 
 @contextmanager

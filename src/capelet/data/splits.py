@@ -118,6 +118,29 @@ def _with_trained(
     return part
 
 
+def share_victims(splits: Sequence[Split], groups: Rows) -> tuple[Split, ...]:
+    """The splits with the victims of the first one; who was a victim elsewhere joins another part.
+
+    For whatever is chosen inside one split and scored on all: nobody whom the choice saw may be a
+    victim of another seed.
+    """
+    first = splits[0]
+    answer = [first]
+    for parts in splits[1:]:
+        random = np.random.default_rng([parts.seed, 0x71C])
+        codes = np.zeros(len(groups), dtype=np.intp)
+        codes[parts.attacker] = PARTS.index("attacker")
+        # The other two parts keep the proportion that they had.
+        sizes = np.array([len(parts.defender), len(parts.attacker)])
+        codes[parts.victims] = _assign(
+            groups[parts.victims], random, (sizes / sizes.sum()).tolist()
+        )
+        codes[first.victims] = PARTS.index("victims")
+        defender, attacker, victims = (np.flatnonzero(codes == code) for code in range(len(PARTS)))
+        answer.append(replace(parts, defender=defender, attacker=attacker, victims=victims))
+    return tuple(answer)
+
+
 def group_rows(corpus: Corpus) -> Rows:
     """A group number per row: rows of one group never stand in two parts.
 

@@ -95,7 +95,8 @@ def squeeze(
     assert part.task is not None
     lam, mechanism = settings.lam or 0.0, settings.mechanism
     if lam and part.secrets and mechanism == "auto":
-        # What a symbol tells is known exactly, and can be held down exactly: no other competes.
+        # What a symbol tells the best attacker is known in closed form, so it can be a term of the
+        # loss (of soft symbols: the release takes the likeliest). No other mechanism has that.
         mechanism = "response"
     mechanisms = _mechanisms(part.task, epsilon_of(settings), mechanism)
     candidates = []

@@ -322,6 +322,7 @@ def _finding(
     majorities = [majority(metric, truth, classes) for truth in truths]
     present = [value for value in majorities if value is not None]
     bound = bound_of(metric, truths, classes)
+    constant = sum(item.degenerate for item in guesses)
     # A person has one secret and many texts; a task is asked of each text anew.
     of_person = ceilings.for_person(bound) if kind == "attribute-inference" else {}
     return Finding(
@@ -334,8 +335,13 @@ def _finding(
         ceiling=bound(ceilings.guarantee) if bound is not None else None,
         n=round(np.mean([len(truth) for truth in truths])),
         attacker=attacker,
-        degenerate=any(item.degenerate for item in guesses),
-        parameters={"by_seed": list(interval.by_seed), **of_person},
+        degenerate=constant == len(guesses),
+        parameters={
+            "by_seed": list(interval.by_seed),
+            "people": len(np.unique(np.concatenate([item.unit for item in guesses]))),
+            **({"constant_seeds": constant} if constant else {}),
+            **of_person,
+        },
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
-from capelet.data.splits import group_rows, split
+from capelet.data.splits import group_rows, share_victims, split
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 from capelet.findings.metrics import Codes
@@ -83,6 +83,10 @@ class Plan:
         )
         warnings = (*corpus.notes, *_warnings(secrets, label))
         return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
+
+    def with_common_victims(self) -> Plan:
+        """The plan whose seeds all score the victims of the first, so that a search sees none."""
+        return replace(self, splits=share_victims(self.splits, self.units))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""

@@ -92,12 +92,7 @@ class SentenceTask:
         return self._classify(features(vectors, other), recipe_hash, seed)
 
     def _rank_score(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
-        value = _rank_correlation(cosines, self.labels)
-        random = np.random.default_rng(0x5D)
-        # A rank correlation has no weighted form, so pairs of sentences are drawn, not weighted.
-        samples = random.integers(len(cosines), size=(200, len(cosines)))
-        draws = [_rank_correlation(cosines[rows], self.labels[rows]) for rows in samples]
-        score = percentile(np.array([value, *draws]))
+        score = rank_score(cosines, self.labels)
         return self._finding("spearman", score, 0.0, recipe_hash, {})
 
     def _classify(
@@ -178,6 +173,15 @@ def measure_all(
             )
         )
     return findings
+
+
+def rank_score(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> Score:
+    """Spearman's rank correlation with its interval."""
+    random = np.random.default_rng(0x5D)
+    # A rank correlation has no weighted form, so pairs of sentences are drawn, not weighted.
+    samples = random.integers(len(one), size=(200, len(one)))
+    draws = [_rank_correlation(one[rows], other[rows]) for rows in samples]
+    return percentile(np.array([_rank_correlation(one, other), *draws]), people=len(one))
 
 
 def features(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import CapeletError, did_you_mean
-from capelet.findings.intervals import Bootstrap, Score, mean_over_seeds, percentile
+from capelet.findings.intervals import Bootstrap, Score, largest_difference, mean_over_seeds
 from capelet.findings.intervals import Codes as Codes
 from capelet.findings.intervals import Floats as Floats
 
@@ -44,8 +44,11 @@ class Guesses:
 
 
 def score(metric: str, seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
-    """The metric's mean over seeds, with the bootstrap's percentile interval."""
-    return mean_over_seeds([replicates(metric, item, bootstrap.of(item.unit)) for item in seeds])
+    """The metric's mean over seeds, with the bootstrap's interval."""
+    # Every metric of guesses lies between 0 and 1.
+    people = len(np.unique(np.concatenate([item.unit for item in seeds])))
+    draws = [replicates(metric, item, bootstrap.of(item.unit)) for item in seeds]
+    return mean_over_seeds(draws, people, is_share=True)
 
 
 def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -> Score:
@@ -58,9 +61,7 @@ def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -
             for seeds in subgroups
         ]
     )
-    best, worst = int(means[:, 0].argmax()), int(means[:, 0].argmin())
-    # The pair is fixed on the data: the interval is of this difference, not of a new maximum.
-    return percentile(means[best] - means[worst])
+    return largest_difference(means)
 
 
 def replicates(metric: str, guesses: Guesses, weights: Floats) -> Floats:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from capelet.findings import Finding, Findings
+from capelet.findings.verdicts import Outcome
 from capelet.reports import comparison, facts
 from capelet.reports.ceilings import ALMOST_ALL, at_most, person_ceilings
-from capelet.reports.kinds.attribute_inference import strongest, verdicts
+from capelet.reports.kinds.attribute_inference import ADVERBS, strongest, verdicts
 from capelet.reports.kinds.fairness import gap_rows
 from capelet.reports.kinds.utility import USE, judged_row
 from capelet.reports.page import Passage
@@ -24,7 +25,6 @@ from capelet.reports.words import (
     signed_points,
 )
 
-ADVERBS = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}
 OWN_TEXTS = (
     "A trained map is not private towards the texts it was trained on, unless it says so. "
     "This one does not: whoever holds the map may learn something about {texts} of the defender’s "
@@ -51,10 +51,12 @@ class Fate:
 
     @property
     def kind(self) -> str:
-        """`gone`, `less`, `more`, `same`, or `quiet` for what leaked neither before nor after."""
+        """`gone`, `less`, `more`, `same`, `quiet` for no leak before or after, or `unclear`."""
         # An attribute that was not measured before is as good as new.
-        is_old = self.before is not None and self.before.level != "none"
-        if self.after.level == "none":
+        is_old = self.before is not None and self.before.outcome == Outcome.LEAK
+        if self.after.outcome == Outcome.INCONCLUSIVE:
+            return "unclear"
+        if self.after.outcome == Outcome.NO_LEAK_FOUND:
             return "gone" if is_old else "quiet"
         if self.way == "better":
             return "less"
@@ -94,6 +96,7 @@ _CLAUSES = (
         "{} leaks less than before, but still leaks",
         "{} leak less than before, but still leak",
     ),
+    ("unclear", "whether {} still leaks is inconclusive", "whether {} still leak is inconclusive"),
     ("gone", "no leak of {} was found any more", "no leak of {} was found any more"),
     (
         "quiet",
@@ -122,10 +125,18 @@ def _leaks(findings: Findings) -> str:
         f"“{item.target}” {ADVERBS[item.level]} ({percent(item.value)} where chance is "
         f"{percent(item.chance)})"
         for item in items
-        if item.level != "none"
+        if item.outcome == Outcome.LEAK
     ]
-    quiet = [f"“{item.target}”" for item in items if item.level == "none"]
+    quiet, unclear = (
+        [f"“{item.target}”" for item in items if item.outcome == outcome]
+        for outcome in (Outcome.NO_LEAK_FOUND, Outcome.INCONCLUSIVE)
+    )
     sentence = f"The vectors give away {join_names(leaking)}. " if leaking else ""
+    if unclear:
+        sentence += (
+            f"Whether {join_names(unclear)} {'leaks' if len(unclear) == 1 else 'leak'} is "
+            "inconclusive: the intervals are too wide. "
+        )
     if quiet:
         sentence += (
             f"No leak of {join_names(quiet)} was found, which is not proof that there is none."

@@ -34,6 +34,7 @@ def headline(findings: Findings) -> list[Fact]:
     rows, authors = data.get("rows"), data.get("authors")
     size = f"{count(rows)} texts" if rows is not None else None
     size = f"{size} by {count(authors)} authors" if size and authors else size
+    size = f"{size}; {_use(data, part(findings, 'split'))}" if size and _use(data, {}) else size
     time = findings.provenance.get("created")
     # What is unknown is left out: an old run's findings lack some of these.
     pairs = (
@@ -44,6 +45,15 @@ def headline(findings: Findings) -> list[Fact]:
         ("Date", day(time) if time else None),
     )
     return [Fact(term, str(value)) for term, value in pairs if value]
+
+
+def _use(data: Mapping[str, Any], split: Mapping[str, Any]) -> str:
+    """How many texts an attack used, where it cut them or drew some; and how many were attacked."""
+    pieces, victims = data.get("pieces"), (split.get("sizes") or {}).get("victims")
+    if pieces is None or pieces == data.get("rows"):
+        return ""
+    words = f"{count(pieces)} used after cutting and drawing"
+    return f"{words}, {count(victims)} of them attacked" if victims else words
 
 
 def model_facts(findings: Findings) -> list[Fact]:

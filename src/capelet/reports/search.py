@@ -49,7 +49,7 @@ def _answer(frontier: Frontier, kind: str, limit: float) -> str:
     demand = demand or f"a utility of at least {percent(limit, 1)}"
     choice = frontier.choice
     # Among all points, not only the chosen one: the reader learns how hard the demand was.
-    matches = [p for p in frontier.points if (p.leakage <= limit if leak else p.utility >= limit)]
+    matches = [p for p in frontier.points if (p.bound <= limit if leak else p.utility >= limit)]
     if matches and choice is not None:
         number = (
             "One of the settings reaches" if len(matches) == 1 else f"{len(matches)} settings reach"
@@ -58,10 +58,10 @@ def _answer(frontier: Frontier, kind: str, limit: float) -> str:
             f"Asked for: {demand}. {number} it; chosen was {choice.settings}: "
             f"{both_values(choice)}."
         )
-    by_leak, by_use = (lambda p: p.leakage), (lambda p: -p.utility)
+    by_leak, by_use = (lambda p: p.bound), (lambda p: -p.utility)
     # Nearest to the demand alone, whatever it costs on the other side.
     nearest = min(frontier.points, key=by_leak if leak else by_use)
-    gap = abs((nearest.leakage if leak else nearest.utility) - limit)
+    gap = abs((nearest.bound if leak else nearest.utility) - limit)
     subject = "No setting" if not matches else "No chosen setting"
     return (
         f"Asked for: {demand}. {subject} reaches it. The nearest ({nearest.settings}) misses it by "

@@ -1,21 +1,18 @@
-"""A verdict: what an attacker learnt, in plain words, and how much of a leak that is.
+"""A verdict: what an attacker learnt, in plain words, and what that shows.
 
 A verdict only reads, subtracts what needs no vectors and rounds; every number in it stands in the
-findings. "No leak found" is said when the interval includes chance, and never as "no leak".
+findings. Whether it is a leak is decided in `capelet.findings.verdicts`, for every report alike.
+"No leak found" is never said as "no leak".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from capelet.findings import Finding, Findings
-from capelet.reports.words import decimal, is_number, points
-
-Level = Literal["none", "slight", "clear", "strong"]
-LEVELS: tuple[Level, ...] = ("none", "slight", "clear", "strong")
-# Gains over chance at which a leak is called clear, and strong: one reader in twenty, one in seven.
-SLIGHT, CLEAR = 0.05, 0.15
+from capelet.findings.verdicts import Judgement, Level, Outcome, outcome_of
+from capelet.reports.words import count, decimal, is_number, points
 
 
 @dataclass(frozen=True)
@@ -24,6 +21,7 @@ class Verdict:
 
     `statement` is the verdict, `warnings` say why it may not be trusted, `sentence` is both. What
     `chance` is the score of is said by `base`: the words of a text have a better one than chance.
+    `people` were scored; `people_needed` would decide what is inconclusive.
     """
 
     target: str
@@ -43,17 +41,26 @@ class Verdict:
     ceiling: float | None = None
     degenerate: bool = False
     base: str = "by chance"
+    people: int | None = None
+    people_needed: int | None = None
 
     @property
     def sentence(self) -> str:
         return " ".join((self.statement, *self.warnings))
 
     @property
+    def outcome(self) -> Outcome:
+        """`leak`, `inconclusive` or `no leak found`."""
+        return outcome_of(self.level)
+
+    @property
     def title(self) -> str:
-        """The level in two words, as a label on the verdict."""
-        if self.degenerate:
-            return "no leak found, all guesses the same"
-        return "no leak found" if self.level == "none" else f"{self.level} leak"
+        """The outcome in two words, as a label on the verdict, the same wherever it stands."""
+        if self.outcome == Outcome.LEAK:
+            return f"{self.level} leak"
+        if self.outcome == Outcome.INCONCLUSIVE and self.degenerate:
+            return "inconclusive, all guesses the same"
+        return str(self.outcome)
 
 
 def first(findings: Findings, **fields: Any) -> Finding | None:
@@ -70,17 +77,24 @@ def targets(findings: Findings, kind: str) -> list[str]:
     return list(dict.fromkeys(row.target for row in findings if row.kind == kind))
 
 
-def level_of(row: Finding) -> Level:
-    """`none` when the interval includes chance or the guesses are constant, else by the gain."""
-    gain = minus(row.value, row.chance)
-    # Judged by the lower end: a gain within the interval's width may be chance.
-    floor = row.low if is_number(row.low) else row.value
-    if gain is None or floor is None or row.chance is None or row.degenerate:
-        return "none"
-    if floor <= row.chance:
-        return "none"
-    gain = round(gain, 9)  # 0.55 − 0.5 is a little more, 1/3 + 0.05 − 1/3 a little less
-    return "slight" if gain < SLIGHT else "clear" if gain < CLEAR else "strong"
+def people_words(judgement: Judgement, what: str = "people among the victims") -> str:
+    """How many people would decide what these could not, as a sentence; empty where unknown."""
+    if judgement.people_needed is None:
+        return ""
+    return (
+        f"About {count(_roughly(judgement.people_needed))} {what} would decide it if the score "
+        f"stayed as it is; there were {count(judgement.people)}."
+    )
+
+
+def _roughly(number: int) -> int:
+    """Rounded up to two digits: more would promise a precision that an estimate does not have.
+
+    >>> _roughly(63), _roughly(1234)
+    (63, 1300)
+    """
+    unit = 10 ** max(len(str(number)) - 2, 0)
+    return -(-number // unit) * unit
 
 
 def gain_in_points(value: float | None, base: float | None, digits: int = 0) -> str:

@@ -37,7 +37,7 @@ from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows.audit import inputs_of, measure_releases, private_encoder
-from capelet.workflows.search import part_of, search, steps_with
+from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
 JOINT = "joint-adversary"
@@ -84,7 +84,8 @@ def protect(
     Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
     `held_out` are private attributes that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
-    `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do.
+    `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do, or
+    when fresh victims do not show that the chosen one keeps `max_leakage`.
     An ε at which nothing can beat the commonest class is refused, unless `anyway`. With
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     """
@@ -98,6 +99,8 @@ def protect(
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     has_search = any(value is not None for value in wish.values())
+    if has_search:
+        plan = plan.with_common_victims()
     # An ε that will be searched need not be given.
     open_epsilon = choice.epsilon is None and "epsilon" in method(method_name).needs
     complete = replace(choice, epsilon=1.0) if has_search and open_epsilon else choice
@@ -125,7 +128,8 @@ def protect(
         with clock("search"):
             frontier = search(
                 plan, base.vectors, original.vectors, against, method_name, choice,
-                fixed_settings=fixed, trials=trials, progress=progress, **wish,
+                fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
+                **wish,
             )  # fmt: skip
         choice = replace(choice, **frontier.best_settings())
     with clock("training"):
@@ -148,6 +152,8 @@ def protect(
     after = _findings(
         plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, insiders
     )
+    if frontier is not None:
+        check_wish(frontier, _strongest(after, against))
     rows = (*after.rows, *_joint(defences, against, releases[0].recipe_hash))
     about = _about(plan, method_name, choice, against, defences)
     artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
@@ -168,6 +174,15 @@ def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
                 f"{did_you_mean(name, names)}"
             )
     return tuple(item for item in plan.secrets if item.name not in held_out)
+
+
+def _strongest(findings: Findings, against: Sequence[Attribute]) -> list[Finding]:
+    """The strongest attacker on each attribute that the training fought."""
+    names = {item.name for item in against}
+    rows = findings.select(
+        kind="attribute-inference", attacker="strongest", metric="balanced_accuracy"
+    )
+    return [row for row in rows if row.target in names]
 
 
 def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:

@@ -43,24 +43,51 @@ def test_the_level_follows_the_gain_whatever_chance_is(
     assert level(leak, chance + gain, low=chance + gain / 2, chance=chance) == expected
 
 
-def test_an_interval_that_reaches_chance_is_no_leak_found(leak: Leak) -> None:
-    assert level(leak, 0.7, low=0.5) == "none"
-    assert level(leak, 0.7, low=0.499) == "none"
+def test_an_interval_that_reaches_chance_is_no_leak_shown(leak: Leak) -> None:
+    assert level(leak, 0.7, low=0.5) == "inconclusive"
+    assert level(leak, 0.7, low=0.499) == "inconclusive"
     assert level(leak, 0.7, low=0.501) == "strong"
     assert level(leak, 0.4, low=0.35) == "none"
 
 
-def test_constant_guesses_are_no_leak_found_and_no_evidence_either(leak: Leak) -> None:
+def test_constant_guesses_are_inconclusive_and_no_evidence(leak: Leak) -> None:
     row = leak("gender", 0.5, low=0.5, high=0.5, degenerate=True)
     (verdict,) = verdicts(Findings((row,)))
-    assert verdict.level == "none"
-    assert verdict.title == "no leak found, all guesses the same"
+    assert verdict.level == "inconclusive" and verdict.people_needed is None
+    assert verdict.title == "inconclusive, all guesses the same"
     assert "no evidence that there is no leak" in verdict.sentence
 
 
-def test_without_an_interval_the_value_decides(leak: Leak) -> None:
-    assert level(leak, 0.7, low=None) == "strong"
-    assert level(leak, 0.5, low=None) == "none"
+def test_one_constant_seed_of_five_does_not_hide_a_leak(leak: Leak) -> None:
+    by_seed = [0.97, 0.97, 0.97, 0.5, 0.97]
+    about = {"by_seed": by_seed, "constant_seeds": 1}
+    row = leak("gender", 0.88, low=0.85, high=0.91, parameters=about)
+    (verdict,) = verdicts(Findings((row,)))
+    assert verdict.title == "strong leak"
+    assert "In 1 of 5 seeds it gave every text the same answer." in verdict.sentence
+    # Findings of earlier versions flag such a row as a whole.
+    (old,) = verdicts(Findings((replace(row, degenerate=True, parameters={}),)))
+    assert old.title == "strong leak"
+
+
+def test_a_wide_interval_is_inconclusive_and_says_how_many_people_it_takes(leak: Leak) -> None:
+    row = leak("gender", 0.66, low=0.46, high=0.86, n=40)
+    (verdict,) = verdicts(Findings((row,)))
+    assert verdict.title == verdict.outcome == "inconclusive"
+    assert "inconclusive: the interval leaves room for a gain of up to 36 points" in (
+        verdict.sentence
+    )
+    # 0.2 must become less than the gain of 0.16: 40 · (0.2 / 0.16)² = 62.5.
+    assert verdict.people_needed == 63
+    assert "About 63 people among the victims would decide it" in verdict.sentence
+    assert overall(Findings((row,))) == "Whether “gender” leaks is inconclusive."
+
+
+def test_without_an_interval_nothing_is_shown(leak: Leak) -> None:
+    for value in (0.7, 0.5):
+        row = leak("gender", value, low=None, high=None)
+        (verdict,) = verdicts(Findings((row,)))
+        assert verdict.level == "inconclusive" and "without an interval" in verdict.sentence
 
 
 def test_the_sentence_of_a_strong_leak(findings: Findings) -> None:
@@ -168,7 +195,7 @@ def test_tasks_and_gaps_in_words(findings: Findings) -> None:
     assert "do not serve this task" in tasks(Findings((useless,)))[0]
     kept = Finding("utility", "neighbours", "recall_at_10", 0.42)
     assert tasks(Findings((kept,))) == [
-        "42 % of each text’s ten nearest neighbours are still its neighbours."
+        "42 % of each victim’s ten nearest neighbours among the victims are still its neighbours."
     ]
 
 

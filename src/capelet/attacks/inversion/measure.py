@@ -24,7 +24,7 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.intervals import group_weights, percentile, weighted_means
+from capelet.findings.intervals import group_weights, percentile, share_interval, weighted_means
 
 METRICS = ("f1", "precision", "recall")
 TARGET = "words"
@@ -56,14 +56,15 @@ def inversion_findings(
     null_hits = compare(guess.take(_others(unit)), truth, size)
     # Every text got the same set: then the score tells about frequent words, not about the vectors.
     same = len(np.unique(guess.ids)) == len(guess.ids) / max(len(guess), 1)
-    extra = dict(parameters or {})
+    people = len(np.unique(unit))
+    extra = {**(parameters or {}), "people": people}
 
     def row(kind: str, metric: str, values: Floats, of: Floats | None, **more: Any) -> Finding:
         return Finding(
             kind,
             TARGET,
             metric,
-            *percentile(weighted_means(weights, values, of)).ends,
+            *share_interval(weighted_means(weights, values, of), people).ends,
             n=len(truth),
             seed=seed,
             recipe_hash=recipe_hash,
@@ -99,27 +100,29 @@ def sentence_findings(
 ) -> list[Finding]:
     """The rows of whole sentences: corpus BLEU and exact match, and both of another victim's."""
     unit = np.arange(len(truths)) if units is None else units
-    weights = group_weights(unit)
+    weights, people = group_weights(unit), len(np.unique(unit))
     others = [guesses[row] for row in _others(unit).tolist()]
     rows = []
     for kind, sentences in (("inversion", list(guesses)), ("inversion-null", others)):
-        draws = {
+        scores = {
             # BLEU is no mean over sentences: its counts are summed first, for each replicate anew.
-            "bleu": bleu(weights @ bleu_counts(sentences, truths)),
-            "exact_match": weighted_means(weights, exact(sentences, truths)),
+            "bleu": percentile(bleu(weights @ bleu_counts(sentences, truths)), people=people),
+            "exact_match": share_interval(
+                weighted_means(weights, exact(sentences, truths)), people
+            ),
         }
         rows += [
             Finding(
                 kind,
                 "sentence",
                 metric,
-                *percentile(values).ends,
+                *score.ends,
                 n=len(truths),
                 attacker=attacker,
                 recipe_hash=recipe_hash,
                 parameters=dict(parameters or {}),
             )
-            for metric, values in draws.items()
+            for metric, score in scores.items()
         ]
     return rows
 
@@ -134,7 +137,8 @@ def reference_findings(
     seed: int | None = None,
 ) -> list[Finding]:
     """The rows of the blind guess, kind `inversion-reference`, attacker `most-frequent`."""
-    weights = group_weights(np.arange(len(truth)) if units is None else units)
+    unit = np.arange(len(truth)) if units is None else units
+    weights, people = group_weights(unit), len(np.unique(unit))
     hits = compare(blind, truth, len(vocabulary))
     rows = []
     for metric in METRICS:
@@ -143,7 +147,7 @@ def reference_findings(
                 "inversion-reference",
                 TARGET,
                 metric,
-                *percentile(weighted_means(weights, getattr(hits, metric))).ends,
+                *share_interval(weighted_means(weights, getattr(hits, metric)), people).ends,
                 n=len(truth),
                 attacker="most-frequent",
                 seed=seed,

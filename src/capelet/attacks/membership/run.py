@@ -1,7 +1,9 @@
 """The whole membership attack on one model: windows of a word table, or pairs of an encoder.
 
 A third of the texts (whole texts; whole writers for aggregates) are auxiliary: their membership is
-known to the attacker, who chooses its thresholds on them. All scores are taken on the others.
+known to the attacker, who chooses its thresholds on them. All scores are taken on the others. Which
+third it is, is luck, and where writers are few it is much luck: so it is drawn several times, and
+intervals cover the choice.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import numpy.typing as npt
 
 from capelet.attacks.membership.scores import (
     Flags,
-    Floats,
     LearnedSimilarity,
+    Trial,
     aggregate,
     by_decile,
     match_frequencies,
@@ -40,6 +42,7 @@ class Membership:
     window: int = 5
     per_word: int = 20
     share: float = 1 / 3
+    choices: int = 5
     seed: int = 0
 
     def of_words(
@@ -55,7 +58,8 @@ class Membership:
         windows = windows_of(words, member, table.words, self.window)
         windows = match_frequencies(windows, self.per_word, self.seed)
         people = np.arange(len(texts)) if authors is None else _codes_of(authors)
-        auxiliary = self._auxiliary(people, np.asarray(member, dtype=bool))[windows.text]
+        flags = np.asarray(member, dtype=bool)
+        choices = [choice[windows.text] for choice in self._choices(people, flags)]
         # Counted over all texts: a decile must not depend on who is a member.
         counts = np.bincount(
             _places([word for text in words for word in text], table.words),
@@ -64,14 +68,15 @@ class Membership:
         rows: list[Finding] = []
         for name, centre in (("window-cosine", False), ("window-centred", True)):
             scores = window_scores(table.vectors, windows, centre)
+            trials = [Trial(scores, auxiliary) for auxiliary in choices]
             common: dict[str, Any] = {
                 "attacker": name,
                 "seed": self.seed,
-                "parameters": {"auxiliary": int(auxiliary.sum())},
+                "parameters": _about(trials),
             }
             units = people[windows.text]
-            rows += membership_findings(scores, windows.member, auxiliary, units=units, **common)
-            rows += by_decile(scores, windows, counts, auxiliary, units, **common)
+            rows += membership_findings(trials, windows.member, units=units, **common)
+            rows += by_decile(trials, windows, counts, units, **common)
         return Findings(tuple(rows))
 
     def of_encoder(
@@ -101,59 +106,79 @@ class Membership:
         first, second = vectors[next_too], vectors[next_too + 1]
         text = owner[next_too]
         units = text if authors is None else _codes_of(authors)[text]
-        auxiliary = self._auxiliary(units, flags[text])
-        rows: list[Finding] = []
-        scores: dict[str, Floats] = {
-            name: pair_scores(first, second, name) for name in ("dot", "cosine")
+        member_pairs = flags[text]
+        choices = self._choices(units, member_pairs)
+        trials = {
+            name: [Trial(pair_scores(first, second, name), choice) for choice in choices]
+            for name in ("dot", "cosine")
         }
         # The only attacker that learns: on auxiliary pairs, whose membership is known to it.
-        similarity = LearnedSimilarity(seed=self.seed).fit(
-            first[auxiliary], second[auxiliary], flags[text][auxiliary]
-        )
-        scores["learned"] = similarity(first, second)
-        common: dict[str, Any] = {
-            "units": units,
-            "seed": self.seed,
-            "parameters": {"auxiliary": int(auxiliary.sum())},
-        }
-        for name, values in scores.items():
-            rows += membership_findings(
-                values, flags[text], auxiliary, attacker=name, target="pairs", **common
+        trials["learned"] = [
+            Trial(
+                LearnedSimilarity(seed=self.seed).fit(
+                    first[choice], second[choice], member_pairs[choice]
+                )(first, second),
+                choice,
             )
-            rows += self._aggregates(name, values, flags[text], auxiliary, units)
+            for choice in choices
+        ]
+        rows: list[Finding] = []
+        for name, several in trials.items():
+            rows += membership_findings(
+                several,
+                member_pairs,
+                attacker=name,
+                target="pairs",
+                units=units,
+                seed=self.seed,
+                parameters=_about(several),
+            )
+            rows += self._aggregates(name, several, member_pairs, units)
         rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
         return Findings(tuple(rows), recipe=release.recipe)
 
     def _aggregates(
         self,
         name: str,
-        scores: Floats,
+        trials: Sequence[Trial],
         member: Flags,
-        auxiliary: Flags,
         units: npt.NDArray[np.intp],
     ) -> list[Finding]:
         """The mean over all pairs of a text or a writer, where each lies on one side."""
-        means, order = aggregate(scores, units)
-        flags = aggregate(member.astype(float), units)[0]
-        inside = aggregate(auxiliary.astype(float), units)[0] > 0
+        flags, order = aggregate(member.astype(float), units)
         # A writer with texts on both sides has no one answer.
         pure = (flags == 0) | (flags == 1)
-        if not pure.all() or not _both_everywhere(flags > 0.5, inside):
+        parts = [
+            Trial(
+                aggregate(trial.scores, units)[0],
+                aggregate(trial.auxiliary.astype(float), units)[0] > 0,
+            )
+            for trial in trials
+        ]
+        if not pure.all():
+            return []
+        parts = [part for part in parts if _both_everywhere(flags > 0.5, part.auxiliary)]
+        if not parts:
             return []
         return membership_findings(
-            means,
+            parts,
             flags > 0.5,
-            inside,
             attacker=name,
             target="aggregates",
             units=order,
             seed=self.seed,
-            parameters={"auxiliary": int(inside.sum())},
+            parameters=_about(parts),
         )
 
-    def _auxiliary(self, units: npt.NDArray[np.intp], member: Flags) -> Flags:
-        """A third of the units, of members and of others alike."""
+    def _choices(self, units: npt.NDArray[np.intp], member: Flags) -> list[Flags]:
+        """Several draws of the texts whose membership is known."""
         random = np.random.default_rng([self.seed, 0x2E])
+        return [self._auxiliary(units, member, random) for _ in range(self.choices)]
+
+    def _auxiliary(
+        self, units: npt.NDArray[np.intp], member: Flags, random: np.random.Generator
+    ) -> Flags:
+        """A third of the units, of members and of others alike."""
         names, codes = np.unique(units, return_inverse=True)
         flags = aggregate(member.astype(float), units)[0] > 0.5
         marks = np.zeros(len(names), dtype=bool)
@@ -184,6 +209,11 @@ def _flags(member: Sequence[bool] | Flags, texts: int) -> Flags:
             "name the column that says which is which"
         )
     return flags
+
+
+def _about(trials: Sequence[Trial]) -> dict[str, int]:
+    """How many rows the attacker knew, and how often they were drawn."""
+    return {"auxiliary": int(trials[0].auxiliary.sum()), "choices": len(trials)}
 
 
 def _both_everywhere(member: Flags, inside: Flags) -> bool:

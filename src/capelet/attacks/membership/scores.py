@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap, Score, percentile
-from capelet.findings.metrics import Guesses, score, tpr_at
+from capelet.findings.intervals import Bootstrap, Score, share_interval
+from capelet.findings.metrics import Guesses, replicates, tpr_at
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,9 @@ Flags = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
 
 DECILES = 10
+# Others that must be scored before one false alarm in a thousand is spoken of: ten alarms. With one
+# alarm (1,000 others) the interval covers 88 %.
+RARE = 10_000
 METRICS = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
 _CHANCE = {"advantage": 0.0, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 
@@ -221,10 +224,20 @@ def threshold_of(scores: Floats, member: Flags) -> float:
     return float(scores[order][np.where(last, gain, -np.inf).argmax()])
 
 
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One choice of the texts whose membership the attacker knows, and the scores it gives then."""
+
+    scores: Floats
+    auxiliary: Flags
+
+    def take(self, rows: npt.NDArray[Any]) -> Trial:
+        return Trial(self.scores[rows], self.auxiliary[rows])
+
+
 def membership_findings(
-    scores: Floats,
+    trials: Sequence[Trial],
     member: Flags,
-    auxiliary: Flags,
     *,
     attacker: str,
     target: str = "windows",
@@ -234,21 +247,31 @@ def membership_findings(
     recipe_hash: str | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """Advantage, AUC and TPR at 1 % and 0.1 % FPR on all rows that are not auxiliary; and a null.
+    """Advantage, AUC and TPR at 1 % (and 0.1 %) FPR on all rows that are not auxiliary; a null.
 
     `units` numbers the text (or writer) of each row: it is resampled whole, and must lie wholly in
-    or outside the auxiliary rows. The null permutes membership among the units.
+    or outside the auxiliary rows of a trial. The null permutes membership among the units. A value
+    is the mean over trials; its interval covers which texts are scored and which were known.
     """
-    unit = np.arange(len(scores)) if units is None else np.unique(units, return_inverse=True)[1]
-    _check(scores, member, auxiliary, unit)
+    rows_in_all = len(member)
+    unit = np.arange(rows_in_all) if units is None else np.unique(units, return_inverse=True)[1]
+    for trial in trials:
+        _check(trial.scores, member, trial.auxiliary, unit)
     random = np.random.default_rng([seed or 0, 0x2C])
     # The control: the same scores against membership that says nothing, unit by unit as in the
     # truth.
-    random_member = _permute(member, unit, random)
+    nulls = [_permute(member, unit, trial.auxiliary, random) for trial in trials]
+    bootstrap = Bootstrap.over(unit)
+    others = min(int((~member & ~trial.auxiliary).sum()) for trial in trials)
+    metrics = METRICS if others >= RARE else METRICS[:-1]
     rows = []
-    for kind, truth in (("membership", member), ("membership-null", random_member)):
-        for metric in METRICS if kind == "membership" else ("advantage", "auc"):
-            interval = _score(metric, scores, truth, auxiliary, unit)
+    for kind, truths in (("membership", [member] * len(trials)), ("membership-null", nulls)):
+        for metric in metrics if kind == "membership" else ("advantage", "auc"):
+            draws = [
+                _draws(metric, trial, truth, unit, bootstrap)
+                for trial, truth in zip(trials, truths, strict=True)
+            ]
+            interval = _over_trials(metric, draws, len(bootstrap.weights[0]))
             rows.append(
                 Finding(
                     kind,
@@ -256,22 +279,41 @@ def membership_findings(
                     metric,
                     *interval.ends,
                     chance=_CHANCE[metric],
-                    n=int((~auxiliary).sum()),
+                    n=round(np.mean([(~trial.auxiliary).sum() for trial in trials])),
                     attacker=attacker,
                     seed=seed,
                     subgroup=subgroup,
-                    parameters=dict(parameters or {}),
+                    parameters={
+                        **(parameters or {}),
+                        "people": len(bootstrap.weights[0]),
+                        "by_choice": list(interval.by_seed),
+                    },
                     recipe_hash=recipe_hash,
                 )
             )
     return rows
 
 
+def _over_trials(metric: str, draws: Sequence[Floats], people: int) -> Score:
+    """The mean over trials; its draws are those of one trial after another.
+
+    So they vary with the choice of the known texts as much as one attacker's luck does: a mean of
+    all trials in each draw would hide it.
+    """
+    by_choice = [float(values[0]) for values in draws]
+    mixture = np.array([draws[at % len(draws)][at] for at in range(len(draws[0]))])
+    mixture[0] = np.mean(by_choice)
+    if metric != "advantage":
+        return share_interval(mixture, people, by_choice)
+    # From −1 to 1: as a share it is the balanced accuracy (1 + advantage)/2.
+    share = share_interval((1 + mixture) / 2, people)
+    return Score(float(mixture[0]), 2 * share.low - 1, 2 * share.high - 1, tuple(by_choice))
+
+
 def by_decile(
-    scores: Floats,
+    trials: Sequence[Trial],
     windows: Windows,
     counts: npt.NDArray[np.integer[Any]],
-    auxiliary: Flags,
     units: npt.NDArray[Any],
     **options: Any,
 ) -> list[Finding]:
@@ -289,17 +331,21 @@ def by_decile(
     rows = []
     for decile in range(DECILES):
         inside = of_word[windows.centre] == decile
-        member, inside_auxiliary = windows.member[inside], auxiliary[inside]
-        # Too few windows on some side to choose a threshold or to score it.
-        if not all(
-            (member & part).any() and (~member & part).any()
-            for part in (inside_auxiliary, ~inside_auxiliary)
-        ):
+        member = windows.member[inside]
+        # Trials with too few windows on some side to choose a threshold or to score it drop out.
+        parts = [
+            part
+            for part in (trial.take(inside) for trial in trials)
+            if all(
+                (member & side).any() and (~member & side).any()
+                for side in (part.auxiliary, ~part.auxiliary)
+            )
+        ]
+        if not parts:
             continue
         rows += membership_findings(
-            scores[inside],
+            parts,
             member,
-            inside_auxiliary,
             units=units[inside],
             subgroup=f"decile {decile + 1} by word frequency",
             **options,
@@ -307,32 +353,35 @@ def by_decile(
     return rows
 
 
-def _score(metric: str, scores: Floats, member: Flags, auxiliary: Flags, unit: Ids) -> Score:
-    victims = ~auxiliary
-    truth, values = member[victims], scores[victims]
-    numbers = np.unique(unit[victims], return_inverse=True)[1]
-    bootstrap = Bootstrap.over(numbers)
+def _draws(metric: str, trial: Trial, member: Flags, unit: Ids, bootstrap: Bootstrap) -> Floats:
+    """The metric of one trial's scored rows, once per draw of weights of all units."""
+    victims = ~trial.auxiliary
+    truth, values = member[victims], trial.scores[victims]
+    weights = bootstrap.weights[:, unit[victims]]
     if metric in ("auc", "tpr_at_1_fpr"):
         # `Guesses` compares two classes by the difference of their scores: ±v/2 give v.
         two = np.stack([-values, values], axis=1) / 2
-        return score(metric, [Guesses(truth.astype(np.intp), two, numbers)], bootstrap)
-    weights = bootstrap.of(numbers)
+        return replicates(metric, Guesses(truth.astype(np.intp), two, unit[victims]), weights)
     if metric == "tpr_at_01_fpr":
-        return percentile(tpr_at(0.001, truth, values, weights))
+        return tpr_at(0.001, truth, values, weights)
     # Advantage: TPR − FPR at a threshold that no scored row has influenced.
-    positive = values >= threshold_of(scores[auxiliary], member[auxiliary])
+    positive = values >= threshold_of(trial.scores[trial.auxiliary], member[trial.auxiliary])
     # A replicate without a member, or without others, has no rate: it becomes NaN and is left out.
     with np.errstate(invalid="ignore", divide="ignore"):
         true_rate = (weights @ (positive & truth)) / (weights @ truth)
         false_rate = (weights @ (positive & ~truth)) / (weights @ ~truth)
-    return percentile(true_rate - false_rate)
+    return np.asarray(true_rate - false_rate)
 
 
-def _permute(member: Flags, unit: Ids, random: np.random.Generator) -> Flags:
-    """Membership shuffled among units, so that each unit stays on one side."""
+def _permute(member: Flags, unit: Ids, auxiliary: Flags, random: np.random.Generator) -> Flags:
+    """Membership shuffled among the units of either part, so that each unit stays on one side."""
     first = np.zeros(int(unit.max()) + 1, dtype=bool)
     first[unit] = member
-    return random.permutation(first)[unit]
+    # Part by part: a part without members would leave no threshold to choose.
+    for part in (auxiliary, ~auxiliary):
+        some = np.unique(unit[part])
+        first[some] = random.permutation(first[some])
+    return first[unit]
 
 
 def _check(scores: Floats, member: Flags, auxiliary: Flags, unit: Ids) -> None:

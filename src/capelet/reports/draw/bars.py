@@ -26,6 +26,8 @@ MARKS = {
     "other-text": "paired with another text (control)",
     "ceiling": "ceiling of the guarantee, from one text",
 }
+# Height of a card's track, with room for the ends of an interval.
+METER = 16
 # Drawn below the bar, where they cover neither its end nor its interval; the others are lines.
 _SHAPES = {
     "predicted-label": "M0 -5L5 0L0 5L-5 0Z",
@@ -50,16 +52,22 @@ class Bar:
     group: str = ""
 
 
-def meter(value: float | None, base: float | None) -> Markup:
-    """A thin track for a verdict's card: the gain from the base, on an axis from 0 to 100 %."""
+def meter(
+    value: float | None,
+    base: float | None,
+    low: float | None = None,
+    high: float | None = None,
+) -> Markup:
+    """A thin track for a verdict's card: the gain from the base and its interval, 0 to 100 %."""
     if value is None or base is None:
         return Markup("")
     mark = _at(base)
+    # For eyes only: the sentence below it says the same in words.
     return Markup(
-        '<svg class="meter" width="100%" height="12" aria-hidden="true">'
-        '<rect class="track" x="0" y="3" width="100%" height="6" rx="3"/>'
-        f"{_fill(base, value, 3, 6)}"
-        f'<line class="mark chance" x1="{mark}" x2="{mark}" y1="0" y2="12"/></svg>'
+        f'<svg class="meter" width="100%" height="{METER}" aria-hidden="true">'
+        '<rect class="track" x="0" y="3" width="100%" height="10" rx="3"/>'
+        f"{_fill(base, value, 3, 10)}{''.join(_whisker(low, high, METER // 2))}"
+        f'<line class="mark chance" x1="{mark}" x2="{mark}" y1="0" y2="{METER}"/></svg>'
     )
 
 
@@ -136,17 +144,17 @@ def _bar(row: Bar, top: int) -> str:
     ]
     if row.start is not None:
         parts.append(_fill(row.start, row.value, track, 14))
-    parts += _whisker(row, track)
+    parts += _whisker(row.low, row.high, track + 7)
     if row.start is None:
         parts.append(f'<circle class="dot" cx="{_at(row.value)}" cy="{track + 7}" r="5"/>')
     parts += [_mark(kind, value, track) for kind, value in row.marks if is_number(value)]
     return "".join([*parts, "</g>"])
 
 
-def _whisker(row: Bar, track: int) -> list[str]:
-    if row.low is None or row.high is None or not (is_number(row.low) and is_number(row.high)):
+def _whisker(low_end: float | None, high_end: float | None, middle: int) -> list[str]:
+    if low_end is None or high_end is None or not (is_number(low_end) and is_number(high_end)):
         return []
-    low, high, middle = _at(row.low), _at(row.high), track + 7
+    low, high = _at(low_end), _at(high_end)
     lines = [(low, high, middle, middle)]
     lines += [(end, end, middle - 4, middle + 4) for end in (low, high)]
     # Each stroke twice: a pale casing keeps the whisker visible on a dark bar.

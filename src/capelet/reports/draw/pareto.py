@@ -31,6 +31,12 @@ class Point:
     utility: float
     settings: str
     choice: bool = False
+    upper: float | None = None
+
+    @property
+    def bound(self) -> float:
+        """What the leakage was shown to lie under; itself in findings without an interval."""
+        return self.leakage if self.upper is None else self.upper
 
 
 @dataclass(frozen=True)
@@ -262,7 +268,8 @@ def settings_of(settings: Mapping[str, Any]) -> str:
 
 def both_values(point: Point) -> str:
     """Leakage and utility of a setting, in words."""
-    return f"leakage {points(point.leakage, 1)}, utility {percent(point.utility, 1)}"
+    room = f" (at most {points(point.upper, 1)})" if point.upper is not None else ""
+    return f"leakage {points(point.leakage, 1)}{room}, utility {percent(point.utility, 1)}"
 
 
 def _point(entry: Any) -> Point | None:
@@ -270,7 +277,7 @@ def _point(entry: Any) -> Point | None:
     if pair is None:
         return None
     settings = settings_of(entry.get("settings") or {}) or "its own settings"
-    return Point(*pair, settings, bool(entry.get("chosen")))
+    return Point(*pair, settings, bool(entry.get("chosen")), _number(entry.get("upper")))
 
 
 def _pair(entry: Any) -> tuple[float, float] | None:

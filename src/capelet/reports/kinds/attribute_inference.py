@@ -8,6 +8,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of, reference_of
+from capelet.findings.verdicts import LEVELS, Judgement, Level, Outcome, judge
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
@@ -16,13 +17,11 @@ from capelet.reports.kinds.families import family_table, winner_sentence
 from capelet.reports.kinds.generic import KindReport, Pair
 from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
 from capelet.reports.verdict import (
-    LEVELS,
-    Level,
     Verdict,
     first,
     gain_in_points,
-    level_of,
     minus,
+    people_words,
     targets,
     value_of,
 )
@@ -37,11 +36,13 @@ from capelet.reports.words import (
     points,
     score,
     score_with_interval,
+    sentence_of,
     span,
 )
 
 LEAK = "attribute-inference"
 PRIMARY = KINDS[LEAK].metric
+ADVERBS: dict[Level, str] = {"strong": "strongly", "clear": "clearly", "slight": "slightly"}
 
 
 def verdicts(findings: Findings) -> list[Verdict]:
@@ -66,25 +67,22 @@ def overall(findings: Findings) -> str:
     items = verdicts(findings)
     if not items:
         return "No private attribute was measured, so this report says nothing about leaks."
-    groups = {
+    groups: dict[Level, list[str]] = {
         level: [f"“{verdict.target}”" for verdict in items if verdict.level == level]
-        for level in reversed(LEVELS)
+        for level in LEVELS
     }
     # Strongest first, one adverb for each level.
-    leaks = [
-        f"{join_names(names)} {adverb}"
-        for (level, names), adverb in zip(
-            groups.items(), ("strongly", "clearly", "slightly", ""), strict=True
-        )
-        if names and level != "none"
-    ]
-    if not leaks:
-        sentence = f"No leak of {join_names(groups['none'])} was found. "
-        sentence += "That is not proof that there is none"
-    else:
-        sentence = f"The vectors give away {join_names(leaks)}"
-        if groups["none"]:
-            sentence += f"; no leak of {join_names(groups['none'])} was found"
+    leaks = [f"{join_names(groups[level])} {ADVERBS[level]}" for level in ADVERBS if groups[level]]
+    clauses = [f"The vectors give away {join_names(leaks)}"] if leaks else []
+    if groups["inconclusive"]:
+        names = groups["inconclusive"]
+        verb = "leaks" if len(names) == 1 else "leak"
+        clauses.append(f"whether {join_names(names)} {verb} is inconclusive")
+    if groups["none"]:
+        clauses.append(f"no leak of {join_names(groups['none'])} was found")
+    sentence = sentence_of("; ".join(clauses))
+    if groups["none"] and not leaks:
+        sentence += ". That is not proof that there is none"
     # A warning in the first sentence: nobody should quote a number that it voids.
     doubtful = [f"“{verdict.target}”" for verdict in items if verdict.warnings]
     if doubtful:
@@ -104,9 +102,9 @@ class AttributeInference(KindReport):
     def control(self, findings: Findings, row: Finding) -> Finding | None:
         return first(findings, kind=control_of(LEAK), target=row.target, metric=row.metric)
 
-    def level(self, findings: Findings, row: Finding) -> Level:
+    def judge(self, findings: Findings, row: Finding) -> Judgement:
         """By chance alone: a control that is off chance is a warning of its own."""
-        return level_of(row)
+        return judge(row)
 
     def verdicts(self, findings: Findings) -> list[Verdict]:
         return verdicts(findings)
@@ -159,11 +157,12 @@ class AttributeInference(KindReport):
 def _verdict(findings: Findings, row: Finding) -> Verdict:
     label, words = (_reference(findings, row, name) for name in ("predicted-label", "tf-idf"))
     null = first(findings, kind=control_of(LEAK), target=row.target, metric=PRIMARY)
+    judgement = judge(row)
     warnings = [_null_warning(null), _ceiling_warning(row)]
     return Verdict(
         target=row.target,
-        level=level_of(row),
-        statement=_statement(row, label, words),
+        level=judgement.level,
+        statement=_statement(row, judgement, label, words),
         warnings=tuple(warning for warning in warnings if warning),
         value=row.value if is_number(row.value) else None,
         low=row.low,
@@ -177,6 +176,8 @@ def _verdict(findings: Findings, row: Finding) -> Verdict:
         null=value_of(null),
         ceiling=row.ceiling,
         degenerate=row.degenerate,
+        people=judgement.people,
+        people_needed=judgement.people_needed,
     )
 
 
@@ -187,33 +188,52 @@ def _reference(findings: Findings, row: Finding, attacker: str) -> float | None:
     )
 
 
-def _statement(row: Finding, label: float | None, text: float | None) -> str:
+def _statement(row: Finding, judgement: Judgement, label: float | None, text: float | None) -> str:
     gain = minus(row.value, row.chance)
     # Whole per cents read best; where they would hide a small gain, one decimal.
     digits = 1 if gain is not None and abs(gain) < 0.02 else 0
     interval = span(row.low, row.high, digits)
     head = f"{row.target}: {percent(row.value, digits)} balanced accuracy"
     head += f" (95 % interval {interval})" if interval else ""
-    head += f" against {percent(row.chance, digits)} by chance; {_outcome(row, digits)}."
-    parts = (head, _references(row, label, text, digits), winner_sentence(row))
-    return " ".join(part for part in parts if part)
+    outcome = _outcome_words(row, judgement, digits)
+    head += f" against {percent(row.chance, digits)} by chance; {outcome}."
+    more = (
+        people_words(judgement),
+        _constant_seeds(row),
+        _references(row, label, text, digits),
+        winner_sentence(row),
+    )
+    return " ".join(part for part in (head, *more) if part)
 
 
-def _outcome(row: Finding, digits: int) -> str:
+def _outcome_words(row: Finding, judgement: Judgement, digits: int) -> str:
+    if judgement.outcome == Outcome.LEAK:
+        return f"the attacker gains {gain_in_points(row.value, row.chance, digits)}"
+    room = minus(row.high, row.chance)
+    room_words = points(room, max(digits, int(room is not None and room < 0.1)))
+    if judgement.outcome == Outcome.NO_LEAK_FOUND:
+        if room is not None and room > 0:
+            return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
+        return "no leak found, which is not proof that there is none"
     # A constant guess is at chance by definition and shows nothing about the vectors.
     if row.degenerate:
         return (
-            "the strongest attacker gave every text the same answer, "
+            "inconclusive: the strongest attacker gave every text the same answer, "
             "so nothing was learnt and this is no evidence that there is no leak"
         )
-    if level_of(row) != "none":
-        return f"the attacker gains {gain_in_points(row.value, row.chance, digits)}"
-    room = minus(row.high, row.chance)
+    # What could still be there: a wide interval around chance is no comfort.
     if room is not None and room > 0:
-        # What could still be there: a wide interval around chance is no comfort.
-        room_words = points(room, max(digits, int(room < 0.1)))
-        return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
-    return "no leak found, which is not proof that there is none"
+        return f"inconclusive: the interval leaves room for a gain of up to {room_words}"
+    return "inconclusive: without an interval the score cannot be told from luck"
+
+
+def _constant_seeds(row: Finding) -> str:
+    """In how many seeds the attacker gave every text the same answer, where not in all."""
+    number = row.parameters.get("constant_seeds")
+    if not number or row.degenerate:
+        return ""
+    seeds = len(row.parameters.get("by_seed") or [])
+    return f"In {count(number)} of {count(seeds)} seeds it gave every text the same answer."
 
 
 def _references(row: Finding, label: float | None, text: float | None, digits: int) -> str:
@@ -279,8 +299,8 @@ def needs(findings: Findings) -> list[str]:
 def _need(verdict: Verdict, curve: Mapping[str, Any], attacker: str) -> str:
     labels, values = curve["labels_per_class"], curve.get("value") or []
     most = labels[-1]
-    if verdict.level == "none" or verdict.gain is None or verdict.chance is None:
-        return f"{verdict.target}: no leak found with all of the attacker’s labelled texts."
+    if verdict.outcome != Outcome.LEAK or verdict.gain is None or verdict.chance is None:
+        return f"{verdict.target}: {verdict.outcome} with all of the attacker’s labelled texts."
     # Half of the gain, not of the score: chance needs no label at all.
     half = verdict.chance + verdict.gain / 2
     for number, value in zip(labels, values, strict=False):

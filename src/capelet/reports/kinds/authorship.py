@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, reference_of
+from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.kinds.generic import OTHERS, KindReport, cell
 from capelet.reports.kinds.inversion import GROUP
@@ -17,7 +18,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import Level, value_of
+from capelet.reports.verdict import value_of
 from capelet.reports.words import (
     NOTHING,
     attacker_name,
@@ -30,11 +31,17 @@ from capelet.reports.words import (
 
 # Five guesses, as in the paper: a short list of suspects is what an attacker needs.
 GUESSES = {"top1": "the first guess", "top5": "the first five guesses"}
+_ENDS = {
+    Outcome.LEAK: ".",
+    Outcome.INCONCLUSIVE: "; whether writers can be told apart is inconclusive.",
+    Outcome.NO_LEAK_FOUND: "; writers could not be told apart.",
+}
 
 
 class Authorship(KindReport):
     """The writer of a text among many, judged by the first five guesses."""
 
+    people = "writers"
     metrics = ("top1", "top5")
     method = Passage(
         "Writers",
@@ -44,14 +51,14 @@ class Authorship(KindReport):
         "(TextCNN) that reads the texts themselves.",
     )
 
-    def statement(self, findings: Findings, row: Finding, level: Level) -> str:
+    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         shots, writers = row.parameters.get("shots"), row.parameters.get("writers")
         sentence = (
             f"writer: with {count(shots)} known texts of each of {count(writers)} writers, the "
             f"writer of another text is among the attacker’s first five guesses in {figure(row)} "
             f"of cases, against {percent(row.chance)} by chance"
         )
-        sentence += "; writers could not be told apart." if level == "none" else "."
+        sentence += _ENDS[judgement.outcome]
         # What the text itself tells a network is the yardstick: a vector may tell more.
         text = self.reference(findings, row.metric)
         if text is not None:
@@ -62,8 +69,9 @@ class Authorship(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        if self.level(findings, row) == "none":
-            return "writers could not be told apart"
+        outcome = self.judge(findings, row).outcome
+        if outcome != Outcome.LEAK:
+            return _ENDS[outcome].strip("; .")
         writers = count(row.parameters.get("writers"))
         return (
             f"the writer is among the first five guesses of {writers} for {percent(row.value)} "

@@ -5,14 +5,15 @@ section, tables, bars, and the pairs of a comparison. A kind with something part
 inherits from it in a module of its own and overrides that part.
 
 A leak is said to be found when the whole interval lies above what needs no vectors at all *and*
-above the interval of the control. Where several attackers tried, the one whose interval begins
-highest is judged; since that is a choice made by looking, the control has to be cleared as well.
+above the interval of the control (`capelet.findings.verdicts`). Where several attackers tried, the
+one whose interval begins highest is judged; since that is a choice made by looking, the control has
+to be cleared as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from capelet.findings import Finding, Findings
@@ -25,6 +26,7 @@ from capelet.findings.kinds import (
     reference_of,
     split_kind,
 )
+from capelet.findings.verdicts import Judgement, Outcome, judge
 from capelet.reports.ceilings import ONE_TEXT
 from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.page import (
@@ -39,7 +41,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import Level, Verdict, gain_in_points, level_of, minus, value_of
+from capelet.reports.verdict import Verdict, gain_in_points, minus, people_words, value_of
 from capelet.reports.words import (
     NOTHING,
     attacker_name,
@@ -88,6 +90,8 @@ class KindReport:
     """All that a report says of one kind; the methods are those that pages call."""
 
     column = "attack"
+    # Who is resampled, and so whose number decides how wide an interval is.
+    people = "people among the victims"
     # The metrics that its own tables show; rows of any other are listed one by one.
     metrics: tuple[str, ...] = ()
     method: Passage | None = None
@@ -136,14 +140,10 @@ class KindReport:
         base = row.majority if self.kind.base == "majority" else row.chance
         return base if base is not None and is_number(base) else 0.0
 
-    def level(self, findings: Findings, row: Finding) -> Level:
-        """`none` unless the interval lies above base and control; else by the gain."""
-        null = self.control(findings, row)
+    def judge(self, findings: Findings, row: Finding) -> Judgement:
+        """What the row shows against what needs no vectors and against its control."""
         # Disjoint intervals are a stricter test than p < 0.05; the best of several needs it.
-        top = None if null is None else null.high if null.high is not None else null.value
-        if top is not None and is_number(top) and _floor(row) <= top:
-            return "none"
-        return level_of(replace(row, chance=self.base(row)))
+        return judge(row, self.base(row), self.control(findings, row))
 
     # ---- in words ------------------------------------------------------------------------------
 
@@ -153,12 +153,13 @@ class KindReport:
         # Levels are gains in points: bits and distances have none.
         if row is None or self.kind.sense != "leak" or not is_share(row.metric):
             return []
-        base, level = self.base(row), self.level(findings, row)
+        base, judgement = self.base(row), self.judge(findings, row)
+        more = people_words(judgement, self.people)
         return [
             Verdict(
                 target=self.kind.subject,
-                level=level,
-                statement=self.statement(findings, row, level),
+                level=judgement.level,
+                statement=" ".join(filter(None, [self.statement(findings, row, judgement), more])),
                 warnings=(),
                 value=row.value,
                 low=row.low,
@@ -171,24 +172,30 @@ class KindReport:
                 ceiling=row.ceiling,
                 degenerate=row.degenerate,
                 base=self.kind.base_title,
+                people=judgement.people,
+                people_needed=judgement.people_needed,
             )
         ]
 
-    def statement(self, findings: Findings, row: Finding, level: Level) -> str:
+    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         """The verdict in a sentence that begins with the kind's subject."""
         sentence = (
             f"{self.kind.subject}: {metric_name(row.metric)} {figure(row)} against "
             f"{percent(self.base(row))} {self.kind.base_title}"
         )
-        if level == "none":
+        if judgement.outcome == Outcome.NO_LEAK_FOUND:
             return f"{sentence}; no leak found, which is not proof that there is none."
+        if judgement.outcome == Outcome.INCONCLUSIVE:
+            return f"{sentence}; inconclusive."
         return f"{sentence}; the attacker gains {gain_in_points(row.value, self.base(row))}."
 
     def clause(self, findings: Findings) -> str:
         """Its part of the sentence on the whole run, in small letters; empty where it has none."""
         for verdict in self.verdicts(findings):
-            if verdict.level == "none":
+            if verdict.outcome == Outcome.NO_LEAK_FOUND:
                 return f"no leak of “{verdict.target}” was found"
+            if verdict.outcome == Outcome.INCONCLUSIVE:
+                return f"whether “{verdict.target}” leaks is inconclusive"
             return f"“{verdict.target}” leaks ({percent(verdict.value)})"
         return ""
 
@@ -275,7 +282,7 @@ class KindReport:
 
     def tone(self, findings: Findings, row: Finding) -> str:
         """The level's colour; what is no leak stays neutral."""
-        return f"level-{self.level(findings, row)}" if self.kind.sense == "leak" else "accent"
+        return f"level-{self.judge(findings, row).level}" if self.kind.sense == "leak" else "accent"
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
         """All numbers, each table with the heading that it belongs under."""

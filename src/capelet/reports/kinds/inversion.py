@@ -7,6 +7,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import reference_of
+from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.draw.bars import Bar
 from capelet.reports.facts import artefact
 from capelet.reports.kinds.generic import OTHERS, KindReport, cell
@@ -22,7 +23,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import Level, gain_in_points, value_of
+from capelet.reports.verdict import gain_in_points, value_of
 from capelet.reports.words import (
     NOTHING,
     attacker_name,
@@ -49,12 +50,14 @@ class Inversion(KindReport):
         "same noise.",
     )
 
-    def statement(self, findings: Findings, row: Finding, level: Level) -> str:
+    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         sentence = (
             f"words: F1 of those read back {figure(row)} against {percent(self.base(row))} for "
             "naming the same most frequent words of every text"
         )
-        if level == "none":
+        if judgement.outcome == Outcome.INCONCLUSIVE:
+            return f"{sentence}; whether the vectors give away words is inconclusive."
+        if judgement.outcome == Outcome.NO_LEAK_FOUND:
             return (
                 f"{sentence}; no words were read back beyond those, which is no proof that none "
                 "can be."
@@ -74,11 +77,13 @@ class Inversion(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        recall, level = self.row(findings, "recall", row.attacker), self.level(findings, row)
-        if level == "none" or recall is None:
+        recall, judgement = self.row(findings, "recall", row.attacker), self.judge(findings, row)
+        if judgement.outcome == Outcome.INCONCLUSIVE:
+            return "whether words can be read back beyond the most frequent ones is inconclusive"
+        if judgement.outcome == Outcome.NO_LEAK_FOUND or recall is None:
             return "no words could be read back beyond the most frequent ones"
         # A share of words would sound like much: most of those found are the most frequent ones.
-        if level == "slight":
+        if judgement.level == "slight":
             return "little more than the most frequent words can be read back from a vector"
         return f"{percent(recall.value)} of a text’s words can be read back from its vector"
 

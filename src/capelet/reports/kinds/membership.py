@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of
+from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
 from capelet.reports.kinds.inversion import GROUP
 from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import Level, value_of
+from capelet.reports.verdict import value_of
 from capelet.reports.words import (
     attacker_name,
     count,
@@ -41,6 +42,7 @@ SOURCES = {
 class Membership(KindReport):
     """Whether a text was trained on, judged by one score that is named beforehand."""
 
+    people = "texts or writers"
     metrics = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
     method = Passage(
         "Training texts",
@@ -59,7 +61,7 @@ class Membership(KindReport):
             default=None,
         )
 
-    def statement(self, findings: Findings, row: Finding, level: Level) -> str:
+    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         interval = score_with_interval(row).partition("(")[2]
         source = SOURCES.get(row.target, f"the similarity of {row.target}")
         sentence = (
@@ -67,7 +69,9 @@ class Membership(KindReport):
             f"{f' (95 % interval {interval}' if interval else ''}: so much oftener is a member "
             "taken for one than another text is"
         )
-        if level == "none":
+        if judgement.outcome == Outcome.INCONCLUSIVE:
+            return f"{sentence}. Chance is 0: whether training texts can be told is inconclusive."
+        if judgement.outcome == Outcome.NO_LEAK_FOUND:
             return (
                 f"{sentence}. That cannot be told from chance, which is no proof that it never can."
             )
@@ -77,7 +81,10 @@ class Membership(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        if self.level(findings, row) == "none":
+        outcome = self.judge(findings, row).outcome
+        if outcome == Outcome.INCONCLUSIVE:
+            return "whether training texts can be told from others is inconclusive"
+        if outcome == Outcome.NO_LEAK_FOUND:
             return "training texts could not be told from others"
         return f"training texts are told from others with an advantage of {points(row.value)}"
 

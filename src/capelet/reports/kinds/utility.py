@@ -112,7 +112,10 @@ def _sentence(findings: Findings, row: Finding) -> str:
     if row.metric == "perplexity":
         return f"Test perplexity: {row.value:.1f}."
     if row.metric == "recall_at_10":
-        return f"{figure(row)} of each text’s ten nearest neighbours are still its neighbours."
+        return (
+            f"{figure(row)} of each victim’s ten nearest neighbours among the victims are still "
+            "its neighbours."
+        )
     sentence = f"{row.target}: {figure(row)} {metric_name(row.metric)}"
     if is_number(row.majority):
         sentence += f" against {percent(row.majority)} for always naming the commonest class"
