@@ -71,10 +71,10 @@ def test_a_failure_counts_more_than_what_is_not_known(leak: Leak) -> None:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"fail_over": 1.0}, "--fail-over is a gain"),
-        ({"require_under": -0.1}, "--require-under is a gain"),
+        ({"fail_over": 1.0}, "fail_over= is a gain"),
+        ({"require_under": -0.1}, "require_under= is a gain"),
         ({"require_under": 0.0}, "which no interval can lie under"),
-        ({"min_victims": 0}, "--min-victims must be at least 1"),
+        ({"min_victims": 0}, "min_victims= must be at least 1"),
     ],
 )
 def test_a_gate_that_can_never_act_is_refused(limits: dict[str, float], words: str) -> None:
