@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 
 from capelet.attacks.attribute import (
+    COMMITTEE,
+    MOST_DRAWS,
+    Draws,
     Family,
     Parts,
     Secret,
@@ -42,18 +46,39 @@ from capelet.findings.metrics import (
     majority,
     metrics_for,
     score,
+    scores_together,
 )
 from capelet.interfaces import Progress, Vectors
-from capelet.release import Release
+from capelet.release import PrivateEncoder, Release
 
 T = TypeVar("T")
 
+# Draws of each of the attacker's texts where noise replaces words: every one is encoded anew.
+MOST_TEXT_DRAWS = 4
 # The few-shot range of Song and Raghunathan (2020): 10 to 50 labels.
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
 # Permutations per seed: enough that the null of a rare attribute is not itself a lottery.
 NULLS = 4
 # Seeds abreast; each holds the kernels of one split in memory.
 MOST_WORKERS = 4
+
+
+class Redraw:
+    """Releases rows of a corpus once more, through the very encoder that is attacked."""
+
+    def __init__(self, private: PrivateEncoder, inputs: Any) -> None:
+        self._private, self._inputs = private, inputs
+        # Seeds run abreast, and an encoder's cache is one file.
+        self._lock = Lock()
+        noise = [step for step in private.steps if step.guarantee is not None]
+        in_texts = any(step.consumes == "texts" for step in noise)
+        self.most = MOST_TEXT_DRAWS if in_texts else MOST_DRAWS
+
+    def __call__(self, rows: Rows) -> Vectors:
+        inputs = self._inputs
+        own = inputs[rows] if isinstance(inputs, np.ndarray) else [inputs[row] for row in rows]
+        with self._lock:
+            return self._private.release(own).vectors
 
 
 @dataclass(eq=False)
@@ -66,6 +91,7 @@ class Tally:
     winners: dict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
+    draws: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     curves: dict[tuple[str, int], list[Guesses]] = field(default_factory=lambda: defaultdict(list))
     task_rows: list[Rows] = field(default_factory=list)
 
@@ -75,17 +101,24 @@ class Tally:
             self.guesses[key] += guesses
         for target, counts in other.winners.items():
             self.winners[target] += counts
+        for target, counts_by_seed in other.draws.items():
+            self.draws[target] += counts_by_seed
         for point, guesses_at_point in other.curves.items():
             self.curves[point] += guesses_at_point
         self.task_rows += other.task_rows
 
 
 def attack_all(
-    plan: Plan, vectors_by_split: Sequence[Vectors], attackers: Sequence[Family], progress: Progress
+    plan: Plan,
+    vectors_by_split: Sequence[Vectors],
+    attackers: Sequence[Family],
+    progress: Progress,
+    again: Sequence[Redraw] = (),
 ) -> Tally:
     """All seeds, as many abreast as there are cores; the result does not depend on how many.
 
     `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
+    `again` releases rows once more, for each split; empty where a release has no noise.
     """
     counter = count(1)
     work = len(plan.splits) * plan.targets
@@ -93,9 +126,14 @@ def attack_all(
     places = {id(parts): place for place, parts in enumerate(plan.splits)}
 
     def one(parts: Split) -> Tally:
-        vectors = vectors_by_split[places[id(parts)]]
+        place = places[id(parts)]
         return measure(
-            plan, vectors, parts, attackers, lambda: progress("attacking", next(counter), work)
+            plan,
+            vectors_by_split[place],
+            parts,
+            attackers,
+            lambda: progress("attacking", next(counter), work),
+            again[place] if again else None,
         )
 
     total = Tally()
@@ -118,17 +156,25 @@ def measure(
     parts: Split,
     attackers: Sequence[Family],
     tick: Callable[[], None] = lambda: None,
+    again: Redraw | None = None,
 ) -> Tally:
-    """Attack one split; `tick` is called after each target so that progress can be shown."""
+    """Attack one split; `tick` is called after each target so that progress can be shown.
+
+    With `again` the attackers of secrets draw their own texts as often as it helps them. The task
+    does not: its user has one draw of each text, and may make no other.
+    """
     tally = Tally()
     labels = None
     if plan.label is not None:
         labels = _task(plan, plan.label, vectors, parts, attackers, tally)
         tick()
     views: dict[bytes, tuple[View, TextAttacker | None]] = {}
+    draws: dict[int, Draws] = {}
     for secret in plan.secrets:
         view, text = _view(plan, vectors, parts, "attacker", secret, views)
-        _secret(plan, secret, view, text, attackers, tally, labels)
+        if again is not None:
+            draws.setdefault(id(view), Draws(view, again, again.most))
+        _secret(plan, secret, view, text, attackers, tally, labels, draws.get(id(view)))
         tick()
     return tally
 
@@ -146,14 +192,16 @@ def _view(
     present = target.codes >= 0
     key = part.encode() + present.tobytes()
     if key not in views:
-        fit, tune = (rows[present[rows]] for rows in parts.training(part))
+        own = getattr(parts, part)
+        own = own[present[own]]
         victims = parts.victims[present[parts.victims]]
-        if not len(fit) or not len(tune) or not len(victims):
+        # Cross-validation holds rows back: one alone leaves nothing to learn from.
+        if len(own) < 2 or not len(victims):
             raise DataError(
                 f"{target.name!r} is known on too few rows to be split: "
-                f"{len(fit) + len(tune)} in the {part}'s part, {len(victims)} among the victims"
+                f"{len(own)} in the {part}'s part, {len(victims)} among the victims"
             )
-        view = View(vectors, fit, tune, victims, parts.seed)
+        view = View(vectors, own, own[:0], victims, parts.seed, plan.units)
         texts = plan.corpus.texts
         views[key] = (view, TextAttacker(texts, view) if texts is not None else None)
     return views[key]
@@ -173,7 +221,12 @@ def _task(
     # missing: a user of the release would have it for each.
     rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), view.rows.scored)
     wide = View(
-        vectors, view.rows.fit, view.rows.tune, np.concatenate([view.rows.scored, rest]), parts.seed
+        vectors,
+        view.rows.fit,
+        view.rows.tune,
+        np.concatenate([view.rows.scored, rest]),
+        parts.seed,
+        plan.units,
     )
     # A stand-in that is never scored: these rows follow the victims, and are cut off below.
     codes = np.where(label.codes < 0, 0, label.codes)
@@ -210,6 +263,7 @@ def _secret(
     attackers: Sequence[Family],
     tally: Tally,
     label_guesses: Codes | None,
+    draws: Draws | None = None,
 ) -> None:
     """Attack one attribute on one split, with its null, its references and its learning curve."""
     target = Secret(view, secret.codes, len(secret.classes))
@@ -219,21 +273,23 @@ def _secret(
     def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
         tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
 
-    result = attack(view, target, attackers)
+    result = attack(view, target, attackers, draws)
     for name, candidate in result.best.items():
         add("attribute-inference", name, candidate.scored)
     best = result.best[result.strongest]
     add("attribute-inference", "strongest", best.scored)
     tally.winners["attribute-inference", secret.name][result.strongest] += 1
+    tally.draws["attribute-inference", secret.name].append(result.view.draws)
 
-    # The null has the best family and its best settings: as strong an attacker, with nothing to
-    # learn.
+    # The null has the best family with the settings that cross-validation chose, fitted on all of
+    # the attacker's rows and draws: as strong an attacker, with nothing to learn.
     family = next(item for item in attackers if item.name == result.family)
     settings = result.best[result.family].settings
     random = np.random.default_rng([view.seed, 0x40])
     for _ in range(NULLS):
         random_codes = permute(secret.codes, plan.units, random)
-        null = family.fit(view, Secret(view, random_codes, len(secret.classes)), settings)
+        random_secret = Secret(result.view, random_codes, len(secret.classes))
+        null = family.fit(result.view, random_secret, settings)
         add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
     if label_guesses is not None and plan.label is not None:
         label_parts = Parts(*(label_guesses[rows] for rows in view.rows))
@@ -262,11 +318,11 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         metrics = (
             ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
         )
-        winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
         for metric in metrics:
             row = _finding(kind, target, attacker, metric, guesses, bootstrap, ceilings)
-            if winners:
-                row = replace(row, parameters={**row.parameters, "chosen": dict(winners)})
+            if attacker == "strongest":
+                choice = _choice(tally, kind, name, metric, bootstrap)
+                row = replace(row, parameters={**row.parameters, **choice})
             rows.append(replace(row, recipe_hash=release.recipe_hash))
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]
@@ -275,6 +331,33 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
                 plan.label.name, task, tally.task_rows, secret, bootstrap, release.recipe_hash
             )
     return rows
+
+
+def _choice(
+    tally: Tally, kind: str, target: str, metric: str, bootstrap: Bootstrap
+) -> dict[str, Any]:
+    """Who was strongest on how many seeds, and which single family is best on the victims.
+
+    That family was picked by its score, so its interval is one of all families at once.
+    """
+    choice: dict[str, Any] = {}
+    if winners := tally.winners.get((kind, target)):
+        choice["chosen"] = dict(winners)
+    if max(draws := tally.draws.get((kind, target), [1])) > 1:
+        choice["draws"] = draws
+    single = {
+        attacker: guesses
+        for (kind_of, name, attacker), guesses in tally.guesses.items()
+        if (kind_of, name) == (kind, target) and attacker not in ("strongest", COMMITTEE)
+    }
+    if len(single) > 1 and not kind.endswith(("-null", "-reference")):
+        scores = scores_together(metric, single, bootstrap)
+        best = max(scores, key=lambda name: scores[name].value)
+        low, high = scores[best].low, scores[best].high
+        choice["best_family"] = {
+            "attacker": best, "value": scores[best].value, "low": low, "high": high,
+        }  # fmt: skip
+    return choice
 
 
 def _finding(

@@ -6,7 +6,7 @@ weights: see `intervals`, which says who is resampled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import CapeletError, did_you_mean
-from capelet.findings.intervals import Bootstrap, Score, mean_over_seeds, percentile
+from capelet.findings.intervals import Bootstrap, Score, mean_over_seeds, percentile, simultaneous
 from capelet.findings.intervals import Codes as Codes
 from capelet.findings.intervals import Floats as Floats
 
@@ -46,6 +46,17 @@ class Guesses:
 def score(metric: str, seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
     """The metric's mean over seeds, with the bootstrap's percentile interval."""
     return mean_over_seeds([replicates(metric, item, bootstrap.of(item.unit)) for item in seeds])
+
+
+def scores_together(
+    metric: str, seeds_of: Mapping[str, Sequence[Guesses]], bootstrap: Bootstrap
+) -> dict[str, Score]:
+    """The metric of several attackers with intervals that hold for all of them at once."""
+    draws = [
+        np.mean([replicates(metric, item, bootstrap.of(item.unit)) for item in seeds], axis=0)
+        for seeds in seeds_of.values()
+    ]
+    return dict(zip(seeds_of, simultaneous(draws), strict=True))
 
 
 def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -> Score:

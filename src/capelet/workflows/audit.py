@@ -17,9 +17,9 @@ from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
-from capelet.evaluation.attacks import AttackPlan, TextAttacks
+from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
-from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
+from capelet.evaluation.leakage import Redraw, attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Flags, Plan, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.evaluation.utility import neighbours
@@ -79,7 +79,13 @@ def audit(
         plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
-            plan, [release] * len(plan.splits), original, attacker_families, clock, progress
+            plan,
+            [release] * len(plan.splits),
+            original,
+            attacker_families,
+            clock,
+            progress,
+            redraws([target] * len(plan.splits), inputs),
         )
     others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
     more, pictures = others.measure(plan, target, release, members, clock, progress)
@@ -127,15 +133,18 @@ def measure_releases(
     attackers: Sequence[Family],
     clock: Clock,
     progress: Progress = silent,
+    again: Sequence[Redraw] = (),
 ) -> tuple[list[Finding], dict[str, Any]]:
     """All findings and artefacts of a release, given once for each split of the plan.
+
+    `again` are the noisy encoders that made it (`redraws`): attackers draw from them once more.
 
     `original` are the unprotected vectors of a protected release. What needs one release (pictures,
     deviation) is shown of the first.
     """
     first, vectors = releases[0], [release.vectors for release in releases]
     with clock("attacks"):
-        tally = attack_all(plan, vectors, attackers, progress)
+        tally = attack_all(plan, vectors, attackers, progress, again)
     with clock("scores"), one_thread():
         rows = findings_of(plan, first, tally)
         victims = plan.splits[0].victims
@@ -154,6 +163,15 @@ def measure_releases(
             if (shift := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
                 artefacts["tsne_shift"] = shift
     return rows, artefacts
+
+
+def redraws(encoders: Sequence[PrivateEncoder], inputs: Any) -> list[Redraw]:
+    """What draws again from the encoder of each split; nothing where releases have no noise."""
+    if not any(adds_noise(encoder) for encoder in encoders):
+        return []
+    # Splits of one encoder share its lock.
+    by_encoder = {id(encoder): Redraw(encoder, inputs) for encoder in encoders}
+    return [by_encoder[id(encoder)] for encoder in encoders]
 
 
 def private_encoder(

@@ -26,6 +26,7 @@ from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
+from capelet.evaluation.leakage import Redraw
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder
@@ -34,7 +35,7 @@ from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
-from capelet.workflows.audit import inputs_of, measure_releases, private_encoder
+from capelet.workflows.audit import inputs_of, measure_releases, private_encoder, redraws
 from capelet.workflows.search import part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
@@ -143,8 +144,9 @@ def protect(
         plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
     )
     after = _findings(
-        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress
-    )
+        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress,
+        redraws(encoders, inputs),
+    )  # fmt: skip
     rows = (*after.rows, *_joint(defences, against, releases[0].recipe_hash))
     about = _about(plan, method_name, choice, against, defences)
     artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
@@ -251,8 +253,9 @@ def _findings(
     attackers: Sequence[Family],
     clock: Clock,
     progress: Progress,
+    again: Sequence[Redraw] = (),
 ) -> Findings:
-    rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress)
+    rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress, again)
     origin = audit_provenance(plan, encoder, releases[0], clock)
     return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 
