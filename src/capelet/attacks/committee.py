@@ -19,7 +19,7 @@ from capelet.findings.metrics import Codes, Floats
 # Below this a probability says "never", which no attacker of some thousand rows can know.
 LEAST = 1e-4
 # Rows' worth of pull towards equal weights: of use where rows are few, lost where they are many.
-PRIOR_ROWS = 10.0
+PRIOR_ROWS = 1.0
 
 
 def pool(members: Sequence[Floats], weights: Floats) -> Floats:
