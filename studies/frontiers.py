@@ -33,7 +33,7 @@ from capelet.data.labels import Attribute, add_derived
 from capelet.defences import Settings, fit
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
-from capelet.findings.metrics import balanced_accuracy
+from capelet.findings.metrics import Codes, balanced_accuracy
 from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
 from capelet.workflows.search import part_of
@@ -142,13 +142,12 @@ def release(method: str, strength: float, plan: Plan, parts: Split, x: Vectors) 
 
 
 def read(
-    z: Vectors, target: Attribute, parts: Split, part: str, balanced: bool
+    z: Vectors, target: Attribute, parts: Split, part: str, units: Codes, balanced: bool
 ) -> dict[str, float]:
     """What each family reaches on the victims; `strongest` is picked on the attacker's own rows."""
     labelled = target.codes >= 0
-    own, tune = (rows[labelled[rows]] for rows in parts.training(part))
-    victims = parts.victims[labelled[parts.victims]]
-    view = View(z, own, tune, victims, parts.seed)
+    own, victims = (rows[labelled[rows]] for rows in (getattr(parts, part), parts.victims))
+    view = View(z, own, own[:0], victims, parts.seed, units)
     codes = np.where(labelled, target.codes, 0)
     secret = Secret(view, codes, len(target.classes), balanced=balanced)
     result = attack(view, secret, families(()))
@@ -171,8 +170,10 @@ def measure(job: Job) -> dict[str, Any]:
     z = release(job.method, job.strength, plan, parts, x)
     training_seconds = time.monotonic() - start
     with one_thread():
-        leak = {item.name: read(z, item, parts, "attacker", True) for item in plan.secrets}
-        task = read(z, plan.label, parts, "defender", False)
+        leak = {
+            item.name: read(z, item, parts, "attacker", plan.units, True) for item in plan.secrets
+        }
+        task = read(z, plan.label, parts, "defender", plan.units, False)
     recall = float(neighbour_recall(x[parts.victims], z[parts.victims]).mean())
     return {
         "set": job.source.name, "split": job.place, "method": job.method, "strength": job.strength,

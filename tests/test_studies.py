@@ -11,6 +11,7 @@ from capelet.data.datasets import is_available
 from scripts import run_script, scripts_in
 
 NEEDS = {
+    "attackers.py": ("stance",),
     "frontiers.py": ("stance",),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
@@ -25,6 +26,30 @@ def need(name: str) -> None:
 
 def test_every_study_is_run_here() -> None:
     assert set(scripts_in("studies")) == set(NEEDS)
+
+
+def test_attackers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`gr+`, the slowest, is written into the file by hand; the rest runs on ready vectors."""
+    need("attackers.py")
+    vectors, out = tmp_path / "vectors", tmp_path / "rows.jsonl"
+    run_script(
+        "studies", "attackers.py", "prepare", "--sets", "stance", "--encoder", "wordllama",
+        "--vectors", vectors,
+    )  # fmt: skip
+    scores = {"ours": 0.6, "plain": 0.65, "chosen": "knn"}
+    by_hand = {"set": "stance", "split": 0, "release": "gr+", "scores": {"gender": scores}}
+    out.write_text(json.dumps(by_hand) + "\n")
+    size = ("--rows", 300, "--splits", 1, "--workers", 1, "--families", "logistic", "knn")
+    command = ("attackers.py", "run", "--sets", "stance", "--vectors", vectors, *size, "--out", out)
+    run_script("studies", *command)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows[0] == by_hand and {row["release"] for row in rows} == {"raw", "leace", "gr+"}
+    assert all(0 < row["scores"]["gender"]["plain"] < 1 for row in rows)
+    printed = capsys.readouterr().out
+    assert "| gr+ | `stance` | gender | 0.600 | 0.650 | -0.050 | knn |" in printed
+    assert "gr+: mean -0.0500" in printed and "MISSED" in printed
+    run_script("studies", *command)  # nothing is missing, so nothing is measured again
+    assert len(out.read_text().splitlines()) == 3
 
 
 def test_frontiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

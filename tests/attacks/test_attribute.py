@@ -559,7 +559,7 @@ def test_the_grids_are_all_that_is_tried() -> None:
         (name, width, penalty)
         for name in inputs
         for width in (0.25, 0.5, 1.0, 2.0)
-        for penalty in (5e-5, 5e-4, 5e-3)
+        for penalty in (2e-5, 5e-4)
     ]
     assert families() == list(FAMILIES.values())
     assert families(["knn", "mlp"]) == [FAMILIES["knn"], FAMILIES["mlp"]]
@@ -610,12 +610,10 @@ def test_settings_race_and_the_beaten_are_left_behind() -> None:
     view, task = hundred()
     many, weak = Fixed("many", *range(9, 0, -1)), Fixed("weak", 1, 1, 1)
     attack(view, task, [many, weak])  # type: ignore[list-item]
-    screened = [place for place, rows, _ in many.fits if rows == 40]
-    assert sorted(screened) == list(range(9))  # all of them, on half the rows
     rounds = [[p for p, rows, _ in many.fits if rows == 80].count(place) for place in range(9)]
-    assert rounds == [5, 5, 1, 0, 0, 0, 0, 0, 0]  # a third, then halves, two to the end
+    assert rounds == [5, 5, 3, 2, 2, 1, 1, 1, 1]  # nine, five, three, and two to the end
     # After two folds of five the weak family is clearly beaten; it is fitted once more at the end.
-    assert sum(rows == 80 for _, rows, _ in weak.fits) == 2 * 2
+    assert sum(rows == 80 for _, rows, _ in weak.fits) == 3 + 2
     assert weak.fits[-1][1:] == (100, 0)
 
 

@@ -136,17 +136,10 @@ def attack(
 def race(secret: Secret, attackers: Sequence[Family], folds: Sequence[Fold]) -> list[Trial]:
     """Every family's best settings: fold by fold the better half of its settings goes on.
 
-    A round before the first fold learns from half of the rows and leaves a third. A family that is
-    clearly beaten by another is not raced to the end; it keeps what it reached.
+    A family that is clearly beaten by another is not raced to the end; it keeps what it reached.
+    Nothing is sorted out on fewer rows: what is best of half of them is too coarse for all.
     """
     entries = [_Entry(family) for family in attackers]
-    screen = folds[0].thinned()
-    for entry in entries:
-        if len(entry.settings) > FINALISTS:
-            entry.run(screen, secret.on_fold(screen))
-            entry.best(secret)
-            entry.keep(3)
-            entry.forget()
     for number, fold in enumerate(folds, 1):
         racing = [entry for entry in entries if entry.is_racing]
         part = secret.on_fold(fold)
@@ -155,7 +148,7 @@ def race(secret: Secret, attackers: Sequence[Family], folds: Sequence[Fold]) -> 
         trials = [entry.best(secret) for entry in racing]
         leader = max(trials, key=lambda trial: trial.quality)
         for entry, trial in zip(racing, trials, strict=True):
-            entry.keep(2)
+            entry.halve()
             if 1 < number < len(folds) and _is_beaten(trial, leader, secret):
                 entry.is_racing = False
     return [entry.best(secret) for entry in entries]
@@ -168,9 +161,6 @@ class _Entry:
         self.family = family
         self.is_racing = True
         self.settings = list(range(len(family.grid)))
-        self.forget()
-
-    def forget(self) -> None:
         self.scores: dict[int, list[Floats]] = {place: [] for place in self.settings}
         self.places: list[Rows] = []
 
@@ -181,10 +171,10 @@ class _Entry:
             candidate = _fit(self.family, fold, secret, self.family.grid[place])
             self.scores[place].append(candidate.tune)
 
-    def keep(self, one_in: int) -> None:
-        """The better part of the settings goes on; of equals the first ones of the grid."""
+    def halve(self) -> None:
+        """The better half of the settings goes on; of equals the first ones of the grid."""
         ranking = sorted(self.settings, key=lambda place: (-self.quality[place], place))
-        self.settings = sorted(ranking[: max(FINALISTS, -(-len(ranking) // one_in))])
+        self.settings = sorted(ranking[: max(FINALISTS, (len(ranking) + 1) // 2)])
 
     def best(self, secret: Secret) -> Trial:
         places = np.concatenate(self.places)

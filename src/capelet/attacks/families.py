@@ -191,7 +191,7 @@ class Kernel:
     """Ridge classifier with RBF kernels, in closed form; of many rows in the span of landmarks."""
 
     widths: Sequence[float] = (0.25, 0.5, 1.0, 2.0)
-    penalties: Sequence[float] = (5e-5, 5e-4, 5e-3)
+    penalties: Sequence[float] = (2e-5, 5e-4)
     name: str = "kernel"
     title: str = "RBF kernel"
 
@@ -224,14 +224,11 @@ def _in_kernels(
     view: View, secret: Secret, settings: Settings, target: Matrix
 ) -> Callable[[str], Matrix]:
     """f(x) = Σ_i α_i·k(x, x_i) with (K + n·penalty·W⁻¹)·α = target."""
-    from scipy.linalg import cho_factor, cho_solve
-
     place = (settings["input"], settings["width"])
     ridge = view.kernel(*place).copy()
     weights = secret.weights.fit
     ridge[np.diag_indices_from(ridge)] += settings["penalty"] * weights.sum() / weights
-    root = cho_factor(ridge, lower=True, overwrite_a=True, check_finite=False)
-    alpha = cho_solve(root, target, check_finite=False)
+    alpha = _solve(ridge, target)
     return lambda part: view.kernel(*place, part) @ alpha
 
 
@@ -239,16 +236,24 @@ def _in_features(
     view: View, secret: Secret, settings: Settings, target: Matrix
 ) -> Callable[[str], Matrix]:
     """f(x) = features(x)·slope with (FᵀWF + n·penalty·I)·slope = FᵀW·target."""
-    from scipy.linalg import cho_factor, cho_solve
-
     place = (settings["input"], settings["width"])
     weights = secret.weights.fit
     ridge = _gram(view, secret, *place).copy()
     ridge[np.diag_indices_from(ridge)] += np.float32(settings["penalty"] * weights.sum())
     right = view.features(*place).T @ (target * weights[:, None])
-    root = cho_factor(ridge, lower=True, overwrite_a=True, check_finite=False)
-    slope = cho_solve(root, right, check_finite=False)
+    slope = _solve(ridge, right)
     return lambda part: view.features(*place, part) @ slope
+
+
+def _solve(left: Matrix, right: Matrix) -> Matrix:
+    """left⁻¹·right for a positive definite matrix, in single precision where that is enough."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        root = cho_factor(left, lower=True, check_finite=False)
+    except LinAlgError:  # many near copies: rounding made it indefinite
+        root = cho_factor(left.astype(np.float64), lower=True, check_finite=False)
+    return np.asarray(cho_solve(root, right, check_finite=False), dtype=np.float32)
 
 
 def _gram(view: View, secret: Secret, inputs: str, width: float) -> Matrix:

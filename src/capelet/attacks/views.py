@@ -199,10 +199,12 @@ class View:
 
     def kernel(self, name: str, width: float, part: str = "fit") -> Matrix:
         """RBF kernels of a part's rows with the landmarks; width 1 is the median distance."""
-        return self.share(
-            ("kernel", name, width, part),
-            lambda: np.exp(self.distances(name, part) / np.float32(-width)),
-        )
+
+        def make() -> Matrix:
+            return np.asarray(np.exp(self.distances(name, part) / np.float32(-width)))
+
+        # Of many rows only the features are kept: both would be too much for the memory.
+        return self.share(("kernel", name, width, part), make) if self.is_exact else make()
 
     def features(self, name: str, width: float, part: str = "fit") -> Matrix:
         """Features whose products are RBF kernels, up to what the landmarks miss (Nyström)."""
@@ -250,11 +252,6 @@ class Fold(View):
         super().__init__(
             whole._vectors, rows[inside], rows[outside], rows[:0], whole.seed, whole._units
         )
-
-    def thinned(self) -> Fold:
-        """The fold with every second of its persons to learn from, to sort out settings cheaply."""
-        people = np.unique(self.units, return_inverse=True)[1]
-        return Fold(self.whole, self.inside[people % 2 == 0], self.outside)
 
     def _cut(self, parts: Parts) -> Parts:
         return Parts(parts.fit[self.inside], parts.fit[self.outside], parts.fit[:0])
