@@ -130,7 +130,7 @@ def test_depth_and_width_are_arguments() -> None:
     view, codes = world(shift=3.0)
     deep = Perceptron(depth=3, width=50)
     candidate = deep.fit(view, Secret(view, codes, 2), deep.grid[-1])
-    assert candidate.settings == {"input": "standard", "depth": 3, "width": 50, "epochs": 12}
+    assert candidate.settings == {"input": "standard", "depth": 3, "width": 50, "epochs": 10}
     assert balanced_accuracy(codes[SCORED], candidate.scored.argmax(axis=1)) > 0.85
 
 
@@ -225,8 +225,8 @@ def test_units_neighbours_and_distances_are_those_of_brute_force() -> None:
         np.testing.assert_allclose(unit, wanted, rtol=1e-4, atol=1e-5)
     for unit, (places, cosines) in zip(view.unit[1:], view.neighbours("unit")[1:], strict=True):
         similar = unit @ view.unit.fit.T
-        assert places.shape == (len(unit), 150)
-        np.testing.assert_allclose(cosines, -np.sort(-similar, axis=1), atol=1e-5)
+        assert places.shape == (len(unit), 100)
+        np.testing.assert_allclose(cosines, -np.sort(-similar, axis=1)[:, :100], atol=1e-5)
         np.testing.assert_allclose(np.take_along_axis(similar, places, 1), cosines, atol=1e-5)
     assert view.neighbours("unit").fit is None
     assert view.landmarks.tolist() == list(range(150))
@@ -284,7 +284,7 @@ def test_landmarks_of_many_rows_are_a_thousand_and_differ_by_seed(
     places, cosines = near.neighbours("unit").tune  # more queries than one block
     similar = near.unit.tune @ near.unit.fit.T
     np.testing.assert_allclose(cosines[:, 0], similar.max(axis=1), atol=1e-6)
-    assert (cosines[:, 0] >= cosines[:, 1]).all() and places.shape == (1300, 240)
+    assert (cosines[:, 0] >= cosines[:, 1]).all() and places.shape == (1300, 100)
 
 
 # ---- folds ---------------------------------------------------------------------------------------
@@ -524,7 +524,7 @@ def epochs_of(view: View, secret: Secret, epochs: int) -> list[np.ndarray]:
 
 def test_the_perceptron_is_trained_for_as_many_epochs_as_asked() -> None:
     view, secret = small()
-    history = epochs_of(view, secret, 12)
+    history = epochs_of(view, secret, 10)
     family = FAMILIES["mlp"]
     for settings in reversed(family.grid):
         if settings["input"] == "standard":
@@ -552,13 +552,13 @@ def test_the_grids_are_all_that_is_tried() -> None:
     grids = {name: [tuple(item.values()) for item in FAMILIES[name].grid] for name in FAMILIES}
     strengths = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     assert grids["logistic"] == [(name, strength) for name in inputs for strength in strengths]
-    assert grids["mlp"] == [(name, 1, 128, epochs) for name in inputs for epochs in (4, 12)]
-    assert grids["boosting"] == [(30,), (80,), (160,)]
-    assert grids["knn"] == [(name, k) for name in inputs for k in (5, 15, 40, 100, 240)]
+    assert grids["mlp"] == [(name, 1, 128, epochs) for name in inputs for epochs in (3, 10)]
+    assert grids["boosting"] == [(30,), (100,)]
+    assert grids["knn"] == [(name, k) for name in inputs for k in (5, 15, 40, 100)]
     assert grids["kernel"] == [
         (name, width, penalty)
         for name in inputs
-        for width in (0.25, 0.5, 1.0, 2.0)
+        for width in (0.25, 0.5, 1.0)
         for penalty in (2e-5, 5e-4)
     ]
     assert families() == list(FAMILIES.values())
@@ -611,7 +611,7 @@ def test_settings_race_and_the_beaten_are_left_behind() -> None:
     many, weak = Fixed("many", *range(9, 0, -1)), Fixed("weak", 1, 1, 1)
     attack(view, task, [many, weak])  # type: ignore[list-item]
     rounds = [[p for p, rows, _ in many.fits if rows == 80].count(place) for place in range(9)]
-    assert rounds == [5, 5, 3, 2, 2, 1, 1, 1, 1]  # nine, five, three, and two to the end
+    assert rounds == [5, 4, 3, 2, 2, 1, 1, 1, 1]  # nine, five, three, two, one
     # After two folds of five the weak family is clearly beaten; it is fitted once more at the end.
     assert sum(rows == 80 for _, rows, _ in weak.fits) == 3 + 2
     assert weak.fits[-1][1:] == (100, 0)
@@ -619,7 +619,7 @@ def test_settings_race_and_the_beaten_are_left_behind() -> None:
 
 def test_a_beaten_family_is_no_member_of_the_committee() -> None:
     view, task = hundred()
-    some = [Fixed("a", 8), Fixed("b", 7), Fixed("weak", 1)]
+    some = [Fixed("a", 8), Fixed("b", 8), Fixed("weak", 1)]
     result = attack(view, task, some)  # type: ignore[arg-type]
     assert set(result.best) == {"a", "b", "weak", COMMITTEE}
     assert set(result.best[COMMITTEE].settings["members"]) == {"a", "b"}

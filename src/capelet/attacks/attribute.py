@@ -35,10 +35,8 @@ from capelet.findings.metrics import Floats
 COMMITTEE = "committee"
 # With ten labels of each class none can be spared for tuning: the learning curve has one strength.
 FEW_LABELS_STRENGTH = 1e-2
-# Settings of a family that reach the last fold: the rest of the race is between equals.
-FINALISTS = 2
 # A family that lies so many standard errors behind another after two folds runs no further.
-CLEARLY_BEATEN = 3.0
+CLEARLY_BEATEN = 2.5
 # Draws of each of the attacker's texts at most, and rows at most: beyond, time buys too little.
 MOST_DRAWS = 16
 MOST_ROWS = 100_000
@@ -148,9 +146,9 @@ def race(secret: Secret, attackers: Sequence[Family], folds: Sequence[Fold]) -> 
         trials = [entry.best(secret) for entry in racing]
         leader = max(trials, key=lambda trial: trial.quality)
         for entry, trial in zip(racing, trials, strict=True):
-            entry.halve()
-            if 1 < number < len(folds) and _is_beaten(trial, leader, secret):
-                entry.is_racing = False
+            if number < len(folds):
+                entry.halve()
+                entry.is_racing = number == 1 or not _is_beaten(trial, leader, secret)
     return [entry.best(secret) for entry in entries]
 
 
@@ -174,7 +172,7 @@ class _Entry:
     def halve(self) -> None:
         """The better half of the settings goes on; of equals the first ones of the grid."""
         ranking = sorted(self.settings, key=lambda place: (-self.quality[place], place))
-        self.settings = sorted(ranking[: max(FINALISTS, (len(ranking) + 1) // 2)])
+        self.settings = sorted(ranking[: (len(ranking) + 1) // 2])
 
     def best(self, secret: Secret) -> Trial:
         places = np.concatenate(self.places)

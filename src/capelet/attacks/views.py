@@ -26,7 +26,7 @@ MOST_EXACT = 3500
 # Kernel features of a text where rows are more. Their own Cholesky factor costs 1024³/3 per width.
 LANDMARKS = 1024
 # The largest k that is tried.
-NEIGHBOURS = 240
+NEIGHBOURS = 100
 # Rows among which neighbours are looked for. All pairs of rows would make the cost quadratic.
 MOST_BASE = 16_384
 # Trees look at every axis in every node: the full width of 384 costs about thirty times more.
