@@ -78,8 +78,8 @@ def suite_of(plan: Plan, vectors: np.ndarray) -> tuple[float, dict[str, float]]:
     start = time.perf_counter()
 
     def one(parts: Split) -> list[tuple[str, int, float]]:
-        fit, tune = parts.training("attacker")
-        view = View(vectors, fit, tune, parts.victims, parts.seed)
+        own = parts.attacker
+        view = View(vectors, own, own[:0], parts.victims, parts.seed, plan.units)
         scores = []
         for attribute in plan.secrets:
             secret = Secret(view, attribute.codes, len(attribute.classes))

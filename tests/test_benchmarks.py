@@ -11,6 +11,7 @@ from scripts import run_script, scripts_in
 
 SIZES: dict[str, tuple[object, ...]] = {
     "attacks.py": ("--rows", 240, "--peer-texts", 8, "--seeds", 1),
+    "audit.py": ("--rows", 200, 240, "--seeds", 1, "--repeat", 1),
     "encoding.py": ("--texts", 8, "--repeat", 1),
     "inversion.py": ("--vectors", 8, "--loop", 1, "--steps", 2),
     "language.py": ("--steps", 1),

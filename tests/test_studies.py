@@ -14,6 +14,7 @@ from scripts import run_script, scripts_in
 
 NEEDS = {
     "maps.py": (),
+    "attackers.py": ("stance",),
     "dual_encoders.py": ("blog_authors", "blog", "trec"),
     "author_models.py": ("blog",),
     "private_maps.py": ("blog", "ag_entities"),
@@ -57,8 +58,32 @@ def test_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "picture.svg"
     # Nothing is missing, so nothing is made again.
     run_script("studies", *command, "--workers", 1, *methods, "--picture", picture)
-    assert picture.read_text("utf-8").startswith("<svg")
     assert len(out.read_text().splitlines()) == 5
+    assert picture.read_text("utf-8").startswith("<svg")
+
+
+def test_attackers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`gr+`, the slowest, is written into the file by hand; the rest runs on ready vectors."""
+    need("attackers.py")
+    vectors, out = tmp_path / "vectors", tmp_path / "rows.jsonl"
+    run_script(
+        "studies", "attackers.py", "prepare", "--sets", "stance", "--encoder", "wordllama",
+        "--vectors", vectors,
+    )  # fmt: skip
+    scores = {"ours": 0.6, "plain": 0.65, "chosen": "knn"}
+    by_hand = {"set": "stance", "split": 0, "release": "gr+", "scores": {"gender": scores}}
+    out.write_text(json.dumps(by_hand) + "\n")
+    size = ("--rows", 300, "--splits", 1, "--workers", 1, "--families", "logistic", "knn")
+    command = ("attackers.py", "run", "--sets", "stance", "--vectors", vectors, *size, "--out", out)
+    run_script("studies", *command)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows[0] == by_hand and {row["release"] for row in rows} == {"raw", "leace", "gr+"}
+    assert all(0 < row["scores"]["gender"]["plain"] < 1 for row in rows)
+    printed = capsys.readouterr().out
+    assert "| gr+ | `stance` | gender | 0.600 | 0.650 | -0.050 | knn |" in printed
+    assert "gr+: mean -0.0500" in printed and "MISSED" in printed
+    run_script("studies", *command)  # nothing is missing, so nothing is measured again
+    assert len(out.read_text().splitlines()) == 3
 
 
 def test_dual_encoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,9 @@ TESTS: dict[str, list[str]] = {
     "judge/judge": ["tests/judge/test_verdict.py"],
     "judge/pairs": ["tests/judge/test_pairs.py"],
     "attacks/attribute": ["tests/attacks/test_attribute.py", "-k", "not noise and not rare"],
+    "attacks/families": ["tests/attacks/test_attribute.py", "-k", "not noise and not rare"],
+    "attacks/views": ["tests/attacks/test_attribute.py", "-k", "not noise and not rare"],
+    "attacks/committee": ["tests/attacks/test_committee.py"],
     "evaluation/leakage": ["tests/evaluation/test_leakage.py"],
     "workflows/search": ["tests/workflows/test_search.py"],
 }

@@ -12,7 +12,7 @@
 
 The values that flow (`Corpus`, `Split`, `Release`, `Findings`) are frozen; a room takes one and
 returns the next. The Protocols below are what a new encoder or step must look like; that of an
-attacker, `Family`, stands in `attacks.attribute` beside what it is given. They are structural:
+attacker, `Family`, stands in `attacks.families` beside what it is given. They are structural:
 nothing needs to inherit from them.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from capelet.attacks.attribute import COMMITTEE, Candidate, Secret, View, few_labels
 from capelet.data.corpus import Corpus
 from capelet.errors import DataError
+from capelet.evaluation.access import Access, Redraw
 from capelet.evaluation.leakage import (
     LABELS_PER_CLASS,
     NULLS,
@@ -45,6 +47,11 @@ class Means:
         self.name = name
         self.grid = [{"sharpness": sharpness}]
         self.seen: list[tuple[View, Secret]] = []
+
+    @property
+    def final(self) -> list[tuple[View, Secret]]:
+        """Those in which nothing was held back: what is scored on victims, and nulls."""
+        return [item for item in self.seen if not len(item[0].rows.tune)]
 
     def fit(self, view: View, secret: Secret, settings: Any) -> Candidate:
         self.seen.append((view, secret))
@@ -115,17 +122,24 @@ def test_a_task_learns_from_the_defender_and_an_attack_from_the_attacker(
     views = [view for view, _ in family.seen]
     two, three = plan.secrets
     assert plan.label is not None and (two.name, three.name) == ("two", "three")
-    fit, tune = parts.training("defender")
-    assert views[0].rows.fit.tolist() == fit.tolist()
-    assert views[0].rows.tune.tolist() == tune.tolist()
+    task_view, task = family.final[0]
+    assert task_view.rows.fit.tolist() == parts.defender.tolist()
     everyone = np.concatenate([parts.attacker, parts.victims])
-    assert sorted(views[0].rows.scored.tolist()) == sorted(everyone.tolist())
-    for view, secret in ((views[1], two), (views[2 + NULLS], three)):
-        for mine, rows in zip(view.rows, (*parts.training("attacker"), parts.victims), strict=True):
-            assert mine.tolist() == rows[secret.codes[rows] >= 0].tolist()
-    assert views[0].seed == views[1].seed == parts.seed
-    task, secret = family.seen[0][1], family.seen[1][1]
-    assert not task.balanced and secret.balanced
+    assert sorted(task_view.rows.scored.tolist()) == sorted(everyone.tolist())
+    for (view, _), secret in ((family.final[1], two), (family.final[2 + NULLS], three)):
+        for own, rows in ((view.rows.fit, parts.attacker), (view.rows.scored, parts.victims)):
+            assert own.tolist() == rows[secret.codes[rows] >= 0].tolist()
+        assert len(view.rows.tune) == 0
+    # Folds hold rows of the same part back, and no victim.
+    folds = [view for view in views if len(view.rows.tune)]
+    assert len(folds) == 3 * 5  # a task and two secrets, five folds
+    for view in folds:
+        part = parts.defender if view.rows.fit[0] in parts.defender else parts.attacker
+        assert {*view.rows.fit.tolist(), *view.rows.tune.tolist()} <= set(part.tolist())
+        assert not {*view.rows.fit.tolist()} & {*view.rows.tune.tolist()}
+        assert len(view.rows.scored) == 0
+    assert {view.seed for view in views} == {parts.seed}
+    assert not task.balanced and family.final[1][1].balanced
 
 
 def test_what_is_gathered_of_one_split(tally: tuple[Plan, Tally, Means]) -> None:
@@ -143,13 +157,13 @@ def test_what_is_gathered_of_one_split(tally: tuple[Plan, Tally, Means]) -> None
     (rows,) = result.task_rows
     assert rows.tolist() == plan.splits[0].victims.tolist()
     enough = [n for n in LABELS_PER_CLASS if ("three", n) in result.curves]
-    least = min(np.bincount(plan.secrets[1].codes[plan.splits[0].training("attacker")[0]]).tolist())
+    least = min(np.bincount(plan.secrets[1].codes[plan.splits[0].attacker]).tolist())
     assert enough == [n for n in LABELS_PER_CLASS if n <= least] and enough
     (few,) = result.curves["three", 10]
     scored = plan.splits[0].victims
     assert few.truth.tolist() == plan.secrets[1].codes[scored].tolist()
     assert few.unit.tolist() == plan.units[scored].tolist()
-    view, secret = family.seen[2 + NULLS]
+    view, secret = family.final[2 + NULLS]
     np.testing.assert_allclose(few.scores, few_labels(view, secret, 10))
 
 
@@ -162,7 +176,7 @@ def test_scores_are_taken_on_the_victims_that_are_known(tally: tuple[Plan, Tally
     (guesses,) = result.guesses["attribute-inference", "two", "means"]
     assert guesses.truth.tolist() == two.codes[known].tolist()
     assert guesses.unit.tolist() == plan.units[known].tolist()
-    view, secret = family.seen[1]
+    view, secret = family.final[1]
     again = Means().fit(view, secret, {"sharpness": 1.0})
     np.testing.assert_allclose(guesses.scores, again.scored)
     (task,) = result.guesses["utility", "task", "strongest"]
@@ -179,7 +193,7 @@ def test_the_null_is_the_same_attack_on_permuted_secrets(tally: tuple[Plan, Tall
     truths = [guesses.truth.tolist() for guesses in nulls]
     assert three.codes[victims].tolist() not in truths
     assert len({tuple(truth) for truth in truths}) == NULLS
-    for (view, secret), guesses in zip(family.seen[-NULLS:], nulls, strict=True):
+    for (view, secret), guesses in zip(family.final[-NULLS:], nulls, strict=True):
         # Trained and scored on one permutation of the same values.
         whole = np.concatenate([*secret.codes])
         rows = np.concatenate([*view.rows])
@@ -195,11 +209,11 @@ def test_the_predicted_label_alone_is_judged_from_the_attacker_s_own_rows(
 ) -> None:
     """Bayes by hand, with the labels that the task probe predicts for attacker and victims."""
     plan, result, family = tally
-    wide, task = family.seen[0]
+    wide, task = family.final[0]
     predicted = np.full(ROWS, -1)
     predicted[wide.rows.scored] = Means().fit(wide, task, {"sharpness": 1.0}).scored.argmax(axis=1)
     parts, three = plan.splits[0], plan.secrets[1]
-    attacker = np.concatenate(parts.training("attacker"))
+    attacker = parts.attacker
     counts = np.full((2, 3), 0.5)
     for row in attacker:
         counts[predicted[row], three.codes[row]] += 1
@@ -287,6 +301,50 @@ def test_each_split_is_attacked_on_its_own_release_and_in_order() -> None:
 def test_work_in_threads_comes_back_in_order() -> None:
     plan, _ = plan_of(corpus(), seeds=5)
     assert list(in_threads(lambda parts: parts.seed, plan.splits)) == [0, 1, 2, 3, 4]
+
+
+class Noise:
+    """A stand-in for a private encoder: it adds fresh noise to vectors, and counts its calls."""
+
+    def __init__(self, notion: str = "local") -> None:
+        self.random = np.random.default_rng(3)
+        self.calls: list[int] = []
+        self.steps = [SimpleNamespace(guarantee=Guarantee(1.0), consumes="vectors")]
+
+    def release(self, inputs: np.ndarray) -> SimpleNamespace:
+        self.calls.append(len(inputs))
+        return SimpleNamespace(vectors=inputs + self.random.normal(size=inputs.shape) * 2)
+
+
+def test_noise_is_drawn_again_for_the_attacker_s_own_rows_only() -> None:
+    plan, vectors = plan_of(corpus(missing=37))
+    noise = Noise()
+    released = noise.release(vectors).vectors
+    again = Redraw(noise, vectors)  # type: ignore[arg-type]
+    assert again.most == 16
+    family = Means()
+    tally_ = measure(plan, released, plan.splits[0], [family], access=Access(again))  # type: ignore[list-item]
+    parts = plan.splits[0]
+    known = int((plan.secrets[0].codes[parts.attacker] >= 0).sum())
+    assert set(noise.calls[1:]) <= {known, len(parts.attacker)} and len(noise.calls) > 1
+    for name in ("two", "three"):
+        (draws,) = tally_.draws["attribute-inference", name]
+        assert draws in (1, 2, 4, 8, 16)
+    # Victims keep the one draw that they released, and the task has one too.
+    for view, _ in family.final:
+        np.testing.assert_array_equal(
+            view.vectors.scored, released[view.rows.scored].astype(np.float32)
+        )
+    assert family.final[0][0].draws == 1
+
+
+def test_noise_in_texts_is_drawn_less_often() -> None:
+    private = SimpleNamespace(
+        steps=[SimpleNamespace(guarantee=Guarantee(1.0), consumes="texts")],
+        release=lambda texts: SimpleNamespace(vectors=np.array([[len(text)] for text in texts])),
+    )
+    again = Redraw(private, ["a", "bb", "ccc"])  # type: ignore[arg-type]
+    assert again.most == 4 and again(np.array([2, 0])).tolist() == [[3], [1]]
 
 
 # ---- findings ------------------------------------------------------------------------------------
@@ -400,6 +458,36 @@ def test_only_constant_guesses_in_every_seed_are_degenerate() -> None:
     assert blind.degenerate and blind.parameters["people"] == 30
     assert row.parameters["by_seed"] == [1.0, 0.5] and row.majority == pytest.approx(0.5)
     assert not find(rows, "utility", "task", "accuracy", "strongest").degenerate
+
+
+def test_the_best_family_on_victims_has_an_interval_for_all_families_at_once() -> None:
+    source = corpus()
+    plan, vectors = plan_of(source)
+    some = [Means("a"), Means("b", 9.0)]
+    result = measure(plan, vectors, plan.splits[0], some)  # type: ignore[arg-type]
+    rows = findings_of(plan, release(plan), result)
+    row = find(rows, "attribute-inference", "two", "accuracy", "strongest")
+    best = row.parameters["best_family"]
+    singles = [find(rows, "attribute-inference", "two", "accuracy", name) for name in "ab"]
+    first = max(singles, key=lambda item: item.value)
+    assert best["attacker"] == first.attacker and best["value"] == pytest.approx(first.value)
+    assert best["low"] < first.value < best["high"]
+    assert "draws" not in row.parameters
+    assert "best_family" not in singles[0].parameters
+    null = find(rows, "attribute-inference-null", "two", "accuracy", "strongest")
+    assert "best_family" not in null.parameters
+
+
+def test_draws_are_told_where_there_were_several() -> None:
+    plan, _ = plan_of(corpus())
+    guess = Guesses(np.array([0, 1]), np.eye(2), np.array([0, 1]))
+    result = Tally()
+    result.guesses["attribute-inference", "two", "strongest"] = [guess, guess]
+    result.draws["attribute-inference", "two"] = [4, 1]
+    rows = findings_of(
+        Plan(plan.corpus, plan.secrets, None, plan.splits, plan.units, ()), release(plan), result
+    )
+    assert rows[0].parameters["draws"] == [4, 1]
 
 
 def test_the_learning_curve_lists_what_was_measured() -> None:

@@ -19,6 +19,7 @@ from capelet.findings.intervals import (
     normal_mean,
     percentile,
     share_interval,
+    simultaneous,
     weighted_means,
 )
 from capelet.findings.metrics import Guesses, score
@@ -137,6 +138,35 @@ def test_the_largest_of_many_equal_differences_is_none() -> None:
         covered["pair"] += percentile(means[best] - means[worst]).low <= 0
         covered["all"] += largest_difference(means).low <= 0
     assert covered["pair"] < 175 and covered["all"] >= 185
+
+
+def test_the_best_of_several_is_covered_where_they_are_tied() -> None:
+    """Five equal guessers, the luckiest shown; the control is the bootstrap of the maximum."""
+    random = np.random.default_rng(4)
+    inside, by_maximum = 0, 0
+    for seed in range(400):
+        hits = (random.random((5, 200)) < 0.6).astype(float)
+        weights = Bootstrap(200, draws=200, seed=seed).weights
+        draws = [weighted_means(weights, row) for row in hits]
+        best = max(simultaneous(draws), key=lambda item: item.value)
+        inside += best.low <= 0.6 <= best.high
+        plain = percentile(np.max(draws, axis=0))
+        by_maximum += plain.low <= 0.6 <= plain.high
+    assert inside >= 0.93 * 400 > 0.85 * 400 > by_maximum
+
+
+def test_simultaneous_intervals_are_wider_and_all_hold_at_once() -> None:
+    hits = (np.random.default_rng(5).random((4, 300)) < 0.7).astype(float)
+    draws = [weighted_means(Bootstrap(300).weights, row) for row in hits]
+    together, single = simultaneous(draws), [percentile(item) for item in draws]
+    for one, other in zip(together, single, strict=True):
+        assert one.value == other.value and one.low < other.low < other.high < one.high
+    (alone,) = simultaneous(draws[:1])
+    assert (alone.low, alone.high) == pytest.approx((single[0].low, single[0].high), abs=0.01)
+    constant = simultaneous([np.ones(501), draws[0]])[0]
+    assert constant.ends == (1.0, 1.0, 1.0)
+    gaps = np.where(np.arange(501) % 7 == 3, np.nan, draws[0])
+    assert simultaneous([gaps])[0].low == pytest.approx(alone.low, abs=0.01)
 
 
 def test_half_widths_of_independent_scores_add_by_squares() -> None:

@@ -156,7 +156,7 @@ class AdaptiveAttackers:
             return None
         classes = len(secret.classes)
         codes = np.where(secret.codes < 0, 0, secret.codes)
-        view = View(vectors, known, trial, trial[:0], self.seed)
+        view = View(vectors, known, trial, trial[:0], self.seed, self.units)
         target = Secret(view, codes, classes)
         trials = [
             (target.quality(FAMILIES[name].fit(view, target, settings).tune), name, settings)
@@ -167,7 +167,7 @@ class AdaptiveAttackers:
         # The trial rows are raw vectors again: they teach with the others.
         teachers = vectors.copy()
         teachers[own] = self.raw[own]
-        whole = View(teachers, own, trial, victims, self.seed)
+        whole = View(teachers, own, own[:0], victims, self.seed, self.units)
         scored = FAMILIES[name].fit(whole, Secret(whole, codes, classes), settings).scored
         return AdaptiveGuess(scored, quality, {"reader": name, **settings})
 

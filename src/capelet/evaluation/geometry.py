@@ -67,9 +67,10 @@ def separability(
 ) -> list[Finding]:
     """How often a fresh classifier tells a released vector from one that the encoder gave.
 
-    For each seed it learns from both vectors of the attacker's texts, is chosen on the held-back
-    ones, and names both vectors of the victims. Chance is one half; vectors that were not changed
-    end there exactly. The same with shuffled names stands beside it, as `deviation-null`.
+    For each seed it learns from both vectors of the attacker's texts, is chosen on those by
+    cross-validation, and names both vectors of the victims. Chance is one half; vectors that were
+    not changed end there exactly. The same with shuffled names stands beside it, as
+    `deviation-null`.
     """
     if original.shape != released_vectors.shape:
         return []
@@ -87,7 +88,8 @@ def separability(
         # The family that won, with its settings, learns names that say nothing.
         for _ in range(NULLS):
             random_flags = random.permutation(flags)
-            blind = again.fit(view, Secret(view, random_flags, 2), result.best[family].settings)
+            blind_secret = Secret(result.view, random_flags, 2)
+            blind = again.fit(result.view, blind_secret, result.best[family].settings)
             blind_guesses.append(Guesses(random_flags[victims], blind.scored, units))
     bootstrap = Bootstrap.over(plan.units)
     parameters = {"chosen": dict(strongest)}
@@ -104,22 +106,20 @@ def _both(original: Vectors, released_vectors: Vectors, parts: Split) -> tuple[V
     rounded, since their last bits only tell how they were computed.
     """
     random = np.random.default_rng([parts.seed, 0x5E])
-    sample = [
-        random.permutation(part)[:MOST_PAIRS]
-        for part in (*parts.training("attacker"), parts.victims)
-    ]
+    sample = [random.permutation(part)[:MOST_PAIRS] for part in (parts.attacker, parts.victims)]
     rows = np.concatenate(sample)
     vectors = np.concatenate([original[rows], released_vectors[rows]]).astype(np.float64)
     lengths = np.log(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).round(5)
-    ends = np.cumsum([len(part) for part in sample])[:-1]
-    # Both vectors of a text stand in one part: else the text, not the change, would tell them
-    # apart.
-    fit, tune, victims = (
+    # Both vectors of a text stand in one part, and in one fold: else the text, not the change,
+    # would tell them apart.
+    own, victims = (
         np.concatenate([places, places + len(rows)])
-        for places in np.split(np.arange(len(rows)), ends)
+        for places in np.split(np.arange(len(rows)), [len(sample[0])])
     )
-    view = View(np.concatenate([vectors, lengths], axis=1), fit, tune, victims, parts.seed)
-    return view, np.repeat([0, 1], len(rows)), np.tile(rows, 2)
+    both = np.concatenate([vectors, lengths], axis=1)
+    whose = np.tile(rows, 2)
+    view = View(both, own, own[:0], victims, parts.seed, whose)
+    return view, np.repeat([0, 1], len(rows)), whose
 
 
 def _separability(

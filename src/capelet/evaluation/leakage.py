@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from capelet.attacks.attribute import (
+    COMMITTEE,
+    Draws,
     Family,
     Parts,
     Secret,
@@ -28,9 +30,10 @@ from capelet.attacks.attribute import (
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.errors import DataError
+from capelet.evaluation.access import NO_ACCESS, Access
 from capelet.evaluation.adaptive import (
     AdaptiveAttackers,
-    Insider,
+    AdaptiveGuess,
     adaptive_guesses,
     holds,
     strongest_of,
@@ -49,6 +52,7 @@ from capelet.findings.metrics import (
     majority,
     metrics_for,
     score,
+    scores_together,
 )
 from capelet.interfaces import Progress, Vectors
 from capelet.release import Release
@@ -73,6 +77,7 @@ class Tally:
     winners: dict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
+    draws: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     curves: dict[tuple[str, int], list[Guesses]] = field(default_factory=lambda: defaultdict(list))
     task_rows: list[Rows] = field(default_factory=list)
 
@@ -82,6 +87,8 @@ class Tally:
             self.guesses[key] += guesses
         for target, counts in other.winners.items():
             self.winners[target] += counts
+        for target, counts_by_seed in other.draws.items():
+            self.draws[target] += counts_by_seed
         for point, guesses_at_point in other.curves.items():
             self.curves[point] += guesses_at_point
         self.task_rows += other.task_rows
@@ -92,12 +99,12 @@ def attack_all(
     vectors_by_split: Sequence[Vectors],
     attackers: Sequence[Family],
     progress: Progress,
-    insiders: Sequence[Insider | None] = (),
+    access: Sequence[Access] = (),
 ) -> Tally:
     """All seeds, as many abreast as there are cores; the result does not depend on how many.
 
     `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
-    `insiders` are what adaptive attackers hold of each; without them there are none.
+    `access` is what attackers may use beside the vectors of each; nothing where it is empty.
     """
     counter = count(1)
     work = len(plan.splits) * plan.targets
@@ -106,15 +113,13 @@ def attack_all(
 
     def one(parts: Split) -> Tally:
         place = places[id(parts)]
-        vectors, insider = vectors_by_split[place], insiders[place] if insiders else None
-        adaptive = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
         return measure(
             plan,
-            vectors,
+            vectors_by_split[place],
             parts,
             attackers,
             lambda: progress("attacking", next(counter), work),
-            adaptive,
+            access[place] if access else NO_ACCESS,
         )
 
     total = Tally()
@@ -137,18 +142,28 @@ def measure(
     parts: Split,
     attackers: Sequence[Family],
     tick: Callable[[], None] = lambda: None,
-    adaptive: AdaptiveAttackers | None = None,
+    access: Access = NO_ACCESS,
 ) -> Tally:
-    """Attack one split; `tick` is called after each target so that progress can be shown."""
+    """Attack one split; `tick` is called after each target so that progress can be shown.
+
+    Attackers of secrets draw their own texts as often as it helps them, if `access` permits. The
+    task does not: its user has one draw of each text, and may make no other.
+    """
     tally = Tally()
     labels = None
     if plan.label is not None:
         labels = _task(plan, plan.label, vectors, parts, attackers, tally)
         tick()
     views: dict[bytes, tuple[View, TextAttacker | None]] = {}
+    draws: dict[int, Draws] = {}
+    insider = access.insider
+    insiders = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
     for secret in plan.secrets:
         view, text = _view(plan, vectors, parts, "attacker", secret, views)
-        _secret(plan, secret, view, text, attackers, tally, labels, adaptive)
+        adaptive = adaptive_guesses(insiders, secret)
+        if access.redraw is not None:
+            draws.setdefault(id(view), Draws(view, access.redraw, access.redraw.most))
+        _secret(plan, secret, view, text, attackers, tally, labels, draws.get(id(view)), adaptive)
         tick()
     return tally
 
@@ -166,14 +181,16 @@ def _view(
     present = target.codes >= 0
     key = part.encode() + present.tobytes()
     if key not in views:
-        fit, tune = (rows[present[rows]] for rows in parts.training(part))
+        own = getattr(parts, part)
+        own = own[present[own]]
         victims = parts.victims[present[parts.victims]]
-        if not len(fit) or not len(tune) or not len(victims):
+        # Cross-validation holds rows back: one alone leaves nothing to learn from.
+        if len(own) < 2 or not len(victims):
             raise DataError(
                 f"{target.name!r} is known on too few rows to be split: "
-                f"{len(fit) + len(tune)} in the {part}'s part, {len(victims)} among the victims"
+                f"{len(own)} in the {part}'s part, {len(victims)} among the victims"
             )
-        view = View(vectors, fit, tune, victims, parts.seed)
+        view = View(vectors, own, own[:0], victims, parts.seed, plan.units)
         texts = plan.corpus.texts
         views[key] = (view, TextAttacker(texts, view) if texts is not None else None)
     return views[key]
@@ -193,7 +210,12 @@ def _task(
     # missing: a user of the release would have it for each.
     rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), view.rows.scored)
     wide = View(
-        vectors, view.rows.fit, view.rows.tune, np.concatenate([view.rows.scored, rest]), parts.seed
+        vectors,
+        view.rows.fit,
+        view.rows.tune,
+        np.concatenate([view.rows.scored, rest]),
+        parts.seed,
+        plan.units,
     )
     # A stand-in that is never scored: these rows follow the victims, and are cut off below.
     codes = np.where(label.codes < 0, 0, label.codes)
@@ -230,7 +252,8 @@ def _secret(
     attackers: Sequence[Family],
     tally: Tally,
     label_guesses: Codes | None,
-    adaptive: AdaptiveAttackers | None = None,
+    draws: Draws | None,
+    adaptive: Mapping[str, AdaptiveGuess],
 ) -> None:
     """Attack one attribute on one split, with its null, its references and its learning curve."""
     target = Secret(view, secret.codes, len(secret.classes))
@@ -240,25 +263,26 @@ def _secret(
     def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
         tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
 
-    result = attack(view, target, attackers)
+    result = attack(view, target, attackers, draws)
     for name, candidate in result.best.items():
         add("attribute-inference", name, candidate.scored)
-    insiders = adaptive_guesses(adaptive, secret)
-    for name, guess in insiders.items():
+    for name, guess in adaptive.items():
         add("attribute-inference", name, guess.scored)
-    strongest = strongest_of(result.quality, insiders, result.strongest)
-    winner = insiders[strongest] if strongest in insiders else result.best[strongest]
+    strongest = strongest_of(result.quality, adaptive, result.strongest)
+    winner = adaptive[strongest] if strongest in adaptive else result.best[strongest]
     add("attribute-inference", "strongest", winner.scored)
     tally.winners["attribute-inference", secret.name][strongest] += 1
+    tally.draws["attribute-inference", secret.name].append(result.view.draws)
 
-    # The null has the best family and its best settings: as strong an attacker, with nothing to
-    # learn.
+    # The null has the best family with the settings that cross-validation chose, fitted on all of
+    # the attacker's rows and draws: as strong an attacker, with nothing to learn.
     family = next(item for item in attackers if item.name == result.family)
     settings = result.best[result.family].settings
     random = np.random.default_rng([view.seed, 0x40])
     for _ in range(NULLS):
         random_codes = permute(secret.codes, plan.units, random)
-        null = family.fit(view, Secret(view, random_codes, len(secret.classes)), settings)
+        random_secret = Secret(result.view, random_codes, len(secret.classes))
+        null = family.fit(result.view, random_secret, settings)
         add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
     if label_guesses is not None and plan.label is not None:
         label_parts = Parts(*(label_guesses[rows] for rows in view.rows))
@@ -287,11 +311,12 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         metrics = (
             ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
         )
-        winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
         for metric in metrics:
             row = _finding(kind, target, attacker, metric, guesses, bootstrap, ceilings)
-            if winners:
-                row = replace(row, parameters={**row.parameters, "chosen": dict(winners)})
+            winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
+            if attacker == "strongest":
+                choice = _choice(tally, kind, name, metric, bootstrap)
+                row = replace(row, parameters={**row.parameters, **choice})
             if kind == "attribute-inference":
                 holding = holds(attacker, winners)
                 row = replace(row, parameters={**row.parameters, "holds": holding})
@@ -303,6 +328,34 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
                 plan.label.name, task, tally.task_rows, secret, bootstrap, release.recipe_hash
             )
     return rows
+
+
+def _choice(
+    tally: Tally, kind: str, target: str, metric: str, bootstrap: Bootstrap
+) -> dict[str, Any]:
+    """Who was strongest on how many seeds, and which single family is best on the victims.
+
+    That family was picked by its score, so its interval is one of all families at once.
+    """
+    choice: dict[str, Any] = {}
+    if winners := tally.winners.get((kind, target)):
+        choice["chosen"] = dict(winners)
+    if max(draws := tally.draws.get((kind, target), [1])) > 1:
+        choice["draws"] = draws
+    single = {
+        attacker: guesses
+        for (kind_of, name, attacker), guesses in tally.guesses.items()
+        if (kind_of, name) == (kind, target) and attacker not in ("strongest", COMMITTEE)
+    }
+    # Under the metrics that verdicts are made of; the others would double the time of scoring.
+    if len(single) > 1 and metric in ("accuracy", "balanced_accuracy"):
+        scores = scores_together(metric, single, bootstrap)
+        best = max(scores, key=lambda name: scores[name].value)
+        low, high = scores[best].low, scores[best].high
+        choice["best_family"] = {
+            "attacker": best, "value": scores[best].value, "low": low, "high": high,
+        }  # fmt: skip
+    return choice
 
 
 def _finding(

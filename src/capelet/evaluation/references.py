@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Parts, Secret, View
+from capelet.attacks.views import Parts, Secret, View, folds_of
 from capelet.data.corpus import Values
 from capelet.data.text import words_and_emphasis
 from capelet.findings.metrics import Codes, Floats
@@ -39,7 +39,8 @@ class TextAttacker:
     strengths = (1.0, 10.0)
 
     def __init__(self, texts: Values, view: View) -> None:
-        self.texts = Parts(*(texts[rows] for rows in view.rows))
+        self.view = view.joined()
+        self.texts = Parts(*(texts[rows] for rows in self.view.rows))
 
     @cached_property
     def features(self) -> Parts:
@@ -61,23 +62,33 @@ class TextAttacker:
         except ValueError:  # no word occurs twice
             words.set_params(min_df=1)
             counts = words.fit_transform(self.texts.fit)
-        return Parts(counts, *(words.transform(part) for part in self.texts[1:]))
+        return Parts(counts, None, words.transform(self.texts.scored))
 
     def probabilities(self, secret: Secret) -> Floats:
-        """Of each victim's classes, with the strength that did best on the held-back rows."""
-        from sklearn.linear_model import LogisticRegression
+        """Of each victim's classes, with the strength that did best in cross-validation."""
+        secret = secret.on(self.view)
+        words = self.features.fit
+        # Chosen like every attacker; two folds are enough to choose between two strengths.
+        qualities = dict.fromkeys(self.strengths, 0.0)
+        for fold in folds_of(self.view, secret)[:2]:
+            part = secret.on_fold(fold)
+            for strength in self.strengths:
+                scores = _guess(strength, words[fold.inside], part, words[fold.outside])
+                qualities[strength] += part.quality(scores)
+        best = max(self.strengths, key=qualities.__getitem__)
+        return _guess(best, words, secret, self.features.scored)
 
-        best = -1.0
-        result: Floats = np.zeros((len(secret.codes.scored), secret.classes))
-        # Chosen like every attacker: on the held-back rows.
-        for strength in self.strengths:
-            model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
-            model.fit(self.features.fit, secret.codes.fit, secret.weights.fit)
-            quality = secret.quality(_all_classes(model, self.features.tune, secret.classes))
-            if quality > best:
-                best = quality
-                result = _all_classes(model, self.features.scored, secret.classes)
-        return result
+
+def _guess(strength: float, own: Any, secret: Secret, others: Any) -> Floats:
+    """Probabilities of the other rows from a model of the own ones."""
+    from sklearn.linear_model import LogisticRegression
+
+    codes = secret.codes.fit
+    if len(set(codes.tolist())) < 2:  # a fold may hold back all of a rare class
+        return np.tile(np.eye(secret.classes)[codes[0]], (others.shape[0], 1))
+    model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
+    model.fit(own, codes, secret.weights.fit)
+    return _all_classes(model, others, secret.classes)
 
 
 def _all_classes(model: Any, inputs: Any, classes: int) -> Floats:

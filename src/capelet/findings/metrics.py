@@ -6,7 +6,7 @@ weights: see `intervals`, which says who is resampled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import CapeletError, did_you_mean
-from capelet.findings.intervals import Bootstrap, Score, largest_difference, mean_over_seeds
+from capelet.findings.intervals import (
+    Bootstrap,
+    Score,
+    largest_difference,
+    mean_over_seeds,
+    simultaneous,
+)
 from capelet.findings.intervals import Codes as Codes
 from capelet.findings.intervals import Floats as Floats
 
@@ -49,6 +55,17 @@ def score(metric: str, seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
     people = len(np.unique(np.concatenate([item.unit for item in seeds])))
     draws = [replicates(metric, item, bootstrap.of(item.unit)) for item in seeds]
     return mean_over_seeds(draws, people, is_share=True)
+
+
+def scores_together(
+    metric: str, seeds_of: Mapping[str, Sequence[Guesses]], bootstrap: Bootstrap
+) -> dict[str, Score]:
+    """The metric of several attackers with intervals that hold for all of them at once."""
+    draws = [
+        np.mean([replicates(metric, item, bootstrap.of(item.unit)) for item in seeds], axis=0)
+        for seeds in seeds_of.values()
+    ]
+    return dict(zip(seeds_of, simultaneous(draws), strict=True))
 
 
 def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -> Score:

@@ -103,10 +103,11 @@ def _of_attributes(findings: Findings) -> list[Passage]:
         Passage(
             "Fresh attackers",
             f"On the attacker’s part, and on nothing else, {_families(findings)} learn to name "
-            "the attribute from a vector. Each is tuned on a held-back tenth of that part. The "
-            "strongest is their committee (the mean of their probabilities), or a single family "
-            "that beats the committee there by more than a standard error. It never sees a victim "
-            "before it is scored.",
+            "the attribute from a vector. Settings and families are chosen by five-fold "
+            "cross-validation on that part, nobody’s rows in two folds; a committee with "
+            "calibrated probabilities is one candidate. The winner is fitted again on all of that "
+            "part, and never sees a victim before it is scored. Where the release adds noise, the "
+            "attacker passes its own texts through it as often as that helps.",
         ),
         Passage(
             "The score",

@@ -20,8 +20,9 @@ from capelet.data.readers import TableOptions, read
 from capelet.data.splits import group_rows
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
-from capelet.evaluation.adaptive import Insider, insiders_of
-from capelet.evaluation.attacks import AttackPlan, TextAttacks
+from capelet.evaluation.access import Access, Redraw
+from capelet.evaluation.adaptive import insiders_of
+from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Flags, Plan, split_corpus
@@ -95,10 +96,15 @@ def audit(
         plain = target.unprotected().release(inputs, progress) if target.protects else None
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
-            plan, [release] * len(plan.splits), original, attacker_families, clock, progress,
+            plan,
+            [release] * len(plan.splits),
+            original,
+            attacker_families,
+            clock,
+            progress,
             # Whoever names families asks for those alone.
-            () if attackers else insiders_of([target] * len(plan.splits), original),
-        )  # fmt: skip
+            access_of([target] * len(plan.splits), inputs, None if attackers else original),
+        )
     others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
     more, pictures = others.measure(plan, target, release, members, clock, progress)
     origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
@@ -156,17 +162,17 @@ def measure_releases(
     attackers: Sequence[Family],
     clock: Clock,
     progress: Progress = silent,
-    insiders: Sequence[Insider | None] = (),
+    access: Sequence[Access] = (),
 ) -> tuple[list[Finding], dict[str, Any]]:
     """All findings and artefacts of a release, given once for each split of the plan.
 
-    `original` are the unprotected vectors of a protected release; `insiders` what adaptive
-    attackers hold of each. What needs one release (pictures,
+    `original` are the unprotected vectors of a protected release; `access` is what attackers may
+    use beside the released ones. What needs one release (pictures,
     deviation) is shown of the first.
     """
     first, vectors = releases[0], [release.vectors for release in releases]
     with clock("attacks"):
-        tally = attack_all(plan, vectors, attackers, progress, insiders)
+        tally = attack_all(plan, vectors, attackers, progress, access)
     with clock("scores"), one_thread():
         rows = findings_of(plan, first, tally)
         victims = plan.splits[0].victims
@@ -185,6 +191,20 @@ def measure_releases(
             if (shift := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
                 artefacts["tsne_shift"] = shift
     return rows, artefacts
+
+
+def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | None) -> list[Access]:
+    """What attackers of each split's release may use beside its vectors.
+
+    Noise can be drawn again by everyone; `raw` are the vectors that insiders hold, None for none.
+    """
+    # Splits of one encoder share its lock.
+    redraws = {id(item): Redraw(item, inputs) for item in encoders if adds_noise(item)}
+    insiders = insiders_of(encoders, raw)
+    return [
+        Access(redraws.get(id(encoder)), insider)
+        for encoder, insider in zip(encoders, insiders, strict=True)
+    ]
 
 
 def private_encoder(

@@ -27,7 +27,7 @@ from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
-from capelet.evaluation.adaptive import Insider, insiders_of
+from capelet.evaluation.access import Access
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder
@@ -36,7 +36,7 @@ from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
-from capelet.workflows.audit import inputs_of, measure_releases, private_encoder
+from capelet.workflows.audit import access_of, inputs_of, measure_releases, private_encoder
 from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
@@ -148,9 +148,9 @@ def protect(
     before = _findings(
         plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
     )
-    insiders = () if attackers else insiders_of(encoders, original.vectors)
+    access = access_of(encoders, inputs, None if attackers else original.vectors)
     after = _findings(
-        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, insiders
+        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, access
     )
     if frontier is not None:
         check_wish(frontier, _strongest(after, against))
@@ -269,11 +269,9 @@ def _findings(
     attackers: Sequence[Family],
     clock: Clock,
     progress: Progress,
-    insiders: Sequence[Insider | None] = (),
+    access: Sequence[Access] = (),
 ) -> Findings:
-    rows, artefacts = measure_releases(
-        plan, releases, original, attackers, clock, progress, insiders
-    )
+    rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress, access)
     origin = audit_provenance(plan, encoder, releases[0], clock)
     return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 

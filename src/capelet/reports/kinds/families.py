@@ -96,7 +96,8 @@ def _choices(rows: Sequence[Finding]) -> str:
             ranking = sorted(choices.items(), key=lambda item: -item[1])
             names = ", ".join(f"{attacker_name(name)} × {times}" for name, times in ranking)
             sentence = f"Strongest, chosen on the attacker’s own part, per seed: {names}."
-            return f"{sentence} It {_holding(row)}." if _holding(row) else sentence
+            holding = f" It {_holding(row)}." if _holding(row) else ""
+            return f"{sentence}{holding}{_best_family(row)}{_draws(row)}"
     return ""
 
 
@@ -113,3 +114,23 @@ def _holding(row: Finding) -> str:
     """What the strongest attacker held beside labelled texts of its own."""
     words = HOLDINGS.get(str(row.parameters.get("holds")))
     return f"held {words}" if words else ""
+
+
+def _best_family(row: Finding) -> str:
+    """The luckiest family on these victims; its bounds allow for its being picked."""
+    best = row.parameters.get("best_family")
+    if not isinstance(best, Mapping):
+        return ""
+    value, low, high = (score(row.metric, best[key]) for key in ("value", "low", "high"))
+    return (
+        f" Best single family on these victims: {attacker_name(best['attacker'])}, {value} "
+        f"({low} to {high}, bounds that hold for all families at once)."
+    )
+
+
+def _draws(row: Finding) -> str:
+    draws = row.parameters.get("draws")
+    if not draws:
+        return ""
+    numbers = ", ".join(map(str, draws))
+    return f" Draws of the noise of each of the attacker’s own texts, per seed: {numbers}."

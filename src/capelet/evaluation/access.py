@@ -1,0 +1,47 @@
+"""What attackers may use of a release beside the vectors that it gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.attribute import MOST_DRAWS
+from capelet.data.corpus import Rows
+from capelet.evaluation.adaptive import Insider
+from capelet.interfaces import Vectors
+from capelet.release import PrivateEncoder
+
+# Draws of each of the attacker's texts where noise replaces words: every one is encoded anew.
+MOST_TEXT_DRAWS = 4
+
+
+class Redraw:
+    """Releases rows of a corpus once more, through the very encoder that is attacked."""
+
+    def __init__(self, private: PrivateEncoder, inputs: Any) -> None:
+        self._private, self._inputs = private, inputs
+        # Seeds run abreast, and an encoder's cache is one file.
+        self._lock = Lock()
+        noise = [step for step in private.steps if step.guarantee is not None]
+        in_texts = any(step.consumes == "texts" for step in noise)
+        self.most = MOST_TEXT_DRAWS if in_texts else MOST_DRAWS
+
+    def __call__(self, rows: Rows) -> Vectors:
+        inputs = self._inputs
+        own = inputs[rows] if isinstance(inputs, np.ndarray) else [inputs[row] for row in rows]
+        with self._lock:
+            return self._private.release(own).vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One split's: further draws of own texts where there is noise, and what insiders hold."""
+
+    redraw: Redraw | None = None
+    insider: Insider | None = None
+
+
+NO_ACCESS = Access()
