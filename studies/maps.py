@@ -26,12 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Secret, View, attack, families, one_thread
+from capelet.attacks.attribute import Draws, Secret, View, attack, families, one_thread
 from capelet.data.corpus import Corpus, Split
 from capelet.data.datasets import load
 from capelet.data.labels import Attribute, add_derived
 from capelet.defences import Settings, fit
+from capelet.evaluation.access import Redraw
 from capelet.evaluation.adaptive import AdaptiveAttackers, Insider, holds, strongest_of
+from capelet.evaluation.attacks import adds_noise
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
@@ -223,15 +225,19 @@ def _roots(matrix: Any) -> tuple[Any, Any]:
 
 
 def read(
-    z: Vectors, secret: Attribute, parts: Split, adaptive: AdaptiveAttackers | None
-) -> dict[str, Any]:
+    plan: Plan, z: Vectors, secret: Attribute, parts: Split, private: PrivateEncoder,
+    adaptive: AdaptiveAttackers | None,
+) -> dict[str, Any]:  # fmt: skip
     """Balanced accuracy of every attacker on the victims, and who was chosen on own rows."""
     present = secret.codes >= 0
-    own, tune = (rows[present[rows]] for rows in parts.training("attacker"))
+    own = parts.attacker[present[parts.attacker]]
     victims = parts.victims[present[parts.victims]]
-    view = View(z, own, tune, victims, parts.seed)
+    view = View(z, own, own[:0], victims, parts.seed, plan.units)
     codes = np.where(present, secret.codes, 0)
-    result = attack(view, Secret(view, codes, len(secret.classes)), families(()))
+    # Whoever can call a noisy release passes own texts as often as that helps.
+    redraw = Redraw(private, plan.corpus.vectors)
+    draws = Draws(view, redraw, redraw.most) if adds_noise(private) else None
+    result = attack(view, Secret(view, codes, len(secret.classes)), families(()), draws)
     insiders = {} if adaptive is None else adaptive.guesses(secret)
     choice = strongest_of(result.quality, insiders, result.strongest)
     scores = {
@@ -252,7 +258,7 @@ def measure(job: Job) -> dict[str, Any]:
         seconds = time.monotonic() - start
         insider = Insider.of(private, x) if private.protects else None
         adaptive = AdaptiveAttackers(plan, parts, z, insider) if insider else None
-        leak = {item.name: read(z, item, parts, adaptive) for item in plan.secrets}
+        leak = {item.name: read(plan, z, item, parts, private, adaptive) for item in plan.secrets}
         recall = float(neighbour_recall(x[parts.victims], z[parts.victims]).mean())
     return {
         "set": job.name, "split": job.place, "method": job.method, "strength": job.strength,
