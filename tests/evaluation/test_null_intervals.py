@@ -89,6 +89,6 @@ def test_few_authors_put_the_null_below_chance_and_that_is_no_leak(
     )
     findings = audit(corpus, "wordllama", attackers=["logistic", "knn"])
     (null,) = findings.select(kind="attribute-inference-null", metric="balanced_accuracy")
-    assert null.high is not None and null.value < 0.47 and null.high < 0.51
+    assert null.high is not None and null.value < 0.47 and null.high < 0.5
     (verdict,) = verdicts(findings)
     assert not verdict.warnings
