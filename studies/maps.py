@@ -239,7 +239,7 @@ def read(
     draws = Draws(view, redraw, redraw.most) if adds_noise(private) else None
     result = attack(view, Secret(view, codes, len(secret.classes)), families(()), draws)
     insiders = {} if adaptive is None else adaptive.guesses(secret)
-    choice = strongest_of(result.quality, insiders, result.strongest)
+    choice = strongest_of(result, insiders, codes)
     scores = {
         name: round(float(balanced_accuracy(codes[victims], item.scored.argmax(axis=1))), 4)
         for name, item in {**result.best, **insiders}.items()

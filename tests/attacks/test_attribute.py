@@ -136,7 +136,7 @@ def test_depth_and_width_are_arguments() -> None:
 
 def made_up(quality: dict[str, float]) -> Result:
     nothing = Candidate({}, np.zeros((0, 2)), np.zeros((0, 2)))
-    return Result(dict.fromkeys(quality, nothing), quality, world(shift=1.0)[0])
+    return Result(dict.fromkeys(quality, nothing), quality, world(shift=1.0)[0], {})
 
 
 def test_the_quality_in_cross_validation_decides_alone() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from capelet.attacks.adaptive import LIKELIHOOD, PAIRS, UNDO
+from capelet.attacks.attribute import OutOfFold, Result
 from capelet.data.corpus import Corpus
 from capelet.evaluation.adaptive import (
     AdaptiveAttackers,
     AdaptiveGuess,
     Insider,
+    _leaning,
+    _without_leaning,
     holds,
     insiders_of,
     strongest_of,
@@ -113,12 +118,42 @@ def test_noise_before_a_map_leaves_pairs_only() -> None:
     assert attackers.names == [PAIRS]
 
 
+def first_rows(codes: np.ndarray, right: int) -> OutOfFold:
+    """Guesses that are right on the first rows only."""
+    guesses = np.where(np.arange(len(codes)) < right, codes, 1 - codes)
+    return OutOfFold(np.arange(len(codes)), np.eye(2)[guesses])
+
+
+def test_a_reader_that_leans_to_one_class_is_set_upright() -> None:
+    """Undone vectors are shrunk towards one class: uncorrected, nearly all are named so."""
+    random = np.random.default_rng(0)
+    truth = random.integers(0, 2, 4000)
+    score = random.normal(1.5 * (truth - 0.5), 1.0)
+    leaning = 1 / (1 + np.exp(-1.5 * score - 2.0))
+    crooked = np.stack([1 - leaning, leaning], axis=1)
+    upright = _without_leaning(crooked, _leaning(crooked, np.ones(4000)))
+    before, after = (balanced_accuracy(truth, item.argmax(axis=1)) for item in (crooked, upright))
+    assert before < 0.7 and after > norm.cdf(0.75) - 0.02
+    np.testing.assert_allclose(upright.sum(axis=1), 1)
+
+
 def test_the_strongest_is_chosen_on_own_rows() -> None:
-    flat = np.full((3, 2), 0.5)
-    guesses = {UNDO: AdaptiveGuess(flat, 0.9, {}), PAIRS: AdaptiveGuess(flat, 0.7, {})}
-    assert strongest_of({"knn": 0.8}, guesses, "knn") == UNDO
-    assert strongest_of({"knn": 0.95}, guesses, "knn") == "knn"
-    assert strongest_of({"knn": 0.8}, {}, "knn") == "knn"
+    """Of 400 rows knn knows the first 300; who is better must be so by more than luck."""
+    codes = np.arange(400) % 2
+    result = Result({"knn": None}, {"knn": 0.75}, None, {"knn": first_rows(codes, 300)})  # type: ignore[arg-type, dict-item]
+
+    def guess(right: int) -> AdaptiveGuess:
+        return AdaptiveGuess(np.zeros((3, 2)), first_rows(codes, right), right / 400, {})
+
+    assert strongest_of(result, {UNDO: guess(390), PAIRS: guess(330)}, codes) == UNDO
+    assert strongest_of(result, {UNDO: guess(290), PAIRS: guess(330)}, codes) == PAIRS
+    # Six rows won and five lost is luck; rows that only one of them read are not compared.
+    lucky = guess(306)
+    lucky.trial.probabilities[:5] = lucky.trial.probabilities[:5, ::-1]
+    assert strongest_of(result, {UNDO: lucky}, codes) == "knn"
+    elsewhere = replace(guess(390), trial=OutOfFold(np.arange(400, 410), np.ones((10, 2))))
+    assert strongest_of(result, {UNDO: elsewhere}, np.tile(codes, 2)) == "knn"
+    assert strongest_of(result, {}, codes) == "knn"
     assert (holds("knn"), holds(PAIRS), holds(UNDO)) == ("vectors", "pairs", "the folder")
     assert holds("strongest", {"knn": 1, UNDO: 2}) == "the folder"
 

@@ -81,16 +81,26 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Probabilities of own rows, each by a candidate that had not learnt from its fold."""
+
+    rows: Rows
+    probabilities: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
     """Each family's best candidate on one split, the committee of all, and who is strongest.
 
     `quality` is that of cross-validation on the attacker's own rows, and decides alone: the
-    committee is one candidate among the others. `view` is what the candidates learnt on.
+    committee is one candidate among the others. `view` is what the candidates learnt on, and
+    `out_of_fold` what each said of own rows that it had not learnt from.
     """
 
     best: Mapping[str, Candidate]
     quality: Mapping[str, float]
     view: View
+    out_of_fold: Mapping[str, OutOfFold]
 
     @property
     def family(self) -> str:
@@ -128,10 +138,17 @@ def attack(
         trial.family.name: _fit(trial.family, whole, target, trial.settings) for trial in trials
     }
     quality = {trial.family.name: trial.quality for trial in trials}
+    rows = whole.rows.fit
+    out_of_fold = {
+        trial.family.name: OutOfFold(rows[trial.places], trial.probabilities) for trial in trials
+    }
     members = [trial for trial in trials if trial.complete]
     if len(members) > 1:
-        best[COMMITTEE], quality[COMMITTEE] = _committee(members, best, target, folds)
-    return Result(best, quality, whole)
+        best[COMMITTEE], quality[COMMITTEE], probabilities = _committee(
+            members, best, target, folds
+        )
+        out_of_fold[COMMITTEE] = OutOfFold(rows[: len(probabilities)], probabilities)
+    return Result(best, quality, whole, out_of_fold)
 
 
 def race(secret: Secret, attackers: Sequence[Family], folds: Sequence[Fold]) -> list[Trial]:
@@ -258,22 +275,23 @@ def _committee(
     best: Mapping[str, Candidate],
     secret: Secret,
     folds: Sequence[Fold],
-) -> tuple[Candidate, float]:
-    """The calibrated committee of these families, and its quality in cross-validation."""
+) -> tuple[Candidate, float, Floats]:
+    """The calibrated committee of these families, with its quality and guesses out of fold."""
     texts = len(members[0].places)
-    out_of_fold = []
+    guesses = []
     for trial in members:
         probabilities = np.empty((texts, secret.classes))
         probabilities[trial.places] = trial.probabilities
-        out_of_fold.append(probabilities)
+        guesses.append(probabilities)
     codes, row_weights = secret.codes.fit[:texts], secret.weights.fit[:texts]
-    quality = secret.quality_of(codes, cross_fit(out_of_fold, secret, folds))
-    weights = learn_weights(out_of_fold, codes, row_weights)
+    out_of_fold = cross_fit(guesses, secret, folds)
+    weights = learn_weights(guesses, codes, row_weights)
     names = [trial.family.name for trial in members]
     settings = {"members": dict(zip(names, weights.round(3).tolist(), strict=True))}
     candidates = [best[name] for name in names]
     scored = pool([candidate.scored for candidate in candidates], weights)
-    return Candidate(settings, np.zeros((0, secret.classes)), scored), quality
+    candidate = Candidate(settings, np.zeros((0, secret.classes)), scored)
+    return candidate, secret.quality_of(codes, out_of_fold), out_of_fold
 
 
 def _fit(family: Family, view: View, secret: Secret, settings: Settings) -> Candidate:

@@ -268,7 +268,7 @@ def _secret(
         add("attribute-inference", name, candidate.scored)
     for name, guess in adaptive.items():
         add("attribute-inference", name, guess.scored)
-    strongest = strongest_of(result.quality, adaptive, result.strongest)
+    strongest = strongest_of(result, adaptive, secret.codes)
     winner = adaptive[strongest] if strongest in adaptive else result.best[strongest]
     add("attribute-inference", "strongest", winner.scored)
     tally.winners["attribute-inference", secret.name][strongest] += 1
