@@ -517,3 +517,50 @@ def test_large_batches_cross_blocks_without_a_seam() -> None:
     assert np.abs(Laplace(1e6)(wide) - wide).max() < 1e-4
     blocks = [rows[part] for part in vectors._parts(rows)]
     assert len(blocks) == 3 and np.concatenate(blocks).shape == rows.shape
+
+
+def test_densities_are_those_of_the_textbooks() -> None:
+    """Differences of ln p(z|x) between two inputs, against densities written here by hand."""
+    from scipy.stats import laplace, norm
+
+    inputs = np.array([[3.0, 4.0], [-1.0, 0.0]], dtype=np.float32)
+    released = np.array([[0.9, -0.4], [2.0, 1.5], [-0.3, 0.2]], dtype=np.float32)
+
+    def by_hand(law: Any, centres: Any) -> Any:
+        return law.logpdf(released[:, None, :] - np.array(centres)).sum(axis=2)
+
+    def differences(logs: Any) -> Any:
+        return logs[:, 0] - logs[:, 1]
+
+    one = Laplace(1.5)
+    expected = by_hand(laplace(scale=2 / 1.5), [[3 / 7, 4 / 7], [-1.0, 0.0]])
+    found = differences(one.log_density(released, inputs))
+    np.testing.assert_allclose(found, differences(expected), atol=1e-4)
+    for clip, centres in ((None, [[0.6, 0.8], [-1, 0]]), (2.0, [[1.2, 1.6], [-1, 0]])):
+        two = Gaussian(1.0, 1e-3, clip=clip)
+        expected = by_hand(norm(scale=two.sigma * (clip or 1.0)), centres)
+        found = differences(two.log_density(released, inputs))
+        np.testing.assert_allclose(found, differences(expected), atol=1e-4)
+
+
+def test_the_density_of_a_symbol_is_epsilon_higher_where_it_is_kept() -> None:
+    logs = RandomisedResponse(2.5, 3).log_density(np.eye(3)[[0, 2]], np.eye(3)[[0, 1]])
+    np.testing.assert_allclose(logs, [[2.5, 0.0], [0.0, 0.0]])
+
+
+def test_the_density_of_a_direction_has_two_levels_and_its_cap_has_its_chance() -> None:
+    """Of what is released for x, the share on the higher level is the chance of the cap."""
+    mechanism = PrivUnit(2.0)
+    x = np.zeros((4000, 8), dtype=np.float32)
+    x[:, 0] = 2.0
+    released = mechanism(x)
+    logs = mechanism.log_density(released, x[:1]).ravel()
+    levels = np.unique(logs.round(9))
+    assert len(levels) == 2 and np.ptp(levels) == pytest.approx(2.0, abs=1e-6)
+    cap = spherical_cap(2.0, 8)
+    inside = (logs > levels.mean()).mean()
+    # Six standard errors of 4,000 draws.
+    assert inside == pytest.approx(cap.inside, abs=6 * 0.5 / np.sqrt(4000))
+    # Densities are relative to the uniform law: the two levels average to one over the sphere.
+    total = cap.share * np.exp(levels[1]) + (1 - cap.share) * np.exp(levels[0])
+    assert total == pytest.approx(1.0, abs=1e-9)
