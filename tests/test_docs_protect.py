@@ -17,7 +17,13 @@ from capelet.findings import Findings
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIAL = DOCS / "tutorials/protect-news.md"
-OTHERS = ("Tuned layers", "General-purpose protection", "Held-out attributes", "Sources")
+OTHERS = (
+    "Tuned layers",
+    "Trained with differential privacy",
+    "General-purpose protection",
+    "Held-out attributes",
+    "Sources",
+)
 """Sections of the card that are about no single method."""
 FOLDERS = {"before": "runs/before", 8: "private/eight", 4: "private/four", 2: "private/two"}
 
