@@ -445,7 +445,7 @@ def test_the_wish_must_hold_on_fresh_victims(low: float, high: float, is_kept: b
     if is_kept:
         check_wish(frontier, [row])
         return
-    with pytest.raises(NoPoint, match=r"--max-leakage 0\.1 is not met: on victims that the search"):
+    with pytest.raises(NoPoint, match=r"max_leakage=0\.1 is not met: on victims that the search"):
         check_wish(frontier, [row])
     check_wish(replace(frontier, wish={"min_utility": 0.1}), [row])
 
