@@ -742,7 +742,8 @@ class Eager(Fixed):
 
     def fit(self, view: View, secret: Secret, settings: dict[str, int]) -> Candidate:
         draws = round(len(view.rows.fit) / 80)
-        right = min(settings["right"] + draws, settings.get("most", 9))
+        gain = settings.get("step", 1) * (draws - 1) + 1
+        right = min(settings["right"] + gain, settings.get("most", 9))
         candidate = super().fit(view, secret, {**settings, "right": right})
         return Candidate(settings, candidate.tune, candidate.scored)
 
@@ -769,6 +770,39 @@ def test_draws_are_doubled_up_to_their_bound(most: int, helps: int, draws: int) 
     assert wider.draws == draws and (wider is whole) is (draws == 1)
     # One draw is there already; the last doubling may be one that did not help.
     assert len(asked) == (min(2 * draws, most) if helps < 9 else draws) - 1
+
+
+@pytest.mark.parametrize(("right", "draws"), [((8, 7, 6), 2), ((8, 7, 6, 5), 1)])
+def test_the_first_three_families_tell_whether_draws_help(right: Sequence[int], draws: int) -> None:
+    """Only the last of them gets better with draws: with two it is right on nine of ten."""
+    view, task = hundred()
+    whole = view.joined()
+    target = task.on(whole)
+    some: list[Fixed] = [Fixed(f"f{number}", number) for number in right[:-1]]
+    some.append(Eager("eager", right[-1] - 1))
+    trials = race(target, some[::-1], folds_of(whole, target))  # type: ignore[arg-type]
+    release = Draws(whole, lambda rows: np.zeros((len(rows), 1)), 4)
+    some[-1].grid[0]["step"] = 3
+    assert attribute._with_draws(whole, target, trials, release).draws == draws
+
+
+def test_an_attack_learns_on_as_many_draws_as_help() -> None:
+    view, task = hundred()
+    draws = Draws(view.joined(), lambda rows: np.full((len(rows), 1), 7.0), 4)
+    families_: list[Fixed] = [Eager("eager", 5), Fixed("fixed", 5)]
+    result = attack(view, task, families_, draws)  # type: ignore[arg-type]
+    assert result.view.draws == 4 and result.quality["eager"] == pytest.approx(0.9)
+    assert result.view.vectors.fit[:, 0].tolist() == [0.0] * 100 + [7.0] * 300
+    once = attack(view, task, families_)  # type: ignore[arg-type]
+    assert once.view.draws == 1 and once.quality["eager"] == pytest.approx(0.6)
+    for outcome in (result, once):
+        guesses = outcome.out_of_fold
+        assert set(guesses) == set(outcome.best)
+        for name, own in guesses.items():
+            truth = task.on(view.joined()).codes.fit[own.rows]
+            right = (own.probabilities.argmax(axis=1) == truth).mean()
+            assert right == pytest.approx(outcome.quality[name])
+    assert once.out_of_fold[COMMITTEE].rows.tolist() == list(range(100))
 
 
 def test_a_family_is_beaten_by_paired_standard_errors() -> None:
