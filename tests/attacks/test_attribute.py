@@ -789,7 +789,7 @@ def test_the_first_three_families_tell_whether_draws_help(right: Sequence[int], 
 def test_an_attack_learns_on_as_many_draws_as_help() -> None:
     view, task = hundred()
     draws = Draws(view.joined(), lambda rows: np.full((len(rows), 1), 7.0), 4)
-    families_: list[Fixed] = [Eager("eager", 5), Fixed("fixed", 5)]
+    families_: list[Fixed] = [Eager("eager", 5), Fixed("fixed", 6)]
     result = attack(view, task, families_, draws)  # type: ignore[arg-type]
     assert result.view.draws == 4 and result.quality["eager"] == pytest.approx(0.9)
     assert result.view.vectors.fit[:, 0].tolist() == [0.0] * 100 + [7.0] * 300

@@ -184,6 +184,7 @@ def test_a_round_learns_on_a_quarter_and_scores_the_rest(monkeypatch: pytest.Mon
     (only,) = module._look(Source(recorder), PAIR, CROWD, names, scoring, 200)
     assert only.name == "y" and only.statistic(np.array([[1.0, 2.0]])).tolist() == [2.0]
     assert module._look(Source(recorder), PAIR, CROWD, {"other": {"y"}}, scoring, 200) == []
+    assert module._look(Source(recorder), PAIR, CROWD, None, scoring, 24) == []  # nine of each
 
 
 def test_thresholds_are_scored_for_the_size_of_the_final_count(

@@ -172,6 +172,22 @@ def test_what_a_method_lets_vary(
         assert all(0.5 <= point.settings["epsilon"] <= 16 for point in frontier.points)
 
 
+def test_the_optimiser_is_told_leakage_and_utility(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method(same)
+    values: list[tuple[float, float]] = []
+
+    def once(space: Any, evaluate: Any, trials: int) -> None:
+        assert set(space) == {"lam", "width"} and trials == 3
+        values.append(evaluate({"lam": 2.0}))
+
+    monkeypatch.setattr(module, "_optimise", once)
+    frontier = run("gr")
+    (point,) = frontier.points
+    assert values == [(point.leakage, point.utility)] and point.settings == {"lam": 2.0}
+
+
 def test_without_optuna_the_extra_is_named(
     method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
 ) -> None:
