@@ -567,6 +567,7 @@ def test_products_of_a_fold_are_those_of_its_own_rows() -> None:
     """FᵀWF directly, by taking off the rows outside, and of a secret that knows of no whole."""
     view, secret = small()
     fold = folds_of(view, secret)[1]
+    assert secret.on_fold(fold).whole is secret and secret.on(fold).whole is None
     for target in (secret.on_fold(fold), secret.on(fold)):
         features = fold.features("unit", 0.5).astype(float)
         wanted = features.T @ (target.weights.fit[:, None] * features)
