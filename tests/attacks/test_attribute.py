@@ -202,9 +202,11 @@ def test_standard_coordinates_are_divided_by_their_deviation() -> None:
 def test_a_coordinate_is_dead_by_its_own_size() -> None:
     """Whatever the unit it is measured in; one that varies by rounding alone is 0."""
     random = np.random.default_rng(0)
-    vectors = random.normal(size=(300, 4)) * [1e12, 1e-12, 1.0, 1e-7] + [0, 0, 0, 1.0]
+    vectors = random.normal(size=(300, 5)) * [1e12, 1e-12, 1.0, 1e-7, 0] + [0, 0, 0, 1.0, 0]
+    vectors[-2:, 2] = 1e4, -1e4
     view = View(vectors.astype(np.float32), *np.split(np.arange(300), [200, 250]), 0)
-    np.testing.assert_allclose(view.standard.fit.std(axis=0), [1, 1, 1, 0], atol=1e-3)
+    np.testing.assert_allclose(view.standard.fit.std(axis=0), [1, 1, 1, 0, 0], atol=1e-3)
+    assert view.standard.scored[-2:, 2].tolist() == [30, -30]  # far out, a victim is cut
     np.testing.assert_allclose(view.standard.fit.mean(axis=0), 0, atol=1e-3)
     # All rows are one point: no median to measure distances by, and nobody divides by 0.
     same = View(np.ones((9, 2)), *np.split(np.arange(9), [5, 7]), 0)
@@ -377,8 +379,22 @@ def test_a_fold_is_rows_of_the_whole_view() -> None:
     np.testing.assert_array_equal(fold.kernel("unit", 1.0), kernel[:100, :100])
     np.testing.assert_array_equal(fold.kernel("unit", 1.0, "tune"), kernel[100:, :100])
     assert fold.kernel("unit", 1.0, "scored").shape == (0, 100)
+    assert len(fold.rows.scored) == 0 and fold.is_exact
     places, _ = fold.neighbours("unit").tune
     assert places.max() < 100  # nobody who is held back is a neighbour
+
+
+def test_a_fold_of_many_rows_has_all_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_EXACT", 100)
+    monkeypatch.setattr(views, "LANDMARKS", 40)
+    view = crooked()
+    fold = view.fold(np.arange(100), np.arange(100, 150))
+    assert not fold.is_exact
+    for part, rows in (("fit", slice(0, 100)), ("tune", slice(100, 150)), ("scored", slice(0))):
+        kernel, features = fold.kernel("unit", 1.0, part), fold.features("unit", 1.0, part)
+        np.testing.assert_array_equal(kernel, view.kernel("unit", 1.0)[rows])
+        np.testing.assert_array_equal(features, view.features("unit", 1.0)[rows])
+        assert kernel.shape[1] == features.shape[1] == 40
 
 
 def test_few_people_make_few_folds_and_one_person_is_cut_by_rows() -> None:
