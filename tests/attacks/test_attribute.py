@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from capelet.attacks import views
+from capelet.attacks import attribute, views
+from capelet.attacks import families as family_module
 from capelet.attacks.attribute import (
     COMMITTEE,
     FAMILIES,
@@ -196,6 +199,39 @@ def test_standard_coordinates_are_divided_by_their_deviation() -> None:
     assert view.standard.fit.dtype == np.float32
 
 
+def test_a_coordinate_is_dead_by_its_own_size() -> None:
+    """Whatever the unit it is measured in; one that varies by rounding alone is 0."""
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(300, 5)) * [1e12, 1e-12, 1.0, 1e-7, 0] + [0, 0, 0, 1.0, 0]
+    vectors[-2:, 2] = 1e4, -1e4
+    view = View(vectors.astype(np.float32), *np.split(np.arange(300), [200, 250]), 0)
+    np.testing.assert_allclose(view.standard.fit.std(axis=0), [1, 1, 1, 0, 0], atol=1e-3)
+    assert view.standard.scored[-2:, 2].tolist() == [30, -30]  # far out, a victim is cut
+    np.testing.assert_allclose(view.standard.fit.mean(axis=0), 0, atol=1e-3)
+    # All rows are one point: no median to measure distances by, and nobody divides by 0.
+    same = View(np.ones((9, 2)), *np.split(np.arange(9), [5, 7]), 0)
+    assert (same.distances("unit", "tune") == 0).all() and (same.unit.fit == 0).all()
+
+
+def test_inputs_of_length_one_are_brought_to_coordinates_of_one() -> None:
+    view = crooked()
+    for part, unit in zip(view.inputs("unit"), view.unit, strict=True):
+        np.testing.assert_allclose(part, unit * np.sqrt(5), rtol=1e-6)
+    assert view.inputs("unit") is view.inputs("unit")
+    assert view.inputs("standard") is view.standard
+
+
+def test_rows_to_tune_on_join_those_to_fit_on() -> None:
+    view = crooked()
+    whole = view.joined()
+    assert whole.rows.fit.tolist() == list(range(200)) and not len(whole.rows.tune)
+    assert whole.rows.scored.tolist() == view.rows.scored.tolist()
+    assert whole.seed == view.seed and whole.joined() is whole
+    assert whole.units.tolist() == list(range(200))
+    people = View(np.zeros((4, 1)), np.array([2, 3]), np.array([1]), np.array([0]), 0, FIT[5:9])
+    assert people.units.tolist() == [7, 8] and people.joined().units.tolist() == [7, 8, 6]
+
+
 def test_principal_axes_are_a_turn_and_the_strongest_comes_first() -> None:
     view = crooked()
     gram = view.principal.fit.T @ view.principal.fit
@@ -266,6 +302,9 @@ def test_kernels_are_exact_where_rows_are_few() -> None:
         np.testing.assert_allclose(kernel, np.exp(-view.distances("unit") / width), rtol=1e-5)
         assert view.kernel("unit", width) is kernel
         features = view.features("unit", width)
+        jittered = kernel + 1e-4 * np.eye(len(kernel))
+        nystroem = kernel @ np.linalg.solve(jittered, kernel)
+        np.testing.assert_allclose(features @ features.T, nystroem, atol=2e-5)
         # Where every row is a landmark the Nyström kernel is the kernel, up to the jitter.
         np.testing.assert_allclose(features @ features.T, kernel, atol=2e-3)
     assert not np.allclose(view.kernel("unit", 1.0, "tune"), view.kernel("standard", 1.0, "tune"))
@@ -310,6 +349,24 @@ def test_folds_keep_people_together_and_classes_even() -> None:
     assert set(units[fold.rows.fit]) & set(units[fold.rows.tune])
 
 
+def test_people_are_dealt_there_and_back_by_class_and_size() -> None:
+    """Sizes 6 to 1 in three folds: 0 1 2 2 1 0, so that each has seven rows."""
+    sizes = [6, 5, 4, 3, 2, 1]
+    units = np.repeat(np.arange(6), sizes)
+    place = views._deal(units, np.zeros(21, dtype=np.intp), 3, 0)
+    assert place.tolist() == np.repeat([0, 1, 2, 2, 1, 0], sizes).tolist()
+    # Classes come one after the other; a person of two classes counts as the commoner one.
+    codes = (units % 2 == 0).astype(np.intp)
+    codes[0] = 0
+    dealt = views._deal(units, codes, 4, 0)  # in the order 1, 3, 5, then 0, 2, 4
+    assert dealt.tolist() == np.repeat([3, 0, 3, 1, 2, 2], sizes).tolist()
+    both = np.array([1, 0, 0, 1, 0, 0])  # the first and second person: of equals the first class
+    assert views._deal(np.array([0, 0, 1, 1, 2, 3]), both, 4, 0)[[0, 2]].max() <= 1
+    assert views._deal(np.arange(3), np.zeros(3, dtype=np.intp), 5, 0).max() == 2
+    seeds = [views._deal(np.arange(40), np.zeros(40, dtype=np.intp), 5, seed) for seed in (0, 1)]
+    assert np.bincount(seeds[0]).tolist() == [8] * 5 and (seeds[0] != seeds[1]).any()
+
+
 def test_a_fold_is_rows_of_the_whole_view() -> None:
     view = crooked()
     fold = view.fold(np.arange(100), np.arange(100, 150))
@@ -322,8 +379,22 @@ def test_a_fold_is_rows_of_the_whole_view() -> None:
     np.testing.assert_array_equal(fold.kernel("unit", 1.0), kernel[:100, :100])
     np.testing.assert_array_equal(fold.kernel("unit", 1.0, "tune"), kernel[100:, :100])
     assert fold.kernel("unit", 1.0, "scored").shape == (0, 100)
+    assert len(fold.rows.scored) == 0 and fold.is_exact
     places, _ = fold.neighbours("unit").tune
     assert places.max() < 100  # nobody who is held back is a neighbour
+
+
+def test_a_fold_of_many_rows_has_all_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_EXACT", 100)
+    monkeypatch.setattr(views, "LANDMARKS", 40)
+    view = crooked()
+    fold = view.fold(np.arange(100), np.arange(100, 150))
+    assert not fold.is_exact
+    for part, rows in (("fit", slice(0, 100)), ("tune", slice(100, 150)), ("scored", slice(0))):
+        kernel, features = fold.kernel("unit", 1.0, part), fold.features("unit", 1.0, part)
+        np.testing.assert_array_equal(kernel, view.kernel("unit", 1.0)[rows])
+        np.testing.assert_array_equal(features, view.features("unit", 1.0)[rows])
+        assert kernel.shape[1] == features.shape[1] == 40
 
 
 def test_few_people_make_few_folds_and_one_person_is_cut_by_rows() -> None:
@@ -508,6 +579,38 @@ def test_a_fold_of_the_kernel_is_fitted_without_the_rows_it_holds_back(
     np.testing.assert_allclose(candidate.tune, other.tune, rtol=1e-4, atol=1e-5)
 
 
+def test_products_of_a_fold_are_those_of_its_own_rows() -> None:
+    """FᵀWF directly, by taking off the rows outside, and of a secret that knows of no whole."""
+    view, secret = small()
+    fold = folds_of(view, secret)[1]
+    assert secret.on_fold(fold).whole is secret and secret.on(fold).whole is None
+    for target in (secret.on_fold(fold), secret.on(fold)):
+        features = fold.features("unit", 0.5).astype(float)
+        wanted = features.T @ (target.weights.fit[:, None] * features)
+        np.testing.assert_allclose(
+            family_module._gram(fold, target, "unit", 0.5), wanted, rtol=1e-3, atol=1e-3
+        )
+    features = view.features("unit", 0.5).astype(float)
+    wanted = features.T @ (secret.weights.fit[:, None] * features)
+    gram = family_module._gram(view, secret, "unit", 0.5)
+    np.testing.assert_allclose(gram, wanted, rtol=1e-3, atol=1e-3)
+    assert family_module._gram(view, secret, "unit", 0.5) is gram
+
+
+def test_a_path_is_trained_once_for_all_shorter_lengths() -> None:
+    secret = small()[1]
+    trainings: list[list[int]] = []
+
+    def train(lengths: Sequence[int]) -> dict[int, Candidate]:
+        trainings.append(list(lengths))
+        return {n: Candidate({"n": n}, np.zeros((0, 2)), np.zeros((0, 2))) for n in lengths}
+
+    for length in (10, 3, 5, 20):
+        path = family_module._on_path(secret, ("run",), length, (5, 10, 3, 30), train)
+        assert path.settings == {"n": length}
+    assert trainings == [[3, 5, 10], [3, 5, 10, 20]]
+
+
 def epochs_of(view: View, secret: Secret, epochs: int) -> list[np.ndarray]:
     """The scores after each epoch, as scikit-learn trains the same network."""
     from sklearn.neural_network import MLPClassifier
@@ -615,6 +718,127 @@ def test_settings_race_and_the_beaten_are_left_behind() -> None:
     # After two folds of five the weak family is clearly beaten; it is fitted once more at the end.
     assert sum(rows == 80 for _, rows, _ in weak.fits) == 3 + 2
     assert weak.fits[-1][1:] == (100, 0)
+
+
+def test_of_what_is_left_at_the_end_the_best_is_taken() -> None:
+    """Two folds of three settings leave two: the better of these, whichever stands first."""
+    view, task = hundred()
+    whole = view.joined()
+    target = task.on(whole)
+    folds = folds_of(whole, target)[:2]
+    for right, best in (((3, 8, 6), 8), ((6, 3, 8), 8), ((8, 6, 3), 8)):
+        (trial,) = race(target, [Fixed("a", *right)], folds)  # type: ignore[list-item]
+        assert trial.settings["right"] == best and trial.quality == pytest.approx(best / 10)
+        assert trial.places.tolist() == [*folds[0].outside, *folds[1].outside]
+        assert len(trial.probabilities) == 40 and trial.complete
+
+
+def test_the_committee_has_all_folds_and_says_its_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, task = hundred()
+    whole = view.joined()
+    target = task.on(whole)
+    folds = folds_of(whole, target)
+    members = race(target, [Fixed("a", 8), Fixed("b", 7)], folds)  # type: ignore[list-item]
+    weights = np.array([0.12345, 0.67891])
+    monkeypatch.setattr(attribute, "learn_weights", lambda guesses, codes, rows: weights)
+    scored = {"a": np.array([[0.9, 0.1]]), "b": np.array([[0.2, 0.8]])}
+    best = {name: Candidate({}, np.zeros((0, 2)), item) for name, item in scored.items()}
+    candidate, quality, guesses = attribute._committee(members, best, target, folds)
+    assert candidate.settings == {"members": {"a": 0.123, "b": 0.679}}
+    odds = (0.1 / 0.9) ** 0.12345 * (0.8 / 0.2) ** 0.67891
+    assert candidate.scored == pytest.approx(np.array([[1, odds]]) / (1 + odds))
+    assert candidate.tune.shape == (0, 2) and guesses.shape == (100, 2)
+    assert quality == pytest.approx((guesses.argmax(axis=1) == target.codes.fit).mean())
+    assert quality >= 0.7
+
+
+class Eager(Fixed):
+    """A family that is right on one row more of ten for each draw of a text."""
+
+    def fit(self, view: View, secret: Secret, settings: dict[str, int]) -> Candidate:
+        draws = round(len(view.rows.fit) / 80)
+        gain = settings.get("step", 1) * (draws - 1) + 1
+        right = min(settings["right"] + gain, settings.get("most", 9))
+        candidate = super().fit(view, secret, {**settings, "right": right})
+        return Candidate(settings, candidate.tune, candidate.scored)
+
+
+@pytest.mark.parametrize(
+    ("most", "helps", "draws"), [(1, 9, 1), (2, 9, 2), (3, 9, 2), (4, 9, 4), (8, 9, 8), (8, 3, 2)]
+)
+def test_draws_are_doubled_up_to_their_bound(most: int, helps: int, draws: int) -> None:
+    """One right of ten without draws; where `helps` is reached, more draws help no more."""
+    view, task = hundred()
+    whole = view.joined()
+    target = task.on(whole)
+    family = Eager("eager", 1)
+    family.grid[0]["most"] = helps
+    asked: list[int] = []
+
+    def release(rows: np.ndarray) -> np.ndarray:
+        asked.append(len(rows))
+        return np.zeros((len(rows), 1))
+
+    trials = race(target, [family], folds_of(whole, target))  # type: ignore[list-item]
+    assert trials[0].quality == pytest.approx(0.2)
+    wider = attribute._with_draws(whole, target, trials, Draws(whole, release, most))
+    assert wider.draws == draws and (wider is whole) is (draws == 1)
+    # One draw is there already; the last doubling may be one that did not help.
+    assert len(asked) == (min(2 * draws, most) if helps < 9 else draws) - 1
+
+
+@pytest.mark.parametrize(("right", "draws"), [((8, 7, 6), 2), ((8, 7, 6, 5), 1)])
+def test_the_first_three_families_tell_whether_draws_help(right: Sequence[int], draws: int) -> None:
+    """Only the last of them gets better with draws: with two it is right on nine of ten."""
+    view, task = hundred()
+    whole = view.joined()
+    target = task.on(whole)
+    some: list[Fixed] = [Fixed(f"f{number}", number) for number in right[:-1]]
+    some.append(Eager("eager", right[-1] - 1))
+    trials = race(target, some[::-1], folds_of(whole, target))  # type: ignore[arg-type]
+    release = Draws(whole, lambda rows: np.zeros((len(rows), 1)), 4)
+    some[-1].grid[0]["step"] = 3
+    assert attribute._with_draws(whole, target, trials, release).draws == draws
+
+
+def test_an_attack_learns_on_as_many_draws_as_help() -> None:
+    view, task = hundred()
+    draws = Draws(view.joined(), lambda rows: np.full((len(rows), 1), 7.0), 4)
+    families_: list[Fixed] = [Eager("eager", 5), Fixed("fixed", 6)]
+    result = attack(view, task, families_, draws)  # type: ignore[arg-type]
+    assert result.view.draws == 4 and result.quality["eager"] == pytest.approx(0.9)
+    assert result.view.vectors.fit[:, 0].tolist() == [0.0] * 100 + [7.0] * 300
+    once = attack(view, task, families_)  # type: ignore[arg-type]
+    assert once.view.draws == 1 and once.quality["eager"] == pytest.approx(0.6)
+    for outcome in (result, once):
+        guesses = outcome.out_of_fold
+        assert set(guesses) == set(outcome.best)
+        for name, own in guesses.items():
+            truth = task.on(view.joined()).codes.fit[own.rows]
+            right = (own.probabilities.argmax(axis=1) == truth).mean()
+            assert right == pytest.approx(outcome.quality[name])
+    assert once.out_of_fold[COMMITTEE].rows.tolist() == list(range(100))
+
+
+def test_a_family_is_beaten_by_paired_standard_errors() -> None:
+    """Of 40 rows one is right on 30, the other on 20 of them: 0.25 better, with an error of it."""
+    view, task = hundred()
+    target = task.on(view.joined())
+    codes = target.codes.fit[:40]
+
+    def trial(right: int) -> attribute.Trial:
+        guesses = np.where(np.arange(40) < right, codes, 1 - codes)
+        return attribute.Trial(FAMILIES["knn"], {}, 0.0, np.eye(2)[guesses], np.arange(40), True)
+
+    gain, error = attribute._gain(trial(30), trial(20), target)
+    assert gain == pytest.approx(0.25)
+    assert error == pytest.approx(np.sqrt(0.25 * 0.75 / 40))
+    assert attribute._is_beaten(trial(20), trial(30), target)  # 3.7 errors
+    assert not attribute._is_beaten(trial(26), trial(30), target)  # 2.1 errors
+    assert not attribute._is_beaten(trial(30), trial(20), target)
+    assert not attribute._is_beaten(trial(30), trial(30), target)
 
 
 def test_a_beaten_family_is_no_member_of_the_committee() -> None:

@@ -55,6 +55,36 @@ def test_a_member_that_says_never_is_not_taken_at_its_word() -> None:
     assert 0 < pooled[0, 1] < 1 and pooled.sum() == pytest.approx(1)
 
 
+def test_pooling_by_hand() -> None:
+    """P(c) ∝ Π p_m(c)^w_m, with no probability below a ten-thousandth."""
+    one, other = np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.2, 0.8], [1.0, 0.0]])
+    pooled = pool([one, other], np.array([2.0, 0.5]))
+    for row in range(2):
+        odds = (one[row, 1] / one[row, 0]) ** 2
+        odds *= (max(other[row, 1], 1e-4) / other[row, 0]) ** 0.5
+        assert pooled[row] == pytest.approx([1 / (1 + odds), odds / (1 + odds)])
+
+
+def test_the_weights_minimise_the_loss_with_one_row_s_pull_to_equal_ones() -> None:
+    """Against a grid: −Σ v_i·ln P(code_i) + ½·‖w − ½‖² for two members and six weighed rows."""
+    members = [sure(np.array([1.0, -2, 3, 1, -1, 2])), sure(np.array([2.0, 1, 2, -1, 1, -3]))]
+    codes, row_weights = np.array([1, 0, 1, 0, 1, 0]), np.array([1.0, 2, 1, 3, 1, 0.5])
+
+    def loss(weights: np.ndarray) -> float:
+        chances = pool(members, weights)[np.arange(6), codes]
+        return float(-row_weights @ np.log(chances) + ((weights - 0.5) ** 2).sum() / 2)
+
+    weights = learn_weights(members, codes, row_weights)
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 2, 81)] * 2), axis=-1).reshape(-1, 2)
+    best = min(grid, key=loss)
+    assert weights == pytest.approx(best, abs=0.03) and loss(weights) <= loss(best) + 1e-6
+    assert (weights > 0).all()
+    # Rows of no weight say nothing: equal weights. A member that is always wrong gets none.
+    assert learn_weights(members, codes, np.zeros(6)) == pytest.approx([0.5, 0.5])
+    wrong = sure(np.where(codes == 1, -3.0, 3.0))
+    assert learn_weights([wrong, members[0]], codes, 9 * row_weights)[0] == 0.0
+
+
 def test_weights_are_learnt_on_other_folds_than_they_are_judged_on() -> None:
     view = View(np.zeros((2000, 1)), np.arange(2000), np.arange(0), np.arange(0), 0)
     secret = Secret(view, CODES, 2, balanced=False)

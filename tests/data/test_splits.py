@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any
+
 import numpy as np
 import pytest
 
-from capelet.data.corpus import Corpus
+from capelet.data import splits as module
+from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
 from capelet.data.splits import (
     SPLITS,
+    Material,
     group_rows,
     identical,
     linked_share,
@@ -247,6 +252,9 @@ def test_ties_are_given_up_only_when_they_hold_more_than_a_fifth_of_the_rows() -
     texts[28] = texts[29] = texts[30]
     tied = group_rows(by_hand(["much"] * 29 + ["x"] + authors[30:], texts))
     assert len(set(tied.tolist())) == 72
+    texts = [f"own {row}" for row in range(99)] + ["own 98"]  # two others tie, far from a fifth
+    tied = group_rows(by_hand(authors, texts))
+    assert len(set(tied.tolist())) == 70 and tied[98] == tied[99]
 
 
 def test_identical_rows_are_grouped_without_authors_too() -> None:
@@ -428,7 +436,7 @@ def test_seeds_may_share_the_victims_of_the_first() -> None:
     splits = [split(corpus, "by_author", seed) for seed in range(3)]
     groups = group_rows(corpus)
     shared = share_victims(splits, groups)
-    assert shared[0] is splits[0]
+    assert shared[0] is splits[0] and len(shared) == 3
     assert len({tuple(parts.victims) for parts in splits}) == 3, "the control"
     for parts in shared:
         assert parts.victims.tolist() == splits[0].victims.tolist()
@@ -437,3 +445,167 @@ def test_seeds_may_share_the_victims_of_the_first() -> None:
         assert linked_share(parts, groups) == 0
         assert len(parts.defender) == pytest.approx(150, abs=25)
     assert len({tuple(parts.attacker) for parts in shared}) == 3
+
+
+# ---- by hand -------------------------------------------------------------------------------------
+
+
+class Fixed:
+    """A generator whose order is the given one and whose reals are written down."""
+
+    def __init__(self, *reals: list[float]) -> None:
+        self.reals = list(reals)
+
+    def permutation(self, count: int) -> np.ndarray:
+        return np.arange(count)
+
+    def random(self, count: int) -> np.ndarray:
+        values = self.reals.pop(0) if self.reals else [0.0] * count
+        assert len(values) == count
+        return np.array(values)
+
+    def integers(self, count: int) -> int:
+        return 0
+
+
+def parts_by_hand(
+    kind: str, random: Fixed, *, shares: tuple[float, ...], **given: Any
+) -> list[int]:
+    given = {"groups": np.arange(len(given["corpus"])), **given}
+    part = SPLITS[kind](Material(shares=shares, **given), random)  # type: ignore[arg-type]
+    return np.asarray(part).tolist()
+
+
+def rows(count: int) -> Corpus:
+    return Corpus("v", vectors=np.arange(count, dtype=np.float32)[:, None])
+
+
+def test_a_group_goes_where_its_middle_row_falls() -> None:
+    """Groups of 4, 2, 2, 2 rows have their middles at 2, 5, 7, 9; parts end at 5 and 8 of 10."""
+    groups = np.array([7, 7, 7, 7, 8, 8, 9, 9, 11, 11])
+    given = {"corpus": rows(10), "groups": groups, "shares": (0.5, 0.3, 0.2)}
+    assert parts_by_hand("random", Fixed(), **given) == [0] * 6 + [1] * 2 + [2] * 2
+
+
+def test_each_group_goes_to_the_part_that_lacks_most() -> None:
+    """Shares of ½, ¼, ¼: the parts take turns 0, 1, 2, 0, stratum after stratum."""
+    shares, corpus = (0.5, 0.25, 0.25), rows(8)
+    odd = Attribute("odd", np.array([1, 0] * 4), ("no", "yes"))
+    given: dict[str, Any] = {"corpus": corpus, "shares": shares}
+    assert parts_by_hand("stratified", Fixed(), **given) == [0, 1, 2, 0, 0, 1, 2, 0]
+    balanced = parts_by_hand("stratified", Fixed(), balance=[odd], **given)
+    assert balanced[1::2] == [0, 1, 2, 0] == balanced[::2]
+    # Within a stratum the order is random, and so is who goes first: ½·0.5, ¼·3 and ¼·0 are owed.
+    order = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
+    backwards = parts_by_hand("stratified", Fixed(order), balance=[odd], **given)
+    assert backwards[1::2] == [0, 2, 1, 0] == backwards[::2]
+    first = parts_by_hand("stratified", Fixed([0.0] * 8, [0.5, 3.0, 0.0]), **given)
+    assert first == [1, 0, 0, 2, 1, 0, 0, 2]
+
+
+def test_groups_weigh_by_their_rows_and_stand_in_the_stratum_of_their_first() -> None:
+    groups = np.array([0, 0, 1, 2, 3, 3, 4, 5])
+    codes = np.array([1, 0, 0, 1, 0, 1, 1, 0])  # of the groups: 1, 0, 1, 0, 1, 0
+    odd = Attribute("odd", codes, ("no", "yes"))
+    given: dict[str, Any] = {"corpus": rows(8), "groups": groups, "shares": (0.5, 0.25, 0.25)}
+    plain = parts_by_hand("stratified", Fixed(), **given)
+    assert plain == [0, 0, 1, 2, 0, 0, 1, 2]  # a group of two is a part's turn twice
+    # In the order of the strata the groups are 1, 3, 5 and 0, 2, 4, with 1, 2, 1 and 2, 1, 1 rows.
+    # Owed, at the turn of each: (½ ¼ ¼), (½ ¾ ¾), (1 −1 1), (1 −½ 1½), (1½ −¼ −¼), (1 0 0).
+    by_stratum = parts_by_hand("stratified", Fixed(), balance=[odd], **given)
+    assert by_stratum == [2, 2, 0, 0, 1, 1, 0, 0]
+
+
+def test_a_part_without_a_share_gets_no_row() -> None:
+    for seed in range(3):
+        material = Material(rows(50), np.arange(50), shares=(0.0, 0.6, 0.4))
+        part = SPLITS["stratified"](material, np.random.default_rng(seed))
+        assert np.bincount(part, minlength=3).tolist() == [0, 30, 20]
+
+
+def test_a_tenth_of_each_part_is_held_back() -> None:
+    part, groups = np.repeat([0, 1, 2], [10, 20, 10]), np.arange(40)
+    flags = module._held_back(groups, part, Fixed())  # type: ignore[arg-type]
+    assert np.flatnonzero(flags).tolist() == [9, 28, 29, 39]
+
+
+def test_the_victims_are_the_groups_nearest_to_the_drawn_row() -> None:
+    """The row drawn is 0.0; its fifth of ten are the pair at 0 and 1; the others are shared out."""
+    vectors = np.array([0, 9, 1, 5, 6, 7, 8, 3, 4, 2], dtype=np.float32)[:, None]
+    corpus = Corpus("v", vectors=vectors)
+    given: dict[str, Any] = {"corpus": corpus, "shares": (0.5, 0.3, 0.2)}
+    assert parts_by_hand("wasserstein", Fixed(), **given) == [2, 0, 2, 0, 0, 0, 0, 1, 1, 1]
+    # A group is as near as its nearest row: 9.0 moves with 0.0. Half inside the fifth is inside.
+    groups = np.array([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
+    moved = parts_by_hand("wasserstein", Fixed(), groups=groups, **given)
+    assert moved == [2, 2, 0, 0, 0, 0, 0, 1, 1, 1]
+    groups = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 2])  # 1.0 and 2.0: their middle is at 2 of 2
+    assert parts_by_hand("wasserstein", Fixed(), groups=groups, **given)[2::7] == [2, 2]
+
+
+@pytest.mark.parametrize("what", ["author", "texts", "vectors"])
+def test_a_keyed_part_is_a_keyed_hash_of_the_author_or_of_the_row(what: str) -> None:
+    names = [f"name {row} \ud800 ä" for row in range(60)]
+    vectors = np.random.default_rng(1).normal(size=(60, 2)).astype(np.float32)
+    texts, own = column(names), [name.encode("utf-8", "surrogatepass") for name in names]
+    corpus = Corpus("v", vectors=vectors[:, ::-1])
+    if what == "vectors":
+        own = [np.array(row[::-1]).tobytes() for row in vectors]
+    if what == "texts":
+        corpus = Corpus("t", texts=texts)
+    if what == "author":
+        corpus = Corpus("a", texts=column([str(row) for row in range(60)]), author=texts)
+    shares = (0.25, 0.5, 0.25)
+    material = Material(corpus, np.arange(60), shares=shares)
+    part = SPLITS["keyed"](material, np.random.default_rng(7))
+    key = np.random.default_rng(7).bytes(32)
+    for code, value in zip(np.asarray(part).tolist(), own, strict=True):
+        digest = hashlib.blake2b(value, digest_size=8, key=key).hexdigest()
+        place = int(digest, 16) / 16**16  # in [0, 1): a quarter, a half and a quarter of it
+        assert code == (place >= 0.25) + (place >= 0.75)
+    assert set(np.asarray(part).tolist()) == {0, 1, 2}
+
+
+def test_what_is_left_beside_the_rows_that_trained_is_shared_out() -> None:
+    """Of ten rows three trained: the others owe the defender 2, the attacker 3, the victims 2."""
+    seen: list[Material] = []
+
+    def assign(material: Material, random: np.random.Generator) -> np.ndarray:
+        seen.append(material)
+        return np.array([0, 0, 1, 1, 1, 2, 2])
+
+    trained = np.isin(np.arange(10), [0, 4, 9])
+    side = Attribute("side", np.arange(10) % 2, ("a", "b"))
+    material = Material(rows(10), np.arange(10) // 2, [side])
+    part = module._with_trained(assign, material, np.random.default_rng(0), trained)
+    assert part.tolist() == [0, 0, 0, 1, 0, 1, 1, 2, 2, 0]
+    assert seen[0].shares == pytest.approx((2 / 7, 3 / 7, 2 / 7))
+    assert seen[0].groups.tolist() == [0, 1, 1, 2, 3, 3, 4]
+    assert seen[0].balance[0].codes.tolist() == [1, 0, 1, 1, 0, 1, 0]
+    assert np.asarray(seen[0].corpus.vectors).ravel().tolist() == [1, 2, 3, 5, 6, 7, 8]
+    # Where more than its share trained, the defender is owed nothing; two groups must be left.
+
+    def attackers(own: Material, random: np.random.Generator) -> np.ndarray:
+        seen.append(own)
+        return np.ones(len(own.groups), dtype=np.intp)
+
+    for count in (6, 8):
+        trained, random = np.arange(10) < count, np.random.default_rng(0)
+        part = module._with_trained(attackers, Material(rows(10), np.arange(10)), random, trained)
+        assert seen[-1].shares == pytest.approx((0.0, 0.6, 0.4)) and (part == ~trained).all()
+
+
+def test_former_victims_join_the_other_parts_in_their_proportion() -> None:
+    """Of 100 rows 40 and 40 stand beside 20 victims: half of these join each of the two."""
+    blocks = np.split(np.arange(100), [40, 80])
+    flags = np.arange(100) % 10 == 0
+    first = Split("random", 0, np.arange(20, 60), np.arange(60, 100), np.arange(20), ~flags)
+    for attacker, former in ((blocks[1], 10), (blocks[1][:10], 4)):
+        # Whoever else is nobody's stays the defender's.
+        other = Split("random", 1, blocks[0], attacker, blocks[2], flags)
+        shared = share_victims([first, other], np.arange(100))[1]
+        assert shared.victims.tolist() == list(range(20))
+        assert set(attacker) <= set(shared.attacker)
+        assert len(set(shared.attacker) & set(blocks[2])) == former
+        assert set(range(20, 40)) <= set(shared.defender)
+        assert (shared.held_back == flags).all() and shared.seed == 1

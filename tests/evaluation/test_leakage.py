@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from capelet.attacks.attribute import COMMITTEE, Candidate, Secret, View, few_labels
+from capelet.attacks.attribute import COMMITTEE, Candidate, OutOfFold, Secret, View, few_labels
 from capelet.data.corpus import Corpus
 from capelet.errors import DataError
-from capelet.evaluation.access import Access, Redraw
+from capelet.evaluation import leakage
+from capelet.evaluation.access import NO_ACCESS, Access, Redraw
+from capelet.evaluation.adaptive import AdaptiveGuess
 from capelet.evaluation.leakage import (
     LABELS_PER_CLASS,
     NULLS,
@@ -151,7 +154,7 @@ def test_what_is_gathered_of_one_split(tally: tuple[Plan, Tally, Means]) -> None
             wanted["attribute-inference", secret, name] = 1
         wanted["attribute-inference-null", secret, "strongest"] = NULLS
         wanted["attribute-inference-reference", secret, "predicted-label"] = 1
-    assert counts == wanted and NULLS == 4
+    assert counts == wanted and NULLS == 4 and LABELS_PER_CLASS == (10, 20, 30, 40, 50)
     assert result.winners["utility", "task"] == Counter(means=1)
     assert result.winners["attribute-inference", "two"] == Counter(means=1)
     (rows,) = result.task_rows
@@ -273,6 +276,51 @@ def test_a_secret_that_is_hardly_known_is_refused_with_its_counts() -> None:
         measure(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
 
 
+def test_two_rows_to_learn_from_and_one_victim_are_enough() -> None:
+    plan, vectors = plan_of(corpus())
+    parts, secret = plan.splits[0], plan.secrets[0]
+    for own, victims, is_enough in ((2, 1, True), (1, 9, False), (9, 0, False)):
+        codes = np.full(ROWS, -1, dtype=np.intp)
+        codes[parts.attacker[:own]] = codes[parts.victims[:victims]] = 0
+        target = replace(secret, codes=codes)
+        views: dict[bytes, Any] = {}
+        if not is_enough:
+            with pytest.raises(DataError, match=f"{own} in the attacker's part, {victims} among"):
+                leakage._view(plan, vectors, parts, "attacker", target, views)
+            continue
+        view, text = leakage._view(plan, vectors, parts, "attacker", target, views)
+        assert view.rows.fit.tolist() == parts.attacker[:2].tolist() and text is None
+        assert view.rows.scored.tolist() == parts.victims[:1].tolist()
+        # Whoever is known on the same rows shares the view; in another part it is another.
+        again = replace(target, codes=np.where(codes == 0, 1, codes))
+        assert leakage._view(plan, vectors, parts, "attacker", again, views)[0] is view
+        assert len(views) == 1
+
+
+def test_an_adaptive_attacker_is_gathered_and_may_be_the_strongest() -> None:
+    """One that knows the truth of own rows and victims wins; one that is wrong does not."""
+    plan, vectors = plan_of(corpus())
+    parts, secret = plan.splits[0], plan.secrets[0]
+    view, _ = leakage._view(plan, vectors, parts, "attacker", secret, {})
+
+    def guess(codes: np.ndarray) -> AdaptiveGuess:
+        scored, own = (np.eye(2)[codes[rows]] for rows in (parts.victims, parts.attacker))
+        return AdaptiveGuess(scored, OutOfFold(parts.attacker, own), 1.0, {})
+
+    for codes, winner in ((secret.codes, "pairs"), (1 - secret.codes, "means")):
+        result, adaptive = Tally(), {"pairs": guess(codes)}
+        families = [Means()]
+        leakage._secret(plan, secret, view, None, families, result, None, None, adaptive)  # type: ignore[arg-type]
+        (own,) = result.guesses["attribute-inference", "two", "pairs"]
+        assert own.scores is adaptive["pairs"].scored
+        (strongest,) = result.guesses["attribute-inference", "two", "strongest"]
+        (best,) = result.guesses["attribute-inference", "two", winner]
+        assert strongest.scores is best.scores
+        assert result.winners["attribute-inference", "two"] == Counter([winner])
+        assert result.draws["attribute-inference", "two"] == [1]
+        assert not [key for key in result.guesses if key[0].endswith("reference")]
+
+
 # ---- all seeds -----------------------------------------------------------------------------------
 
 
@@ -296,6 +344,25 @@ def test_each_split_is_attacked_on_its_own_release_and_in_order() -> None:
     assert len(total.curves["three", 10]) == 3
     assert sorted(report[1] for report in reports) == list(range(1, 10))
     assert {report[0] for report in reports} == {"attacking"} and reports[0][2] == 9
+
+
+def test_each_split_has_its_own_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, vectors = plan_of(corpus(), seeds=3)
+    calls: list[tuple[int, Any, Any]] = []
+
+    def spy(plan: Any, own: Any, parts: Any, attackers: Any, tick: Any, access: Any) -> Tally:
+        calls.append((parts.seed, own, access))
+        return Tally()
+
+    monkeypatch.setattr(leakage, "measure", spy)
+    some = [Access(), Access(), Access()]
+    released = [vectors, 2 * vectors, 3 * vectors]
+    for access in (some, []):
+        calls.clear()
+        attack_all(plan, released, [], silent, access)
+        for seed, own, mine in calls:
+            assert own is released[seed] and mine is (access[seed] if access else NO_ACCESS)
+        assert sorted(seed for seed, _, _ in calls) == [0, 1, 2]
 
 
 def test_work_in_threads_comes_back_in_order() -> None:
@@ -516,8 +583,10 @@ def test_tallies_add_up() -> None:
         tally_.guesses["k", "t", "x"].append(guess)
         tally_.winners["k", "t"][name] += 1
         tally_.curves["t", 10].append(guess)
+        tally_.draws["k", "t"].append(ord(name))
         tally_.task_rows.append(np.array([1]))
     one.add(other)
+    assert one.draws["k", "t"] == [97, 98]
     assert len(one.guesses["k", "t", "x"]) == len(one.curves["t", 10]) == len(one.task_rows) == 2
     assert one.winners["k", "t"] == Counter(a=1, b=1)
     assert silent("x", 1, 1) is None

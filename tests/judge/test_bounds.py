@@ -59,7 +59,8 @@ def test_what_counts_prove_by_hand() -> None:
     loose = Claim(1.0, 0.2, 0.9)
     low, high = interval_ends(90, 10, sizes, 0.1)
     assert loose.proven(90, 10, sizes) == pytest.approx(math.log((low - 0.2) / high))
-    assert Claim(1.0, 0.95, 0.9).proven(90, 10, sizes) == 0.0
+    for delta in (low, 0.95):
+        assert Claim(1.0, delta, 0.9).proven(90, 10, sizes) == 0.0
     assert claim.reach(200) == claim.proven(100, 0, (100, 100))
     assert claim.reach(200, 4.0) == pytest.approx(claim.reach(200) / 4)
 
@@ -88,7 +89,7 @@ def test_under_the_gaussian_trade_off_a_count_bounds_the_distance_of_two_normals
     assert proven == pytest.approx(epsilon_of(gap, 1e-5))
     assert gaussian_sigma(proven, 1e-5) == pytest.approx(1 / gap, rel=1e-6)
     assert epsilon_of(gap, 1e-5) < epsilon_of(gap, 1e-7)
-    for epsilon in (0.3, 1.0, 40.0):
+    for epsilon in (1e-3, 0.3, 1.0, 40.0):
         assert epsilon_of(1 / gaussian_sigma(epsilon, 0.01), 0.01) == pytest.approx(epsilon)
     # Far apart: δ(ε) of normals two apart is ½ where it says.
     far = epsilon_of(2.0, 0.5)
@@ -230,17 +231,45 @@ def test_plain_misses_lie_on_a_line_between_two_values() -> None:
     assert below.tolist() == [[0.0, 1.0, 1.5, 2.0, 3.75, 4.0, 4.0, 4.0]]
 
 
-def test_a_value_that_stands_alone_is_an_event_by_itself() -> None:
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("from_second", [True, False])
+def test_a_value_that_stands_alone_is_an_event_by_itself(above: bool, from_second: bool) -> None:
     """Thirty exact zeros among distances: the threshold takes these, and no more than these."""
     random = np.random.default_rng(0)
-    first, second = random.uniform(0.001, 4.0, size=(2, 1, 3000))
-    first[0, :30] = 0.0
+    sides = random.uniform(0.001, 4.0, size=(2, 1, 3000)) * (-1 if above else 1)
+    sides[int(from_second), 0, :30] = 0.0
 
     def score(hits: Reals, misses: Reals, of: Sizes) -> Reals:
         return Claim(1.0, 0.0, 0.99).plain_score(hits, misses, of, 1.0)
 
-    (best,) = best_thresholds(first, second, score, 3000, extrapolate=False)
-    assert best.hits(first) == 30 and best.hits(second) == 0 and 0 < best.value < 1e-300
+    (best,) = best_thresholds(sides[0], sides[1], score, 3000, extrapolate=False)
+    assert (best.above, best.from_second) == (above, from_second)
+    assert best.hits(sides[int(from_second)]) == 30 and best.hits(sides[1 - from_second]) == 0
+    # At least 0, or less than the number next to 0.
+    assert best.value == 0.0 if above else 0 < best.value < 1e-300
+    low = 30 - 2 * math.sqrt(30)  # against a miss that is on the way
+    assert math.log(low / 4) < best.score <= math.log(low)
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("from_second", [True, False])
+def test_a_tail_is_carried_on_towards_its_own_side(above: bool, from_second: bool) -> None:
+    """Exponential laws, one four times as wide: beyond x lie e^−x of one and e^(−x/4) of it."""
+    sign = 1.0 if above else -1.0
+    near = -np.log1p(-(np.arange(4000) + 0.5) / 4000)[None]
+    sides = (sign * near, sign * 4 * near)
+    if not from_second:
+        sides = sides[::-1]
+
+    def ratio(hits: Reals, misses: Reals, of: Sizes) -> Reals:
+        """Only events of a tenth of the outputs at least count."""
+        return np.where(hits >= 400, np.log(np.maximum(hits, 1) / np.maximum(misses, 1e-9)), -9.0)
+
+    (best,) = best_thresholds(*sides, ratio, 4000)
+    assert (best.above, best.from_second) == (above, from_second)
+    # A tenth lies beyond 4·ln 10, where a ten-thousandth of the other law lies: none was seen.
+    assert sign * best.value == pytest.approx(4 * math.log(10), abs=0.3)
+    assert best.score == pytest.approx(3 * math.log(10), abs=0.4)
 
 
 def test_ranks_count_the_values_below() -> None:

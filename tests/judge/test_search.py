@@ -69,6 +69,38 @@ def test_families_share_the_samples_and_the_risk() -> None:
     assert sizes == [100, 50, 50]
 
 
+def test_the_families_are_as_the_card_says() -> None:
+    """Pairs, settings and statistics that each round hands on; eighty small calls of each size."""
+    assert [family.name for family in FAMILIES] == [
+        "search",
+        "rare rows",
+        "rows in company",
+        "small calls",
+    ]
+    assert [family.pairs for family in FAMILIES] == [tuple(range(12)), (), (0, 4), (0, 4)]
+    assert [family.survivors for family in FAMILIES] == [
+        ((8, 12), (4, 8), (2, 4)),
+        (),
+        ((8, 6),),
+        ((6, 6),),
+    ]
+    assert [family.rounds for family in FAMILIES] == [4, 1, 2, 2]
+    assert [family.samples for family in FAMILIES] == [0.75, 0.15, 0.1, 0.0]
+    assert [family.risk for family in FAMILIES] == [0.7, 0.1, 0.1, 0.1]
+
+
+def test_a_round_and_a_family_have_what_they_need_at_least() -> None:
+    budgets = [module._budget(CALLS, draws) for draws in (0, 20_000, 22_500, 25_000, 99_000)]
+    assert budgets == [1600, 1600, 1800, 2000, 2000]
+    assert [module._budget(COMPANY, draws) for draws in (0, 30_000, 40_000)] == [6000, 6000, 8000]
+    assert [module._budget(RARE, draws) for draws in (0, 1000)] == [1, 300]
+    small = SMALL[0]
+    assert [module._round_size(small, share) for share in (0, 40, 41)] == [40, 40, 41]
+    assert [module._round_size(CROWD, share) for share in (0, 3000, 3001)] == [3000, 3000, 3001]
+    shares = (0, 6000, 6002)
+    assert [module._round_size(IN_COMPANY, share) for share in shares] == [3000, 3000, 3001]
+
+
 def test_a_claim_with_a_share_of_its_risk_proves_less() -> None:
     assert CLAIM.with_share(0.1).confidence == pytest.approx(0.999)
     whole, part = (claim.proven(90, 10, (100, 100)) for claim in (CLAIM, CLAIM.with_share(0.1)))
@@ -152,6 +184,26 @@ def test_a_round_learns_on_a_quarter_and_scores_the_rest(monkeypatch: pytest.Mon
     (only,) = module._look(Source(recorder), PAIR, CROWD, names, scoring, 200)
     assert only.name == "y" and only.statistic(np.array([[1.0, 2.0]])).tolist() == [2.0]
     assert module._look(Source(recorder), PAIR, CROWD, {"other": {"y"}}, scoring, 200) == []
+    assert module._look(Source(recorder), PAIR, CROWD, None, scoring, 24) == []  # nine of each
+
+
+def test_thresholds_are_scored_for_the_size_of_the_final_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """150 of 200 outputs are scored; of 3,000 to be counted half are of each input."""
+    calls: list[tuple[int, int, bool]] = []
+
+    def spy(first: Any, second: Any, score: Any, final: int, *, extrapolate: bool) -> Any:
+        assert first.shape == second.shape and score is not None
+        calls.append((first.shape[1], final, extrapolate))
+        return [Threshold(0.0, 0.0, True, False)] * len(first)
+
+    monkeypatch.setattr(module, "best_thresholds", spy)
+    for family, budget in ((MAIN, 3000), (RARE, 3000), (RARE, 1)):
+        scoring = module.Judgement(family, CLAIM, budget)
+        module._look(Source(lambda rows: rows), PAIR, CROWD, None, scoring, 200)
+    assert [call[1:] for call in calls] == [(1500, True), (1500, False), (1, False)]
+    assert all(50 < size <= 75 for size, _, _ in calls)
 
 
 def test_a_score_is_per_unit_of_distance() -> None:
@@ -262,4 +314,13 @@ def test_a_view_without_outputs_has_no_events() -> None:
     lonely = Draw(np.ones((2, 2)), np.array([0, PUBLIC], dtype=np.int8), 2, ONE)
     assert module._table(setting(), [lonely], True) == {}
     assert module._sides(np.ones((1, 12)), np.zeros(12, dtype=np.int8)) is None
+    coins = np.repeat(np.array([0, 1], dtype=np.int8), [10, 12])
+    sides = module._sides(np.arange(22.0)[None], coins)  # ten of each are enough
+    assert sides is not None
+    assert [side.tolist() for side in sides] == [[[*range(10)]], [[*range(10, 20)]]]
+    assert module._sides(np.arange(22.0)[None, 1:], coins[1:]) is None
+    for counts, empty in (((2, 2), False), ((1, 9), True), ((9, 1), True)):
+        coins = np.repeat(np.array([0, 1], dtype=np.int8), counts)
+        draw = Draw(np.arange(2.0 * sum(counts)).reshape(-1, 2), coins, 1, ONE)
+        assert (module._table(setting(), [draw], True) == {}) is empty
     assert isinstance(MAIN, Family)

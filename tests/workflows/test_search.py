@@ -6,17 +6,21 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from capelet.attacks.families import FAMILIES
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
 from capelet.defences import Settings
 from capelet.errors import CapeletError, MissingExtra
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
+from capelet.findings.intervals import Bootstrap
+from capelet.findings.metrics import Guesses, score
 from capelet.privacy.guarantees import Guarantee
 from capelet.workflows import search as module
 from capelet.workflows.search import Frontier, NoPoint, Point, check_wish, part_of, search
@@ -107,6 +111,7 @@ def run(name: str, settings: Settings | None = None, **options: Any) -> Frontier
     plan, vectors = options.pop("world", None) or plan_of()
     against = options.pop("against", plan.secrets)
     chosen = settings or Settings()
+    options.setdefault("attackers", ["knn"])  # what is planted here nobody can miss
     return search(
         plan, vectors, vectors, against, name, chosen, trials=options.pop("trials", 3), **options
     )
@@ -165,6 +170,22 @@ def test_what_a_method_lets_vary(
     assert {key for point in frontier.points for key in point.settings} == varied
     if "epsilon" in varied:
         assert all(0.5 <= point.settings["epsilon"] <= 16 for point in frontier.points)
+
+
+def test_the_optimiser_is_told_leakage_and_utility(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method(same)
+    values: list[tuple[float, float]] = []
+
+    def once(space: Any, evaluate: Any, trials: int) -> None:
+        assert set(space) == {"lam", "width"} and trials == 3
+        values.append(evaluate({"lam": 2.0}))
+
+    monkeypatch.setattr(module, "_optimise", once)
+    frontier = run("gr")
+    (point,) = frontier.points
+    assert values == [(point.leakage, point.utility)] and point.settings == {"lam": 2.0}
 
 
 def test_without_optuna_the_extra_is_named(
@@ -245,11 +266,12 @@ def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
 
     def watched(view: Any, secret: Any, tried: Any) -> Any:
         views.append((view, secret))
+        assert view.seed == 0 and [item.name for item in tried] == ["logistic"]
         return plain(view, secret, tried)
 
     monkeypatch.setattr(module, "attack", watched)
     plan, vectors = plan_of(missing=90)
-    run("leace", world=(plan, vectors))
+    run("leace", world=(plan, vectors), attackers=["logistic"])
     ((_, part, _),) = stand_in.calls
     learnt = set(part.fit.tolist())
     spies = [item for item in views if item[1].balanced][:2]
@@ -266,13 +288,80 @@ def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
     shares = [len(learnt), len(four.fit) + len(four.tune), len(four.scored)]
     np.testing.assert_allclose(np.array(shares) / len(fit_rows), [0.6, 0.2, 0.2], atol=0.07)
     assert sum(shares) == len(fit_rows)
-    assert len(four.tune) == max((len(four.fit) + len(four.tune)) // 10, 1)
+    assert len(four.tune) == 0  # cross-validation spares no row
     # A secret that is missing on some rows is read on the others only.
     two = spies[0][1]
     assert all((codes >= 0).all() for codes in two.codes)
     assert len(spies[0][0].rows.scored) < len(four.scored)
     assert set(probe[0].rows.fit.tolist()) | set(probe[0].rows.tune.tolist()) == learnt
     assert probe[0].rows.scored.tolist() == four.scored.tolist()
+
+
+def bench_of(**options: Any) -> Any:
+    """A bench on which every defender's row is at hand, with two rows of each person."""
+    plan, vectors = plan_of(**options)
+    plan = replace(plan, units=np.arange(ROWS) // 2)
+    return module._Bench(plan, vectors, 2 * vectors, plan.secrets, Settings(), ["logistic"])
+
+
+def test_without_names_all_families_judge() -> None:
+    plan, vectors = plan_of()
+    bench = module._Bench(plan, vectors, vectors, plan.secrets, Settings(), ())
+    assert [family.name for family in bench.families] == list(FAMILIES)
+
+
+def test_persons_not_rows_are_shared_out() -> None:
+    bench = bench_of()
+    people = [
+        set(bench.units[rows]) for rows in (bench.learn_rows, bench.attack_rows, bench.test_rows)
+    ]
+    assert not people[0] & people[1] and not people[0] & people[2] and not people[1] & people[2]
+    shares = [len(some) / sum(map(len, people)) for some in people]
+    np.testing.assert_allclose(shares, [0.6, 0.2, 0.2], atol=0.08)
+
+
+def test_a_gain_has_the_upper_end_of_its_interval_over_persons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attacker that is right on the first three of four rows, whoever is attacked."""
+    bench = bench_of()
+    rows = bench.test_rows
+    item = bench.part.secrets[0]
+    truth = item.codes[rows]
+    guesses = np.where(np.arange(len(rows)) % 4 < 3, truth, 1 - truth)
+    bench._attack = lambda *_, **__: (truth, np.eye(2)[guesses])
+    gain, upper = bench._gain(bench.part.vectors, item)
+    classes = [(guesses == truth)[truth == code].mean() for code in (0, 1)]
+    assert gain == pytest.approx(np.mean(classes) - 0.5)
+    people = np.unique(bench.units[rows], return_inverse=True)[1]
+    bootstrap = Bootstrap(int(people.max()) + 1)
+    interval = score("balanced_accuracy", [Guesses(truth, np.eye(2)[guesses], people)], bootstrap)
+    assert upper == interval.high - 0.5 and gain < upper < gain + 0.15
+    # Where no interval has an end nothing is shown, and the most is taken.
+    monkeypatch.setattr(module, "score", lambda *_: SimpleNamespace(value=0.6, high=np.nan))
+    four = replace(item, classes=("a", "b", "c", "d"))
+    assert bench._gain(bench.part.vectors, four) == pytest.approx((0.35, 0.75))
+
+
+def test_the_worst_gain_and_the_worst_upper_end_may_be_of_two_attributes() -> None:
+    bench = bench_of()
+    gains = iter([(0.3, 0.35), (0.2, 0.5)])
+    bench._gain = lambda *_: next(gains)
+    bench._utility = lambda vectors: 0.7
+    point = bench._point(bench.part.vectors, {"lam": 1.0})
+    assert point == Point({"lam": 1.0}, 0.3, 0.7, None, 0.5) and point.bound == 0.5
+    assert Point({}, 0.3, 0.7).bound == 0.3
+
+
+def test_neighbours_are_those_of_the_test_rows_alone() -> None:
+    bench = bench_of(label=False)
+    assert bench.neighbours and bench.utility_name == "recall of ten neighbours"
+    vectors = bench.original.copy()
+    vectors[bench.attack_rows] = 0.0
+    vectors[bench.learn_rows] = 0.0
+    assert bench._utility(vectors) == 1.0
+    vectors[bench.test_rows] = np.random.default_rng(0).normal(size=(len(bench.test_rows), 8))
+    assert bench._utility(vectors) < 0.5
 
 
 # ---- ceilings and choices ------------------------------------------------------------------------

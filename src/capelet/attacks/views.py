@@ -121,7 +121,7 @@ class View:
         # A dead coordinate varies by rounding alone, so it is measured against its own size, not
         # against 0.
         alive = deviation > 1e-6 * np.abs(fit).max(axis=0)
-        scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0)
+        scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=alive)
         return Parts(
             # A coordinate that hardly varies among the rows to fit on may be huge in a victim:
             # clipped, it does not drown all others.

@@ -219,7 +219,7 @@ def _stratify(material: Material, random: np.random.Generator) -> Rows:
     # Without classes to balance, all groups are one stratum.
     blank = np.zeros(len(material.groups), dtype=np.intp)
     codes = np.stack([item.codes for item in material.balance] or [blank])
-    stratum = np.unique(codes, axis=1, return_inverse=True)[1].reshape(-1)
+    stratum = np.unique(codes, axis=1, return_inverse=True)[1].ravel()
     numbers, first, inverse, sizes = np.unique(
         material.groups, return_index=True, return_inverse=True, return_counts=True
     )
@@ -230,9 +230,9 @@ def _stratify(material: Material, random: np.random.Generator) -> Rows:
     part = np.empty(len(numbers), dtype=np.intp)
     for group in order:
         # Each part is owed its share of the rows so far, and the one that is owed most gets the
-        # group.
+        # group. What all are owed together is positive: a part without a share gets none.
         lacking += shares * sizes[group]
-        part[group] = np.where(shares > 0, lacking, -np.inf).argmax()
+        part[group] = lacking.argmax()
         lacking[part[group]] -= sizes[group]
     return part[inverse]
 

@@ -218,7 +218,7 @@ def _task(
         plan.units,
     )
     # A stand-in that is never scored: these rows follow the victims, and are cut off below.
-    codes = np.where(label.codes < 0, 0, label.codes)
+    codes = np.maximum(label.codes, 0)
     # A task is judged by plain accuracy, so its classes are not weighed.
     task = Secret(wide, codes, len(label.classes), balanced=False)
     result = attack(wide, task, attackers)
@@ -301,8 +301,6 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
     bootstrap = Bootstrap.over(plan.units)
     ceilings = Ceilings.of(release, plan.corpus)
     targets = {item.name: item for item in plan.secrets}
-    if plan.label is not None:
-        targets[plan.label.name] = plan.label
     rows: list[Finding] = []
     for (kind, name, attacker), guesses in tally.guesses.items():
         target = plan.label if kind.startswith("utility") and plan.label else targets[name]
@@ -340,7 +338,8 @@ def _choice(
     choice: dict[str, Any] = {}
     if winners := tally.winners.get((kind, target)):
         choice["chosen"] = dict(winners)
-    if max(draws := tally.draws.get((kind, target), [1])) > 1:
+    draws = tally.draws.get((kind, target), [])
+    if any(number > 1 for number in draws):
         choice["draws"] = draws
     single = {
         attacker: guesses
