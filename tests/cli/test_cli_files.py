@@ -143,14 +143,13 @@ def test_a_full_disk_is_one_sentence(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("capelet.files.os.fsync", full)
+    quick = ["--vectors", "vector", "--private", "group", "--seeds", 1, "--attackers", "logistic"]
+    method = ["--label", "task", "--method", "ldp", "--epsilon", 8, "--anyway"]
     commands = [
         ["report", run, "--out", out],
         ["encode", vectors, out / "o.parquet", "--vectors", "vector", "--recipe"],
-        ["audit", vectors, "--vectors", "vector", "--private", "group", "--seeds", 1]
-        + ["--attackers", "logistic", "--out", out],
-        ["protect", vectors, "--vectors", "vector", "--private", "group", "--label", "task"]
-        + ["--method", "ldp", "--epsilon", 8, "--seeds", 1, "--attackers", "logistic", "--anyway"]
-        + ["--out", out],
+        ["audit", vectors, *quick, "--out", out],
+        ["protect", vectors, *quick, *method, "--out", out],
     ]
     commands[1].append(tmp_path / "recipe.toml")
     out.mkdir()
@@ -163,6 +162,7 @@ def test_a_full_disk_is_one_sentence(
     monkeypatch.undo()
     assert set(before) <= {path.name for path in tmp_path.rglob("*")}
     assert audit(vectors, out)[0] == 0
+    assert call(*commands[1])[0] == 0
     assert not list(out.rglob(".*"))
 
 
@@ -174,7 +174,7 @@ def test_findings_that_were_tampered_with_are_one_sentence(tmp_path: Path) -> No
         {"findings": [{**whole["findings"][0], "value": "zq"}]},
         {"findings": {"zq": 1}},
         {"provenance": ["zq"]},
-        {"provenance": {"attributes": 7, "seeds": [], "encoder": 1}},
+        {"provenance": {"attributes": {"zq": 7}, "warnings": 3, "seeds": "zq", "split": [1]}},
         {"artefacts": ["../../zq"]},
         {"schema": "zq"},
     ):

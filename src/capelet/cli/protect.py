@@ -19,7 +19,7 @@ from capelet.cli.inputs import (
     split_columns,
     split_names,
 )
-from capelet.cli.terminal import print_json, print_verdicts, progress_bars, with_command
+from capelet.cli.terminal import echo, print_json, print_verdicts, progress_bars, with_command
 from capelet.errors import CapeletError, OutputError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def protect(
             result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
     # Not bad input but a finding: 1, not 2.
     except NoPoint as error:
-        print(f"capelet: {error.for_terminal}", file=sys.stderr)
+        echo(f"capelet: {error.for_terminal}", file=sys.stderr)
         raise typer.Exit(1) from None
     _write(result, out, json)
 
@@ -178,8 +178,8 @@ def _write(result: Protection, out: Path, as_json: bool) -> None:
         return
     for name, sentences in (("before", before), ("after", after)):
         print_verdicts(sentences, f"{name} ")
-    print(f"guarantee: {promise}")
-    print(f"private encoder: {folder}")
+    echo(f"guarantee: {promise}")
+    echo(f"private encoder: {folder}")
     if result.after.provenance["protect"]["private_towards_training_texts"]:
-        print("ship what manifest.json names: no ε covers the figures in the report and findings")
-    print(f"report: {page}")
+        echo("ship what manifest.json names: no ε covers the figures in the report and findings")
+    echo(f"report: {page}")

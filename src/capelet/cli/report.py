@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 
 from capelet.cli import options
+from capelet.cli.terminal import echo
 
 
 def report(
@@ -35,4 +36,4 @@ def report(
             page = write_protection(Findings.load(run / "before"), first, folder)
         else:
             page = write_report(first, folder)
-    print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
+    echo(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")

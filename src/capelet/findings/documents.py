@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # Raised when a reader of the old form would misread the new one.
@@ -70,7 +70,7 @@ def _check_finding(row: Any, where: str) -> None:
             raise ValueError(f"{where} has no text {name!r}")
     if "value" not in row:
         raise ValueError(f"{where} has no 'value'")
-    kinds = (
+    kinds: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
         (_TEXTS_OR_NULL, lambda value: isinstance(value, str), "text"),
         (_NUMBERS_OR_NULL, _is_number, "number"),
         (_COUNTS_OR_NULL, _is_count, "whole number"),

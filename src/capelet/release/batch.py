@@ -206,12 +206,12 @@ class _Job:
 def _check_apart(target: Path, *inputs: Path | str | None) -> None:
     """Refuse to write onto what is read, also with --overwrite: it would be gone."""
     for path in inputs:
-        if path is not None and target.exists() and Path(path).exists():
-            if target.samefile(path):
-                raise OutputError(
-                    f"{str(target)!r} is read by this very command, and would be overwritten; "
-                    "choose another name for the output"
-                )
+        there = path is not None and target.exists() and Path(path).exists()
+        if path is not None and there and target.samefile(path):
+            raise OutputError(
+                f"{str(target)!r} is read by this very command, and would be overwritten; "
+                "choose another name for the output"
+            )
 
 
 def _check_target(target: Path, overwrite: bool) -> None:
