@@ -1,6 +1,7 @@
 """A transformer's folder is looked over before it is loaded: safetensors yes, pickle never.
 
-A pickle file runs code when it is read, so a folder that holds one, at any depth, is refused, and of a Hugging Face repository only files that cannot run anything are ever fetched.
+A pickle file runs code when it is read, so a folder that holds one, at any depth, is refused; and
+of a Hugging Face repository only files that cannot run anything are ever fetched.
 """
 
 from __future__ import annotations
