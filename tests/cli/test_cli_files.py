@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from capelet.cli import app
+from capelet.cli import app, main
+from capelet.cli.terminal import echo
 from capelet.findings import Finding, Findings
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
@@ -128,6 +130,56 @@ def test_the_umask_is_honoured(tmp_path: Path) -> None:
         os.umask(before)
     modes = {path.stat().st_mode & 0o077 for path in run.rglob("*") if path.is_file()}
     assert modes == {0}
+
+
+# ---- a killed run, an interrupted one ------------------------------------------------------------
+
+
+def test_a_rerun_finishes_what_was_killed_while_it_cleared_away(
+    vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.parquet"
+    command = ["encode", vectors, target, "--vectors", "vector"]
+    command += ["--recipe", tmp_path / "recipe.toml"]
+    # As after a kill between the removal of the parts and that of their database.
+    monkeypatch.setattr("capelet.release.parts.shutil.rmtree", lambda *_, **__: None)
+    assert call(*command)[0] == 0
+    monkeypatch.undo()
+    content = target.read_bytes()
+    assert [path.name for path in (tmp_path / ".out.parquet.parts").iterdir()] == ["run.db"]
+    assert call(*command)[0] == 0
+    assert target.read_bytes() == content and not (tmp_path / ".out.parquet.parts").exists()
+    # As after a kill in the removal of an earlier version, which took the database first.
+    target.unlink()
+    (tmp_path / ".out.parquet.parts").mkdir()
+    (tmp_path / ".out.parquet.parts" / "00000000.parquet").write_bytes(b"of nobody")
+    assert call(*command)[0] == 0 and not (tmp_path / ".out.parquet.parts").exists()
+
+
+def test_an_interrupt_in_the_first_moment_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupt:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "capelet.cli.commands":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "capelet.cli.commands")
+    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130 and capsys.readouterr().err == "capelet: stopped\n"
+
+
+def test_names_cannot_paint_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    echo("a\x1b[31m \x9b2J\u202eb\tc\n\x00d é")
+    assert capsys.readouterr().out == "a[31m 2Jb\tc\nd é\n"
+
+
+@pytest.mark.parametrize("value", ["129", "99999999999999999999"])
+def test_sizes_that_nobody_can_build_are_refused(value: str, tmp_path: Path) -> None:
+    code, output = call("lm", "train", "x.csv", "--layers", value, "--out", tmp_path / "model")
+    assert code == 2 and "128" in output
 
 
 # ---- a full disk ---------------------------------------------------------------------------------

@@ -14,6 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import capelet
+
+# Beforehand: to import a model framework may take longer than a case's alarm.
+import capelet.workflows.language.training
+import capelet.workflows.protect
 from capelet.data.corpus import Corpus
 from capelet.findings import Finding, Findings
 from capelet.mechanisms import MECHANISMS
