@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from capelet.errors import OutputError
-from capelet.files import check_writable, private_folder, writable_folder, write_whole
+from capelet.files import (
+    DiskError,
+    check_writable,
+    copy_whole,
+    inner_folder,
+    onto_disk,
+    private_folder,
+    writable_folder,
+    write_whole,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
@@ -35,3 +48,68 @@ def test_unwritable_places_are_said_and_nothing_is_made(tmp_path: Path) -> None:
         writable_folder(tmp_path / "file" / "below")
     check_writable(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
+
+
+# A process that is killed while it writes: it reports that its file is open, and waits.
+WRITER = """
+import sys, time
+from pathlib import Path
+from capelet.files import _begin
+with _begin(Path(sys.argv[1]), 0o644) as stream:
+    stream.write(b"half"); stream.flush(); print("open", flush=True); time.sleep(60)
+"""
+
+
+def test_what_a_killed_run_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout is not None and writer.stdout.readline() == b"open\n"
+        (tmp_path / ".a.txt.mine").write_text("foreign")
+        write_whole(target, "first")
+        # The other process lives: its file is not ours to remove.
+        assert len(list(tmp_path.glob(".a.txt.*.part"))) == 1
+    finally:
+        writer.kill()
+        writer.communicate()
+    write_whole(target, "second")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.txt.mine", "a.txt"]
+    assert target.read_text() == "second"
+
+
+def test_the_umask_narrows_and_a_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("as it was")
+    (tmp_path / "a").symlink_to(tmp_path / "precious")
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "a", "x")
+        copy_whole(tmp_path / "a", tmp_path / "b", 0o666)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).lstat().st_mode) for name in "ab"]
+    assert modes == [0o640, 0o640] and (tmp_path / "precious").read_text() == "as it was"
+
+
+def test_a_link_is_no_inner_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="is a link to another place"):
+        inner_folder(tmp_path, "link")
+    assert inner_folder(tmp_path, "new").is_dir()
+
+
+def test_a_full_disk_is_named_by_the_file_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskError, match=r"a.txt' \(No space left on device\); make room"):
+        write_whole(tmp_path / "a.txt", "x")
+    with (
+        pytest.raises(DiskError, match=r"whole' \(No space left on device\); wait$"),
+        onto_disk(tmp_path / "whole", "wait"),
+    ):
+        write_whole(tmp_path / "a.txt", "x")
+    assert list(tmp_path.iterdir()) == []

@@ -95,7 +95,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     "did you mean 'minilm'?"
     """
     choices = sorted(names)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
     return "there is " + ", ".join(choices) if choices else "there is none"

@@ -62,8 +62,29 @@ def test_a_pickle_only_folder_is_refused_before_it_is_read(
     folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
-    assert f"pickle only ({name})" in refusal(str(folder))
+    assert f"holds a pickle ({name})" in refusal(str(folder))
     assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "1_Dense/pytorch_model.BIN", "a/b/c.pkl"])
+def test_a_pickle_beside_tensors_is_refused_at_any_depth(
+    tiny_folder: Path, tmp_path: Path, name: str
+) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    assert load(str(folder), "torch").encode(["a dog"]).shape == (1, 32)
+    # Which of the two a loader takes is decided by names: tensors under another one are a decoy.
+    shutil.copy(folder / "model.safetensors", folder / "decoy.safetensors")
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
+    assert f"holds a pickle ({Path(name).name})" in refusal(str(folder))
+
+
+def test_a_link_to_another_folder_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "pytorch_model.bin").write_bytes(b"x")
+    (folder / "1_Dense").symlink_to(tmp_path / "elsewhere")
+    assert "a link to another folder" in refusal(str(folder))
 
 
 def test_a_pickled_module_behind_safe_weights_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
@@ -76,7 +97,7 @@ def test_a_pickled_module_behind_safe_weights_is_refused(tiny_folder: Path, tmp_
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Dense").mkdir()
     (folder / "1_Dense" / "pytorch_model.bin").write_bytes(b"x")
-    assert "pickle only (pytorch_model.bin)" in refusal(str(folder))
+    assert "holds a pickle (pytorch_model.bin)" in refusal(str(folder))
 
 
 def test_a_folder_with_its_own_code_is_refused(tiny_folder: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from capelet.attacks.views import View
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
@@ -113,3 +114,24 @@ def test_deviation_is_as_sure_as_there_are_persons() -> None:
     assert by_author.value == pytest.approx(by_text.value)
     width = [row.high - row.low for row in (by_author, by_text) if row.high and row.low]
     assert width[0] > 3 * width[1]
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-42, 1e20, 1e37])
+def test_a_map_does_not_depend_on_the_unit(unit: float) -> None:
+    """In single precision squares of these numbers are 0 or infinite; t-SNE ran off its memory."""
+    vectors = np.random.default_rng(0).normal(size=(120, 4))
+    plain = tsne(vectors, np.arange(120), [], seed=0)
+    scaled = tsne((vectors * unit).astype(np.float32), np.arange(120), [], seed=0)
+    assert np.isfinite(scaled["points"]).all() and len(scaled["points"]) == len(plain["points"])
+    same = tsne(np.full((30, 4), unit, np.float32), np.arange(30), [], seed=0)
+    assert same["points"] == [[0.0, 0.0]] * 30
+
+
+@pytest.mark.parametrize("unit", [2.0**-100, 2.0**60])
+def test_attackers_do_not_depend_on_the_unit(unit: float) -> None:
+    vectors = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    rows = np.arange(40), np.arange(40, 50), np.arange(50, 60)
+    plain, scaled = (View(item, *rows, seed=0) for item in (vectors, vectors * np.float32(unit)))
+    for name in ("standard", "unit"):
+        for one, other in zip(getattr(plain, name), getattr(scaled, name), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

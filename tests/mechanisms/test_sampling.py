@@ -339,3 +339,15 @@ def test_a_bad_scale_is_refused(value: Any) -> None:
     for draw in (discrete_gaussian, rounded_gaussian):
         with pytest.raises(CapeletError, match="sigma is"):
             draw(3, value)
+
+
+def test_a_coin_that_hardly_ever_turns_is_made_at_once() -> None:
+    """The first bits of 1/(1 + m·e^(−ε)) without its digits: on both sides of where it begins."""
+    for epsilon in (40, 44, 45, 46, 50):
+        coin = keep_or_change(Fraction(epsilon), 3)
+        with localcontext() as context:
+            context.prec = 80
+            exact = int(2**64 / (1 + 3 * Decimal(-epsilon).exp()))
+        assert coin._boundary(1, 64) == exact
+    for large in (1e5, 1e6):
+        assert not keep_or_change(Fraction(large), 3).draw(1000, Stream()).any()

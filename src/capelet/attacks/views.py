@@ -8,6 +8,7 @@ they need no labels, and every row that they are learnt from is the attacker's o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -46,6 +47,23 @@ class Parts(NamedTuple):
     scored: Any
 
 
+def range_exponent(vectors: Floats) -> int:
+    """The power of two by which vectors of an extreme unit must be divided; 0 of all others.
+
+    No attacker depends on the unit, but in single precision the square of 1e20 is infinite and that
+    of 1e-30 is 0. A power of two changes no digit.
+    """
+    peak = float(np.abs(vectors).max(initial=0.0))
+    return 0 if peak == 0.0 or 1e-12 <= peak <= 1e12 else math.frexp(peak)[1]
+
+
+def in_range(vectors: Floats, exponent: int) -> Matrix:
+    """The vectors divided by that power of two, in single precision."""
+    if exponent:
+        vectors = np.ldexp(np.asarray(vectors, dtype=np.float64), -exponent)
+    return np.asarray(vectors, dtype=np.float32)
+
+
 class View:
     """One split's vectors, prepared once for every attacker.
 
@@ -69,11 +87,13 @@ class View:
         self.draws = 1
         self._units = units
         self._vectors = vectors
+        self._exponent = range_exponent(vectors)
         self._shared: dict[Any, Any] = {}
 
     @cached_property
     def vectors(self) -> Parts:
-        return Parts(*(np.asarray(self._vectors[rows], dtype=np.float32) for rows in self.rows))
+        parts = (self._vectors[rows] for rows in self.rows)
+        return Parts(*(in_range(part, self._exponent) for part in parts))
 
     @cached_property
     def units(self) -> Codes:
@@ -108,7 +128,7 @@ class View:
             self.seed,
             self._units,
         )
-        own = [self.vectors.fit, *(np.asarray(draw, dtype=np.float32) for draw in draws)]
+        own = [self.vectors.fit, *(in_range(draw, self._exponent) for draw in draws)]
         wider.vectors = Parts(np.concatenate(own), self.vectors.tune, self.vectors.scored)
         wider.draws = len(draws) + 1
         return wider

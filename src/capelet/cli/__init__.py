@@ -3,6 +3,48 @@
 `commands` holds the table, `options` what can be asked, and each command has a module of its own.
 """
 
-from capelet.cli.commands import app, main
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
 
 __all__ = ["app", "main"]
+
+# As a shell reports a program that was interrupted: 128 + SIGINT.
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """The `capelet` command; no traceback even before its options are read."""
+    try:
+        # Here, not above: its imports take a moment, in which somebody may press Ctrl-C.
+        from capelet.cli.commands import app
+
+        app()
+    except KeyboardInterrupt:
+        print("capelet: stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Say that results could not be printed; Python itself would say so in a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still in the buffer must not fail a second time when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever closed a pipe, as `head` does, has seen enough.
+        if not isinstance(error, BrokenPipeError):
+            print(f"capelet: cannot print the result ({error.strerror})", file=sys.stderr)
+            sys.exit(2)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from capelet.cli.commands import app
+
+        return app
+    raise AttributeError(f"module 'capelet.cli' has no attribute {name!r}")

@@ -20,6 +20,7 @@ from capelet.cli.inputs import (
     split_names,
 )
 from capelet.cli.terminal import (
+    echo,
     print_json,
     print_trained,
     print_verdicts,
@@ -154,9 +155,9 @@ def _measure(
         corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"], trained
     )
     for warning in plan.advance(encoder.guarantee):
-        print(f"capelet: warning: {warning}", file=sys.stderr)
+        echo(f"capelet: warning: {warning}", file=sys.stderr)
     for reason in kinds.left_out:
-        print(f"capelet: left out: {reason}", file=sys.stderr)
+        echo(f"capelet: left out: {reason}", file=sys.stderr)
     with progress_bars(quiet) as progress:
         return with_command(run(corpus, encoder, progress=progress, **settings))
 
@@ -186,7 +187,7 @@ def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool)
         return
     print_verdicts(verdicts)
     for warning in findings.provenance.get("warnings", []):
-        print(f"warning: {warning}")
+        echo(f"warning: {warning}")
     for ruling in rulings:
-        print(ruling.sentence)
-    print(f"report: {page}")
+        echo(ruling.sentence)
+    echo(f"report: {page}")

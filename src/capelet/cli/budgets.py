@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capelet.cli import options
+from capelet.cli.terminal import echo
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ def show(
             for time, old, new in changes
         ]
         summary = {**counts._asdict(), "budget": cap and asdict(cap), "changes": history}
-        print(jsonlib.dumps(summary))
+        echo(jsonlib.dumps(summary))
         return
-    print(f"budget: {cap.sentence() if cap else 'none'}")
+    echo(f"budget: {cap.sentence() if cap else 'none'}")
     for time, old, new in changes:
         act = f"raised from {old.sentence()} to" if old else "set to"
-        print(f"  {time or 'before times were kept'}: {act} {new.sentence()}")
-    print(f"charged: {counts.releases:,} releases of {counts.people:,} people")
-    print(f"highest sum: ε = {counts.highest_epsilon:g} per person")
+        echo(f"  {time or 'before times were kept'}: {act} {new.sentence()}")
+    echo(f"charged: {counts.releases:,} releases of {counts.people:,} people")
+    echo(f"highest sum: ε = {counts.highest_epsilon:g} per person")
 
 
 def raise_cap(
@@ -62,9 +63,9 @@ def raise_cap(
         new = Budget(to) if cap is None else replace(cap, epsilon=to)
         old = book.raise_budget(new)
     if json:
-        print(jsonlib.dumps({"old": asdict(old), "new": asdict(new)}))
+        echo(jsonlib.dumps({"old": asdict(old), "new": asdict(new)}))
     else:
-        print(f"raised from {old.sentence()} to {new.sentence()}")
+        echo(f"raised from {old.sentence()} to {new.sentence()}")
 
 
 def erase(ledger: options.LedgerFile, person: options.Person, json: options.Json = False) -> None:
@@ -76,9 +77,9 @@ def erase(ledger: options.LedgerFile, person: options.Person, json: options.Json
         releases, spent = book.erase(person), book.spent(person)
     epsilon = 0.0 if spent is None else spent.epsilon
     if json:
-        print(jsonlib.dumps({"releases": releases, "epsilon": epsilon}))
+        echo(jsonlib.dumps({"releases": releases, "epsilon": epsilon}))
     else:
-        print(
+        echo(
             f"erased: the name and {releases:,} stored vectors; ε = {epsilon:g} stays spent, under "
             "a pseudonym"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 
 from capelet.cli import options
+from capelet.cli.terminal import echo
 
 
 def clear(json: options.Json = False) -> None:
@@ -15,7 +16,7 @@ def clear(json: options.Json = False) -> None:
     from capelet.encoders import clear_cache
 
     size = clear_cache()
-    print(jsonlib.dumps({"bytes": size}) if json else f"forgot {size / 1e6:.1f} MB of vectors")
+    echo(jsonlib.dumps({"bytes": size}) if json else f"forgot {size / 1e6:.1f} MB of vectors")
 
 
 def where(json: options.Json = False) -> None:
@@ -25,4 +26,4 @@ def where(json: options.Json = False) -> None:
     """
     from capelet.files import cache_folder
 
-    print(jsonlib.dumps({"folder": str(cache_folder())}) if json else str(cache_folder()))
+    echo(jsonlib.dumps({"folder": str(cache_folder())}) if json else str(cache_folder()))

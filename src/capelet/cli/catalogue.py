@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from capelet.cli import options
-from capelet.cli.terminal import print_json
+from capelet.cli.terminal import echo, print_json
 
 
 def first_line(member: Any) -> str:
@@ -104,6 +104,6 @@ def show(json: options.Json = False) -> None:
         print_json(rooms)
         return
     for room, lines in rooms.items():
-        print(room)
+        echo(room)
         for name, line in lines.items():
-            print(f"  {name:<22}{line}")
+            echo(f"  {name:<22}{line}")

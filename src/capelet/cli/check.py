@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capelet.cli import options
 from capelet.cli.inputs import split_columns
-from capelet.cli.terminal import print_json
+from capelet.cli.terminal import echo, print_json
 
 
 def check(
@@ -43,4 +43,4 @@ def check(
     if json:
         print_json(result.to_json())
     else:
-        print(result)
+        echo(result)

@@ -116,8 +116,3 @@ def root(
 
         print(__version__)
         raise typer.Exit
-
-
-def main() -> None:
-    """The `capelet` command."""
-    app()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, Reading, read_corpus, split_names
-from capelet.cli.terminal import print_json, progress_bars
+from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError, DataError
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def _print_training(encoder: Dual, out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"encoder": str(out), "pairs": pairs, **last})
         return
-    print(f"{pairs} pairs of sentences; loss {last['contrast']:.3f}")
-    print("guarantee: none; attack the encoder with `capelet invert` and `capelet audit`")
-    print(f"encoder: {out}")
+    echo(f"{pairs} pairs of sentences; loss {last['contrast']:.3f}")
+    echo("guarantee: none; attack the encoder with `capelet invert` and `capelet audit`")
+    echo(f"encoder: {out}")
 
 
 def utility(
@@ -124,8 +124,8 @@ def utility(
             lambda texts: model.encode(texts, progress), [SentenceTask.load(n) for n in names]
         )
     if json:
-        print(jsonlib.dumps([{key: getattr(row, key) for key in SUMMARY_FIELDS} for row in rows]))
+        echo(jsonlib.dumps([{key: getattr(row, key) for key in SUMMARY_FIELDS} for row in rows]))
         return
     for row in rows:
         line = f"{row.target:>10}  {row.metric} {row.value:.3f} ({row.low:.3f} to {row.high:.3f})"
-        print(line + (f", majority {row.majority:.3f}" if row.majority else ""))
+        echo(line + (f", majority {row.majority:.3f}" if row.majority else ""))

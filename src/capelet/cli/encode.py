@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from capelet.cli import options
-from capelet.cli.terminal import print_trained, progress_bars
+from capelet.cli.terminal import echo, print_trained, progress_bars
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
@@ -72,6 +72,6 @@ def encode(
             progress=progress,
         )
     for warning in release.warnings:
-        print(f"capelet: {warning}", file=sys.stderr)
+        echo(f"capelet: {warning}", file=sys.stderr)
     summary = {"target": str(release.target), "rows": release.rows, "drawn": release.drawn}
-    print(jsonlib.dumps(summary) if json else f"{release.sentence()}\nreleased: {release.target}")
+    echo(jsonlib.dumps(summary) if json else f"{release.sentence()}\nreleased: {release.target}")

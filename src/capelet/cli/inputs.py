@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from capelet.cli.terminal import echo
 from capelet.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> 
         merge_rare=how.merge_rare,
     )
     for note in corpus.notes:
-        print(f"capelet: {note}", file=sys.stderr)
+        echo(f"capelet: {note}", file=sys.stderr)
     return corpus
 
 

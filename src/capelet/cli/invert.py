@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from capelet.cli import options
 from capelet.cli.inputs import Columns, Reading, open_encoder, read_corpus, split_names
 from capelet.cli.terminal import (
+    echo,
     print_verdicts,
     progress_bars,
     report_findings,
@@ -143,7 +144,7 @@ def _print(findings: Findings, page: Path) -> None:
     for row in _overall(findings, "f1"):
         null = findings.value(kind="inversion-null", metric="f1", attacker=row.attacker)
         recall = _overall(findings, "recall", attacker=row.attacker)[0].value
-        print(
+        echo(
             f"{row.attacker}: F1 {row.value:.3f} ({row.low:.3f}–{row.high:.3f}), recall "
             f"{recall:.0%}; another text's vector {null:.3f}, the most frequent words "
             f"{row.majority:.3f} ({row.n} victims)"
@@ -154,9 +155,9 @@ def _print(findings: Findings, page: Path) -> None:
         }
         if whole:
             match, order = whole["exact_match"], whole["bleu"]
-            print(
+            echo(
                 f"{row.attacker}: all words in their order {match.value:.1%} "
                 f"({match.low:.1%}–{match.high:.1%}), "
                 f"BLEU {order.value:.3f} ({order.low:.3f}–{order.high:.3f})"
             )
-    print(f"report: {page}")
+    echo(f"report: {page}")

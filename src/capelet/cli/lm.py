@@ -12,7 +12,7 @@ import typer
 
 from capelet.cli import options
 from capelet.cli.inputs import Columns, Reading, read_corpus, split_names
-from capelet.cli.terminal import print_json, progress_bars, with_command
+from capelet.cli.terminal import echo, print_json, progress_bars, with_command
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _epoch_printer(epochs: int, quiet: bool) -> Callable[[dict[str, float]], Non
     def tell(row: dict[str, float]) -> None:
         if not quiet:
             line = f"epoch {row['epoch']:.0f} of {epochs}: perplexity {row['perplexity']:.1f}"
-            print(f"{line} ({row['seconds']:.0f} s)", file=sys.stderr)
+            echo(f"{line} ({row['seconds']:.0f} s)", file=sys.stderr)
 
     return tell
 
@@ -119,11 +119,11 @@ def _print_model(model: Any, out: Path, as_json: bool) -> None:
         print_json({"model": str(out), "test_perplexity": perplexity, "guarantee": promise})
         return
     outside = " (exact, and outside the promise: for you)" if model.training["privacy"] else ""
-    print(f"test perplexity: {perplexity:.1f}{outside}")
-    print(f"guarantee: {promise}")
+    echo(f"test perplexity: {perplexity:.1f}{outside}")
+    echo(f"guarantee: {promise}")
     if model.canaries:
-        print("this model holds canaries: measure it, do not use it")
-    print(f"model: {out}")
+        echo("this model holds canaries: measure it, do not use it")
+    echo(f"model: {out}")
 
 
 def attack(
@@ -182,8 +182,8 @@ def attack(
         print_json({"report": str(page), "sentences": sentences})
         return
     for sentence in sentences:
-        print(sentence)
-    print(f"report: {page}")
+        echo(sentence)
+    echo(f"report: {page}")
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def _resumable(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(
+        echo(
             f"capelet: stopped; whole epochs are kept in {str(out)!r}: run the same command again "
             "to go on",
             file=sys.stderr,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from capelet.cli import options
 from capelet.cli.inputs import Columns, Reading, member_flags, open_encoder, read_corpus
 from capelet.cli.terminal import (
+    echo,
     print_verdicts,
     progress_bars,
     report_findings,
@@ -103,9 +104,9 @@ def _print(findings: Findings, page: Path) -> None:
             target=row.target,
             subgroup=row.subgroup,
         )[0]
-        print(
+        echo(
             f"{row.target} by {row.attacker}{where}: advantage {row.value:.3f} "
             f"({row.low:.3f}–{row.high:.3f}), AUC {auc.value:.3f}, {row.n} scored"
         )
     print_verdicts(all_verdicts(findings))
-    print(f"report: {page}")
+    echo(f"report: {page}")

@@ -12,6 +12,13 @@ from typing import Annotated
 
 import typer
 
+# Beyond these a number is a slip of the finger, and what it asks for would never end.
+MOST = 10**9
+MOST_SEEDS = 10_000  # also trials, epochs, draws: whatever is done over again
+MOST_WIDTH = 65_536
+MOST_LAYERS = 128
+MOST_SEED = 2**32 - 1  # what every generator takes
+
 # ---- the data ----
 
 Data = Annotated[
@@ -48,7 +55,9 @@ DropEmpty = Annotated[
 ]
 MergeRare = Annotated[
     int | None,
-    typer.Option(help="Merge classes on fewer rows than this; leave out what is still too rare."),
+    typer.Option(
+        max=MOST, help="Merge classes on fewer rows than this; leave out what is still too rare."
+    ),
 ]
 Encoding = Annotated[
     str | None, typer.Option(help="Of a text file: utf-8, utf-16, cp1252, latin-1 …")
@@ -77,7 +86,9 @@ Auxiliary = Annotated[
 Sentences = Annotated[
     bool, typer.Option("--sentences", help="Cut texts into sentences of 5 to 20 words.")
 ]
-Most = Annotated[int | None, typer.Option(help="Use at most so many texts (drawn at random).")]
+Most = Annotated[
+    int | None, typer.Option(max=MOST, help="Use at most so many texts (drawn at random).")
+]
 
 # ---- the encoder, and what it releases ----
 
@@ -134,21 +145,28 @@ OnlyUnseen = Annotated[
 # ---- the attackers, and how sure a measurement is ----
 
 Split = Annotated[str, typer.Option(help="auto, {splits:or}.")]
-Seeds = Annotated[int, typer.Option(help="How many splits to average over.")]
-AttackSeed = Annotated[int, typer.Option(help="Seed of the split and of the attackers.")]
+Seeds = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many splits to average over.")]
+AttackSeed = Annotated[
+    int, typer.Option(min=0, max=MOST_SEED, help="Seed of the split and of the attackers.")
+]
 Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
 KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
 InversionAttacks = Annotated[
     str, typer.Option("--attacks", "--attack", help="{inversion attacks}.")
 ]
 Draws = Annotated[
-    int, typer.Option(help="How often the attacker sends each text through a noised release.")
+    int,
+    typer.Option(
+        max=MOST_SEEDS, help="How often the attacker sends each text through a noised release."
+    ),
 ]
 Minutes = Annotated[float | None, typer.Option(help="How long the attack 'sequence' may learn.")]
 AllowOverlap = Annotated[
     bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
 ]
-Window = Annotated[int, typer.Option(help="Words to either side of a window's centre.")]
+Window = Annotated[
+    int, typer.Option(max=MOST_SEEDS, help="Words to either side of a window's centre.")
+]
 ReleasedFile = Annotated[
     Path | None,
     typer.Argument(help="A released Parquet file: what does it tell beside its vectors?"),
@@ -159,7 +177,9 @@ Pipeline = Annotated[
         "--pipeline", help="Judge the whole road: release neighbouring files, compare what leaves."
     ),
 ]
-Samples = Annotated[int, typer.Option(help="Outputs drawn of each input of a noise step.")]
+Samples = Annotated[
+    int, typer.Option(max=MOST, help="Outputs drawn of each input of a noise step.")
+]
 Confidence = Annotated[float, typer.Option(help="How sure a refutation must be.")]
 Specimens = Annotated[
     bool, typer.Option("--specimens", help="Allow known-broken steps, to see them fail.")
@@ -178,7 +198,7 @@ RequireUnder = Annotated[
     ),
 ]
 MinVictims = Annotated[
-    int | None, typer.Option(help="Exit with 3 when fewer people than this were scored.")
+    int | None, typer.Option(max=MOST, help="Exit with 3 when fewer people than this were scored.")
 ]
 Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are here.")]
 
@@ -196,10 +216,10 @@ TrainDelta = Annotated[
     float | None, typer.Option(help="Its δ; by default n^−1.1, and at most 1e-5.")
 ]
 TrainUnit = Annotated[str, typer.Option(help="What --train-epsilon covers: text or author.")]
-MapWidth = Annotated[int, typer.Option(help="Units of the dense layers.")]
+MapWidth = Annotated[int, typer.Option(max=MOST_WIDTH, help="Units of the dense layers.")]
 Keep = Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")]
 TuneLayers = Annotated[
-    int, typer.Option(help="How many last layers of the encoder to train along.")
+    int, typer.Option(max=MOST, help="How many last layers of the encoder to train along.")
 ]
 MaxLeakage = Annotated[
     float | None,
@@ -208,16 +228,16 @@ MaxLeakage = Annotated[
 MinUtility = Annotated[
     float | None, typer.Option(help="Search settings that are worth at least this.")
 ]
-Trials = Annotated[int, typer.Option(help="How many settings to try.")]
+Trials = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many settings to try.")]
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Train at an ε at which nothing can work, too.")
 ]
 
 # ---- networks and their training ----
 
-Width = Annotated[int, typer.Option(help="Size of word vectors and states.")]
-Layers = Annotated[int, typer.Option(help="Layers of the network.")]
-Length = Annotated[int, typer.Option(help="Words of a text that are read.")]
+Width = Annotated[int, typer.Option(max=MOST_WIDTH, help="Size of word vectors and states.")]
+Layers = Annotated[int, typer.Option(max=MOST_LAYERS, help="Layers of the network.")]
+Length = Annotated[int, typer.Option(max=MOST_SEEDS, help="Words of a text that are read.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 DualNetwork = Annotated[str, typer.Option(help="transformer or lstm.")]
@@ -230,16 +250,18 @@ Negatives = Annotated[
 Start = Annotated[
     str, typer.Option(help="Word vectors to begin from: none, or glove (extra: words).")
 ]
-DualVocabulary = Annotated[int, typer.Option(help="How many words the encoder knows.")]
-Dimension = Annotated[int, typer.Option(help="Size of the released vectors.")]
-PairEpochs = Annotated[int, typer.Option(help="Times that all pairs are seen.")]
-PairBatch = Annotated[int, typer.Option(help="Pairs per step.")]
+DualVocabulary = Annotated[int, typer.Option(max=MOST, help="How many words the encoder knows.")]
+Dimension = Annotated[int, typer.Option(max=MOST_WIDTH, help="Size of the released vectors.")]
+PairEpochs = Annotated[int, typer.Option(max=MOST_SEEDS, help="Times that all pairs are seen.")]
+PairBatch = Annotated[int, typer.Option(max=MOST, help="Pairs per step.")]
 DualRate = Annotated[float, typer.Option(help="Learning rate.")]
-DualSeed = Annotated[int, typer.Option(help="Of the weights and the batches.")]
+DualSeed = Annotated[
+    int, typer.Option(min=0, max=MOST_SEED, help="Of the weights and the batches.")
+]
 
 ModelMethod = Annotated[str, typer.Option(help="{language methods:or}.")]
 ModelNetwork = Annotated[str, typer.Option(help="lstm or transformer.")]
-ModelVocabulary = Annotated[int, typer.Option(help="How many words the model knows.")]
+ModelVocabulary = Annotated[int, typer.Option(max=MOST, help="How many words the model knows.")]
 WordList = Annotated[
     str | None,
     typer.Option(
@@ -247,8 +269,10 @@ WordList = Annotated[
         "(read off the texts through noise that ε pays for); else read off the texts."
     ),
 ]
-TextEpochs = Annotated[int, typer.Option(help="Times that all texts are seen.")]
-TextBatch = Annotated[int, typer.Option(help="Texts per step; authors, where they are the unit.")]
+TextEpochs = Annotated[int, typer.Option(max=MOST_SEEDS, help="Times that all texts are seen.")]
+TextBatch = Annotated[
+    int, typer.Option(max=MOST, help="Texts per step; authors, where they are the unit.")
+]
 ModelRate = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Batching = Annotated[str, typer.Option(help="uniform, author or grouped; dpsgd samples by itself.")]
 Strength = Annotated[float, typer.Option(help="λ of adversarial and triplet.")]
@@ -263,15 +287,18 @@ Unit = Annotated[
     str, typer.Option(help="What ε covers: record (one text) or author (all of them).")
 ]
 TextsPerAuthor = Annotated[
-    int | None, typer.Option(help="Texts of an author that train, at most, with --unit author; 16.")
+    int | None,
+    typer.Option(max=MOST, help="Texts of an author that train, at most, with --unit author; 16."),
 ]
 Canaries = Annotated[
     str | None, typer.Option(help="Insert made-up secrets, so often each: 1,5,20,50.")
 ]
 CanaryAuthors = Annotated[
-    int | None, typer.Option(help="Authors per number of repetitions; all of them.")
+    int | None, typer.Option(max=MOST, help="Authors per number of repetitions; all of them.")
 ]
-ModelSeed = Annotated[int, typer.Option(help="Of the split, the weights and the batches.")]
+ModelSeed = Annotated[
+    int, typer.Option(min=0, max=MOST_SEED, help="Of the split, the weights and the batches.")
+]
 SeededNoise = Annotated[
     bool, typer.Option("--seeded-noise", help="Repeatable noise, for studies: no guarantee.")
 ]
@@ -282,8 +309,12 @@ ReferenceModel = Annotated[
 BaselineModel = Annotated[
     Path | None, typer.Option(help="A model without privacy, for the drop per author.")
 ]
-RandomSequences = Annotated[int, typer.Option(help="Random sequences that rank a canary.")]
-ExtractionSeed = Annotated[int, typer.Option(help="Of what the attacker draws.")]
+RandomSequences = Annotated[
+    int, typer.Option(max=MOST, help="Random sequences that rank a canary.")
+]
+ExtractionSeed = Annotated[
+    int, typer.Option(min=0, max=MOST_SEED, help="Of what the attacker draws.")
+]
 
 # ---- what comes out ----
 

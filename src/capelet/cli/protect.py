@@ -19,8 +19,8 @@ from capelet.cli.inputs import (
     split_columns,
     split_names,
 )
-from capelet.cli.terminal import print_json, print_verdicts, progress_bars, with_command
-from capelet.errors import CapeletError
+from capelet.cli.terminal import echo, print_json, print_verdicts, progress_bars, with_command
+from capelet.errors import CapeletError, OutputError
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
@@ -80,6 +80,7 @@ def protect(
     from capelet.workflows.search import NoPoint
 
     check_writable(out)
+    _check_free(out)
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     columns = Columns(text, label, tuple(private or ()), author, vectors)
     corpus = read_corpus(data, columns, reading)
@@ -109,9 +110,20 @@ def protect(
             result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
     # Not bad input but a finding: 1, not 2.
     except NoPoint as error:
-        print(f"capelet: {error.for_terminal}", file=sys.stderr)
+        echo(f"capelet: {error.for_terminal}", file=sys.stderr)
         raise typer.Exit(1) from None
     _write(result, out, json)
+
+
+def _check_free(out: Path) -> None:
+    """Refuse a folder that holds a private encoder: vectors may be out that only it explains."""
+    from capelet.encoders.model_folder import holds_model
+
+    if holds_model(out):
+        raise OutputError(
+            f"{str(out)!r} holds a trained model already, which would be lost; choose another "
+            "folder with --out, or remove that one"
+        )
 
 
 def _what_to_keep(corpus: Corpus, derive: list[str], method: str) -> str:
@@ -145,11 +157,13 @@ def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> lis
 
 
 def _write(result: Protection, out: Path, as_json: bool) -> None:
+    from capelet.encoders.model_folder import claim_folder
     from capelet.reports import verdicts, write_protection
 
     result = replace(result, after=with_command(result.after))
+    # The page before the encoder, whose manifest makes the folder a whole one.
+    page = write_protection(result.before, result.after, claim_folder(out))
     folder = result.save(out)
-    page = write_protection(result.before, result.after, folder)
     promise = result.encoder.guarantee.sentence()
     before, after = verdicts(result.before), verdicts(result.after)
     if as_json:
@@ -164,8 +178,8 @@ def _write(result: Protection, out: Path, as_json: bool) -> None:
         return
     for name, sentences in (("before", before), ("after", after)):
         print_verdicts(sentences, f"{name} ")
-    print(f"guarantee: {promise}")
-    print(f"private encoder: {folder}")
+    echo(f"guarantee: {promise}")
+    echo(f"private encoder: {folder}")
     if result.after.provenance["protect"]["private_towards_training_texts"]:
-        print("ship what manifest.json names: no ε covers the figures in the report and findings")
-    print(f"report: {page}")
+        echo("ship what manifest.json names: no ε covers the figures in the report and findings")
+    echo(f"report: {page}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 
 from capelet.cli import options
+from capelet.cli.terminal import echo
 
 
 def report(
@@ -22,16 +23,17 @@ def report(
     """
     from capelet.files import check_writable
     from capelet.findings import Findings
-    from capelet.reports import write_comparison, write_protection, write_report
+    from capelet.reports import drawn_from, write_comparison, write_protection, write_report
 
     first = Findings.load(run)
     second = Findings.load(other) if other is not None else None
     folder = out or other or run
     check_writable(folder)
-    if second is not None:
-        page = write_comparison(first, second, folder)
-    elif "protect" in first.provenance and (run / "before").is_dir():
-        page = write_protection(Findings.load(run / "before"), first, folder)
-    else:
-        page = write_report(first, folder)
-    print(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
+    with drawn_from(run):
+        if second is not None:
+            page = write_comparison(first, second, folder)
+        elif "protect" in first.provenance and (run / "before").is_dir():
+            page = write_protection(Findings.load(run / "before"), first, folder)
+        else:
+            page = write_report(first, folder)
+    echo(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -13,10 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from capelet.cli import INTERRUPTED
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
@@ -31,7 +34,30 @@ PATIENCE_SECONDS = 2.0
 
 # sysexits.h: an internal software error.
 OUR_FAULT = 70
+# A full, read-only, broken or forbidden disk.
+_DISK = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EIO,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENAMETOOLONG,
+}
 TRACEBACK = "CAPELET_TRACEBACK"
+
+
+# Characters that are written and not seen: escapes that repaint a terminal, marks that turn the
+# direction of what follows. A column's name may hold them, and anybody may have named it.
+_UNSEEN = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+)
+
+
+def echo(line: object, file: TextIO | None = None) -> None:
+    """Print a line for people, or for machines, without control characters."""
+    print(_UNSEEN.sub("", str(line)), file=file)
 
 
 def guard(command: Callable[..., None]) -> Callable[..., None]:
@@ -42,19 +68,35 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except CapeletError as error:
-            print(f"capelet: {error.for_terminal}", file=sys.stderr)
+            echo(f"capelet: {error.for_terminal}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            print("capelet: stopped; nothing was written to the output folder", file=sys.stderr)
-            raise typer.Exit(130) from None
+            echo("capelet: stopped; nothing was written to the output folder", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        # Whoever closed a pipe, as `head` does, has seen enough.
+        except BrokenPipeError:
+            raise typer.Exit(0) from None
         # Typer's own ways to end a command, which are exceptions too.
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
+            if (sentence := _trouble_of_the_machine(error)) is not None:
+                echo(f"capelet: {sentence}", file=sys.stderr)
+                raise typer.Exit(2) from None
             _print_fault(error)
             raise typer.Exit(OUR_FAULT) from None
 
     return run
+
+
+def _trouble_of_the_machine(error: Exception) -> str | None:
+    """What to say where the disk or the memory gave out, which is nobody's fault; None else."""
+    if isinstance(error, MemoryError):
+        return "the memory is not enough for this; take fewer rows, or smaller sizes"
+    if isinstance(error, OSError) and error.errno in _DISK:
+        place = f" {str(error.filename)!r}" if error.filename else ""
+        return f"cannot write or read{place} ({error.strerror}); make room, or choose another place"
+    return None
 
 
 def _print_fault(error: Exception) -> None:
@@ -63,7 +105,7 @@ def _print_fault(error: Exception) -> None:
         traceback.print_exception(error)
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_ours(frame)]
     place = f" at {Path(places[-1].filename).name}:{places[-1].lineno}" if places else ""
-    print(
+    echo(
         f"capelet: a fault of Capelet, not of your data: {type(error).__name__}{place}. Please "
         "report this line with the command and the version (capelet --version). "
         f"{TRACEBACK}=1 shows where it happened in full; read that before you send it, since it "
@@ -79,7 +121,7 @@ def _is_ours(frame: traceback.FrameSummary) -> bool:
 def print_verdicts(verdicts: Iterable[Verdict], before: str = "") -> None:
     """A line for each verdict, with the label that the page has."""
     for item in verdicts:
-        print(f"{before}[{item.title}] {item.sentence}")
+        echo(f"{before}[{item.title}] {item.sentence}")
 
 
 def verdict_summaries(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
@@ -163,9 +205,9 @@ def print_trained(encoder: PrivateEncoder, trained: Any, consequence: str) -> No
     ids = [origin.id for origin in encoder.origins]
     if (count := int(trained.sum())) > 0:
         rows = f"{count:,} of {len(trained):,} rows"
-        print(f"capelet: {rows} trained this encoder; {consequence}", file=sys.stderr)
+        echo(f"capelet: {rows} trained this encoder; {consequence}", file=sys.stderr)
     if unrecorded(ids):
-        print(
+        echo(
             "capelet: which rows trained this encoder is not recorded here: keep texts that it may "
             "have seen apart yourself",
             file=sys.stderr,
@@ -174,4 +216,4 @@ def print_trained(encoder: PrivateEncoder, trained: Any, consequence: str) -> No
 
 def print_json(summary: Any) -> None:
     """One line for machines, with ε as ε."""
-    print(json.dumps(summary, ensure_ascii=False))
+    echo(json.dumps(summary, ensure_ascii=False))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from capelet.cli import options
-from capelet.cli.terminal import print_json, progress_bars
+from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ def _print_result(result: Verdict | Inspection) -> None:
 
     mark = "[stands]" if result.passed else "[refuted]"
     if isinstance(result, Verdict):
-        print(f"{mark} {result.sentence}")
+        echo(f"{mark} {result.sentence}")
         return
-    print(f"{mark} {result.headline}.")
+    echo(f"{mark} {result.headline}.")
     for item in result.disclosures:
-        print(f"  {'fault' if item.is_fault else 'declared'} ({item.check}): {item.sentence}")
+        echo(f"  {'fault' if item.is_fault else 'declared'} ({item.check}): {item.sentence}")
 
 
 def _check_question(file: Path | None, recipe: Path | None, pipeline: bool) -> None:

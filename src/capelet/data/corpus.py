@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.messages import kind_of, not_finite, not_vectors
+from capelet.data.messages import kind_of, not_finite, not_vectors, unusable_type
 from capelet.errors import DataError
 
 Values = npt.NDArray[np.object_]
@@ -61,7 +61,7 @@ class Corpus:
             "texts": None if self.texts is None else _texts(self.texts),
             "vectors": None if self.vectors is None else as_matrix(self.vectors, "vectors"),
             "label": None if self.label is None else as_values(self.label, "label"),
-            "author": None if self.author is None else as_values(self.author, "author"),
+            "author": None if self.author is None else _authors(self.author),
             "private": {
                 str(name): as_values(column, str(name)) for name, column in self.private.items()
             },
@@ -168,6 +168,15 @@ def _texts(column: Any) -> Values:
             f"texts must be strings that are not empty: row {wrong} is {kind_of(texts[wrong])}"
         )
     return texts
+
+
+def _authors(column: Any) -> Values:
+    """Values that can be told apart: a list or a record names nobody."""
+    authors = as_values(column, "author")
+    wrong = next((value for value in authors if isinstance(value, list | dict | set)), None)
+    if wrong is not None:
+        raise unusable_type("author", f"a {kind_of(wrong)}", "a name")
+    return authors
 
 
 def as_matrix(rows: Any, name: str) -> npt.NDArray[np.float32]:

@@ -20,7 +20,7 @@ from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load, path
 from capelet.data.formats import Format
 from capelet.data.headers import Header
-from capelet.data.messages import kind_of, no_column
+from capelet.data.messages import kind_of, no_column, several_columns
 from capelet.data.tables import TEXT, csv_options, json_row, separator_hint, unreadable_file
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
@@ -156,6 +156,8 @@ def _check_columns(name: str, columns: Iterable[str], header: Header, hint: str 
     for column in names:
         if column not in header.names:
             raise no_column(name, column, header.confirm(names), hint)
+        if (count := header.names.count(column)) > 1:
+            raise several_columns(name, column, count)
 
 
 def _as_list(column: pa.Array) -> list[Any]:

@@ -231,7 +231,7 @@ def _table_of(source: Any) -> pa.Table:
         return pa.table({VECTORS: _column(list(source))})
     if isinstance(source, Mapping):
         return _from_columns({str(name): values for name, values in source.items()})
-    if isinstance(source, list | tuple | np.ndarray):
+    if isinstance(source, list | tuple) or (isinstance(source, np.ndarray) and source.ndim):
         return _from_rows(list(source))
     raise DataError(
         f"a {type(source).__name__} is no table: give the path of a file, a data frame of pandas "
@@ -282,7 +282,9 @@ def _from_columns(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _cells(values: Any) -> list[Any]:
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+    # An array of no dimension has a length by name only.
+    is_list = hasattr(values, "__len__") and getattr(values, "ndim", 1) > 0
+    if isinstance(values, str | bytes) or not is_list:
         raise DataError(
             f"a column must be a list or an array, and one is a {type(values).__name__}"
         )

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from capelet.encoders.dual import PAD
 from capelet.errors import CapeletError, did_you_mean
-from capelet.training.networks import Block
+from capelet.training.networks import Block, check_sizes
 
 
 class LstmSentence(nn.Module):
@@ -80,9 +80,7 @@ def build(kind: str, words: int, width: int, layers: int, dimension: int) -> Sen
     if kind not in NETWORKS:
         raise CapeletError(f"there is no network {kind!r}; {did_you_mean(kind, NETWORKS)}")
     sizes = {"words": words, "width": width, "layers": layers, "dimension": dimension}
-    for name, value in sizes.items():
-        if value < 1:
-            raise CapeletError(f"{name} is {value}; it must be at least 1")
+    check_sizes(**sizes)
     return NETWORKS[kind](**sizes)
 
 

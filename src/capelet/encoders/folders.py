@@ -1,7 +1,7 @@
 """A transformer's folder is looked over before it is loaded: safetensors yes, pickle never.
 
-A pickle file runs code when it is read, so a folder whose weights exist only as pickle is refused,
-and of a Hugging Face repository only files that cannot run anything are ever fetched.
+A pickle file runs code when it is read, so a folder that holds one, at any depth, is refused; and
+of a Hugging Face repository only files that cannot run anything are ever fetched.
 """
 
 from __future__ import annotations
@@ -38,31 +38,28 @@ def transformer_folder(name: str) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is no model, has only pickle weights, or asks for its own code.
-
-    Every module of a sentence-transformers folder is looked at, so that one pickled dense layer
-    behind a transformer in safetensors is found too.
-    """
+    """Refuse a folder that is no model, holds a pickle at any depth, or asks for its own code."""
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise EncoderError(
             f"the folder {str(folder)!r} is no model folder (it has neither config.json nor "
             "modules.json); give a sentence-transformers or Hugging Face model folder"
         )
-    places = [folder, *(folder / path for path in _modules(folder))]
-    safe = False
-    for place in places:
-        files = [f for f in place.iterdir() if f.is_file()] if place.is_dir() else []
-        tensors = any(f.suffix == ".safetensors" for f in files)
-        pickles = sorted(f.name for f in files if f.suffix in PICKLES)
-        # A pickle beside safetensors is left alone: the loader takes the safetensors.
-        if pickles and not tensors:
-            raise EncoderError(
-                f"the model folder {str(folder)!r} has its weights as pickle only ({pickles[0]}), "
-                "which can run code when read; convert it to safetensors "
-                "(model.save_pretrained(folder, safe_serialization=True))"
-            )
-        safe = safe or tensors
-    if not safe:
+    _modules(folder)
+    places = sorted(folder.rglob("*"))
+    if any(path.is_symlink() and path.is_dir() for path in places):
+        # What lies behind it is not looked at here, and would be loaded all the same.
+        raise EncoderError(f"the model folder {str(folder)!r} holds a link to another folder")
+    files = [path for path in places if not path.is_dir()]
+    # Also beside safetensors: which of the two a loader takes depends on names that anybody may
+    # choose, and a file of tensors can be a decoy that nobody loads.
+    pickles = [path for path in files if path.suffix.lower() in PICKLES]
+    if pickles:
+        raise EncoderError(
+            f"the model folder {str(folder)!r} holds a pickle ({pickles[0].name}), which can run "
+            "code when read; convert it to safetensors (model.save_pretrained(folder, "
+            "safe_serialization=True)), and remove it"
+        )
+    if not any(path.suffix == ".safetensors" for path in files):
         raise EncoderError(
             f"the model folder {str(folder)!r} holds no weights as safetensors; "
             "save the model there with safe_serialization=True"

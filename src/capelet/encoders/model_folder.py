@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -38,7 +37,13 @@ from capelet import __version__
 from capelet.encoders.folders import PICKLES
 from capelet.encoders.old_folders import LAYOUTS
 from capelet.errors import CapeletError, FolderError
-from capelet.files import private_folder, sha256_of_file, writable_folder, write_whole
+from capelet.files import (
+    copy_whole,
+    private_folder,
+    sha256_of_file,
+    writable_folder,
+    write_whole,
+)
 from capelet.privacy.origins import Origin
 
 MANIFEST = "manifest.json"
@@ -147,6 +152,17 @@ def kind_of(path: Path) -> str | None:
     )
 
 
+def holds_model(path: Path) -> bool:
+    """Whether a whole model lies there; what a killed run left half-written is none."""
+    if (path / MANIFEST).is_file():
+        return True
+    try:
+        open_folder(path, *KINDS)
+    except CapeletError:
+        return False
+    return True
+
+
 def open_folder(path: Path | str, *kinds: str) -> ModelFolder:
     """The folder, if its manifest can be read, is of one of these kinds and names safe files."""
     source = Path(path)
@@ -237,8 +253,8 @@ def _write(target: Path, name: str, content: bytes | str | Path) -> str:
         private_folder(target / parent)
     if isinstance(content, Path):
         if not (path.exists() and path.samefile(content)):  # a folder may be saved onto itself
-            shutil.copyfile(content, path)
-        # `copyfile` sets no mode, and a file that lay here before may have had a wider one.
+            copy_whole(content, path, OWNER_ONLY)
+        # A file that is its own source may have had a wider mode.
         path.chmod(OWNER_ONLY)
         return sha256_of_file(path)
     data = content.encode() if isinstance(content, str) else content

@@ -195,7 +195,10 @@ def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[n
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
-    points = np.asarray(vectors, dtype=np.float32)
+    points = _in_scale(vectors)
+    if not points.any():
+        # All points are one: there is nothing to map, and t-SNE would divide by their spread.
+        return [[0.0, 0.0]] * len(points), np.arange(len(points))
     # Principal axes first, as van der Maaten and Hinton (2008) do: less noise in the distances, and
     # faster.
     axes = PCA(min(50, *points.shape), random_state=seed).fit_transform(points)
@@ -206,3 +209,18 @@ def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[n
     # From left to right, not in the order of the file: a point must not be traced to its row.
     order = np.argsort(flat[:, 0], kind="stable")
     return np.round(flat[order].astype(float), 2).tolist(), order
+
+
+def _in_scale(vectors: Vectors) -> npt.NDArray[np.float32]:
+    """The points around their mean, in units of the largest coordinate.
+
+    A map does not depend on the unit. In single precision the square of 1e-30 is 0 and that of 1e20
+    infinite; with such distances the tree of t-SNE runs over its own memory.
+    """
+    points = np.asarray(vectors, dtype=np.float64)
+    # By the peak first: the mean of numbers near the largest double would overflow.
+    points = points / (np.abs(points).max(initial=0.0) or 1.0)
+    points = points - points.mean(axis=0)
+    peak = np.abs(points).max(initial=0.0)
+    # What is left of equal points is rounding.
+    return np.zeros_like(points, np.float32) if peak < 1e-12 else (points / peak).astype(np.float32)

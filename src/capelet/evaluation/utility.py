@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.views import in_range, range_exponent
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
@@ -99,6 +100,7 @@ def _nearest_in_order(vectors: Vectors, count: int) -> npt.NDArray[np.intp]:
 
 
 def _unit(vectors: Vectors) -> npt.NDArray[np.float32]:
+    vectors = in_range(vectors, range_exponent(vectors))
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(length, 1e-12), dtype=np.float32)
 

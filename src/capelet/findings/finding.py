@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from capelet.errors import MissingExtra, OutputError
-from capelet.files import writable_folder, write_whole
+from capelet.files import inner_folder, writable_folder, write_whole
+from capelet.findings.documents import SCHEMA, NewerSchemaError, check_document, parse_json
 
-# Raised when a reader of the old form would misread the new one.
-SCHEMA = 1
+FILE, ARTEFACTS = "findings.json", "artefacts"
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ class Findings:
             "schema": SCHEMA,
             "provenance": dict(self.provenance),
             "recipe": dict(self.recipe),
+            "artefacts": sorted(self.artefacts),
             "findings": [asdict(row) for row in self.rows],
         }
         return json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -128,51 +129,78 @@ class Findings:
     def save(self, folder: Path | str) -> Path:
         """Write `findings.json` and `artefacts/`; the findings appear last, when all is there."""
         target = writable_folder(folder)
-        artefacts = writable_folder(target / "artefacts")
+        stale = _listed_artefacts(target) - set(self.artefacts)
+        artefacts = inner_folder(target, ARTEFACTS)
         for name, content in self.artefacts.items():
             text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False)
             # What shows people's texts is for its owner only.
             shows = isinstance(content, Mapping) and content.get("redacted") is False
             write_whole(artefacts / f"{name}.json", text + "\n", mode=0o600 if shows else 0o644)
-        # A folder may be written twice: what an earlier run left would be read as this one's.
-        for stale in artefacts.glob("*.json"):
-            if stale.stem not in self.artefacts:
-                stale.unlink()
-        write_whole(target / "findings.json", self.to_json())
+        # A folder may be written twice. Only what the run before lists goes: others may keep files
+        # of their own here. While its list is still there: a kill in between leaves nothing behind.
+        for name in stale:
+            (artefacts / f"{name}.json").unlink(missing_ok=True)
+        write_whole(target / FILE, self.to_json())
         return target
 
     @classmethod
     def load(cls, folder: Path | str) -> Findings:
-        """Read what `save` wrote; an `OutputError` names what is missing or too new."""
+        """Read what `save` wrote; an `OutputError` names what is missing, changed or too new."""
         source = Path(folder)
-        path = source / "findings.json" if source.is_dir() else source
+        path = source / FILE if source.is_dir() else source
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            schema = document["schema"]
+            document = parse_json(path.read_bytes())
+            check_document(document)
+            artefacts = _read_artefacts(path.parent / ARTEFACTS, document.get("artefacts"))
         except FileNotFoundError:
             raise OutputError(
-                f"no findings.json in {str(source)!r}; give a folder that `capelet audit` wrote"
+                f"no findings.json in {str(source)!r}, or an artefact is missing beside it; give a "
+                "folder that `capelet audit` wrote"
             ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError):
+        except NewerSchemaError as error:
             raise OutputError(
-                f"{str(path)!r} is not a findings file; run the audit again"
-            ) from None
-        if schema != SCHEMA:
-            raise OutputError(
-                f"{str(path)!r} has findings schema {schema}, this version reads {SCHEMA}; "
+                f"{str(path)!r} has findings schema {error.schema}, this version reads {SCHEMA}; "
                 "use the version of capelet that wrote it, or run the audit again"
-            )
-        # A later version may add fields: they are passed over, the rest can still be read.
-        names = {item.name for item in fields(Finding)}
-        rows = tuple(
-            Finding(**{key: value for key, value in row.items() if key in names})
-            for row in document["findings"]
-        )
-        artefacts = {
-            item.stem: json.loads(item.read_text(encoding="utf-8"))
-            for item in sorted((path.parent / "artefacts").glob("*.json"))
-        }
+            ) from None
+        # What is no JSON has an error whose message quotes it.
+        except (json.JSONDecodeError, UnicodeDecodeError, OSError):
+            raise _unreadable(path, "it is no whole JSON") from None
+        except ValueError as error:
+            raise _unreadable(path, str(error)) from None
+        rows = tuple(map(_finding, document["findings"]))
         return cls(rows, document["provenance"], document["recipe"], artefacts)
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    # A later version may add fields: they are passed over, the rest can still be read.
+    names = {item.name for item in fields(Finding)}
+    content = {key: value for key, value in row.items() if key in names}
+    # JSON has no NaN, which `save` writes as null.
+    value = math.nan if content["value"] is None else content["value"]
+    return Finding(**{**content, "value": value})
+
+
+def _read_artefacts(folder: Path, names: Sequence[str] | None) -> dict[str, Any]:
+    """The artefacts that the findings list; all that there are, where an older version wrote."""
+    if names is None:
+        names = [item.stem for item in sorted(folder.glob("*.json"))]
+    return {name: parse_json((folder / f"{name}.json").read_bytes()) for name in names}
+
+
+def _listed_artefacts(folder: Path) -> set[str]:
+    """What the findings that lie in a folder say is theirs; nothing where none can be read."""
+    try:
+        document = parse_json((folder / FILE).read_bytes())
+        check_document(document)
+    except (OSError, ValueError):
+        return set()
+    return set(document.get("artefacts", ()))
+
+
+def _unreadable(path: Path, reason: str) -> OutputError:
+    return OutputError(
+        f"{str(path)!r} is not a findings file as Capelet writes it ({reason}); run the audit again"
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -30,7 +30,7 @@ from capelet.training.ghost import (
     trace_layers,
     trace_lstm,
 )
-from capelet.training.networks import Block
+from capelet.training.networks import Block, check_sizes
 
 Floats = npt.NDArray[np.float64]
 
@@ -103,9 +103,7 @@ def build(kind: str, words: int, width: int, layers: int, length: int, seed: int
     """A new network whose first weights depend on the seed only."""
     if kind not in NETWORKS:
         raise CapeletError(f"there is no network {kind!r}; {did_you_mean(kind, NETWORKS)}")
-    for name, value in (("width", width), ("layers", layers), ("length", length)):
-        if value < 1:
-            raise CapeletError(f"{name} is {value}; it must be at least 1")
+    check_sizes(width=width, layers=layers, length=length)
     with seeded_fork(seed):
         return NETWORKS[kind](words=words, width=width, layers=layers, length=length)
 

@@ -39,6 +39,9 @@ MARGIN = 2.0**-30  # a float comparison closer than this is decided in exact ari
 LARGEST = 1 << 62  # where a magnitude saturates: beyond 4,096 scales, probability below 2^−5,900
 _ZEROS = memoryview(bytes(1 << 20))
 
+# A little more than ln 2 = 0.6931471805…
+_LN_2_ABOVE = Fraction(6931471806, 10**10)
+
 
 class Stream:
     """Uniform bits that nobody can repeat: AES-256 in counter mode, keyed by the system.
@@ -136,6 +139,11 @@ def keep_or_change(epsilon: Fraction, others: int) -> Cells:
     """Cell 0 with probability e^ε/(e^ε + others), else cell 1: the coin of randomised response."""
 
     def boundary(_: int, bits: int) -> int:
+        # With m = others < 2^b and e^(−ε) < 2^(−bits−b), the edge 1/(1 + m·e^(−ε)) lies above
+        # 1 − 2^(−bits) and below 1: its first bits are all ones. Computing them would take digits
+        # in proportion to ε, and at ε = 1e5 hours.
+        if epsilon > (bits + others.bit_length()) * _LN_2_ABOVE:
+            return (1 << bits) - 1
         precision = bits + 64
         while True:
             one = 1 << precision

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from capelet.errors import OutputError
-from capelet.files import check_writable, write_whole
+from capelet.files import DiskError, check_writable, write_whole
 from capelet.privacy.store import Head, Ledger
 
 
@@ -66,5 +66,5 @@ def write_anchor(ledger: Ledger, path: Path) -> None:
         content = {"ledger": ledger.identity, "entries": head.entries, "head": head.link}
         try:
             write_whole(path, json.dumps(content) + "\n", mode=0o600)
-        except OSError as error:
-            raise OutputError(f"cannot write the anchor {str(path)!r} ({error.strerror})") from None
+        except DiskError as error:
+            raise OutputError(f"cannot write the anchor {str(path)!r} ({error.reason})") from None

@@ -40,6 +40,12 @@ _FINER: dict[Unit, tuple[Unit, ...]] = {
 }
 
 
+def _shown(value: Any) -> str:
+    """A number as it is; of anything else the type, for it may be somebody's text."""
+    is_number = isinstance(value, int | float | np.number | np.bool_)
+    return repr(value) if is_number else f"a {type(value).__name__}"
+
+
 def check_number(
     name: str, value: Any, low: float, high: float, *, open_low: bool = False
 ) -> float:
@@ -55,7 +61,7 @@ def check_number(
     if not inside:
         least = f"more than {low:g}" if open_low else f"at least {low:g}"
         most = "finite" if high >= 1e300 else f"at most {high:g}"
-        raise CapeletError(f"{name} is {value!r}; it must be a number, {least} and {most}")
+        raise CapeletError(f"{name} is {_shown(value)}; it must be a number, {least} and {most}")
     return float(value)
 
 
@@ -67,7 +73,9 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
-        raise CapeletError(f"{name} is {value!r}; it must be a whole number, at least {least}")
+        raise CapeletError(
+            f"{name} is {_shown(value)}; it must be a whole number, at least {least}"
+        )
     return int(value)
 
 
@@ -165,11 +173,18 @@ class Guarantee:
         >>> Guarantee.from_json(Guarantee(2.0, training=NONE).to_json()).training == NONE
         True
         """
-        training = content.get("training")
-        part = None if training is None else cls.from_json(training)
-        if content["notion"] == "none":
-            return replace(NONE, training=part)
-        return cls(**{**content, "training": part})
+        try:
+            training = content.get("training")
+            part = None if training is None else cls.from_json(training)
+            if content["notion"] == "none":
+                return replace(NONE, training=part)
+            return cls(**{**content, "training": part})
+        # Anybody may have written the file; what stands there is not repeated.
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise CapeletError(
+                "what is written down is not a guarantee as Capelet writes it; use the file as it "
+                "was made"
+            ) from None
 
     def for_unit(self, unit: Unit) -> Guarantee:
         """The same ε for a finer unit: what hides a whole text hides each word of it.

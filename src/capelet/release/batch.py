@@ -121,6 +121,7 @@ def encode(
     job.source = replace(job.source, leave_out=leave_out, layout=layout or Format())
     charging.check(subject, job.guarantee)
     check_writable(job.target.parent)
+    _check_apart(job.target, source, charging.ledger, charging.anchor)
     with ExitStack() as stack:
         account = None
         if charging.ledger is not None:
@@ -200,6 +201,17 @@ class _Job:
         description = json.loads(describe(self.guarantee, self.recipe, self.word_guarantee))
         metadata = json.dumps({**description, "repeats": self.charging.repeats}, sort_keys=True)
         return pa.schema(fields, metadata={METADATA: metadata.encode()})
+
+
+def _check_apart(target: Path, *inputs: Path | str | None) -> None:
+    """Refuse to write onto what is read, also with --overwrite: it would be gone."""
+    for path in inputs:
+        there = path is not None and target.exists() and Path(path).exists()
+        if path is not None and there and target.samefile(path):
+            raise OutputError(
+                f"{str(target)!r} is read by this very command, and would be overwritten; "
+                "choose another name for the output"
+            )
 
 
 def _check_target(target: Path, overwrite: bool) -> None:

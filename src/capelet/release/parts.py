@@ -7,18 +7,20 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.errors import OutputError
-from capelet.files import private_folder, write_whole
+from capelet.files import inner_folder, onto_disk, private_folder, write_whole
 from capelet.privacy.budgets import Need
 from capelet.privacy.people import fold_person
 
-_WHOLE = "whole.parquet"
+_WHOLE, _DATABASE = "whole.parquet", "run.db"
+# After a full disk nothing that was drawn is lost.
+_ADVICE = "when that is mended, the same command goes on where it stopped"
 _FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 # What one counting needs, and the next makes anew: a folder of 0.1.0 has other columns.
 _SCRATCH = {
@@ -38,27 +40,44 @@ class Parts:
     def __init__(self, target: Path) -> None:
         self.target = target
         self.folder = target.parent / f".{target.name}.parts"
-        with _onto_disk(target):
-            private_folder(self.folder)
+        with onto_disk(target, _ADVICE):
+            private_folder(inner_folder(target.parent, self.folder.name))
             # The folder's own entry, too: without it a crash may lose all parts at once.
             _sync(target.parent)
         # No waiting: whoever does not get the lock at once is a second run on the same target.
-        self._db = sqlite3.connect(self.folder / "run.db", timeout=0, isolation_level=None)
+        self._db = sqlite3.connect(self.folder / _DATABASE, timeout=0, isolation_level=None)
         try:
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error:
+            self._db.execute(_FACTS)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
             self._db.close()
-            raise OutputError(f"another run is writing {str(target)!r}; let it end") from None
-        self._db.execute(_FACTS)
-        self._db.execute("COMMIT")
+            if "locked" in str(error):
+                sentence = f"another run is writing {str(target)!r}; let it end"
+            else:
+                sentence = (
+                    f"the parts of an earlier run in {str(self.folder)!r} cannot be used "
+                    f"({error}); see that the disk has room, or remove that folder"
+                )
+            raise OutputError(sentence) from None
         self._stored_blocks = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
+        # Blocks that no run remembers, as a kill amid the removal left them, can never be let out.
+        if not self._fact("job"):
+            self._drop_blocks()
         self.over = False
 
     def close(self) -> None:
         """Let go of the lock; a folder for which nothing was charged, or that is over, goes too."""
         is_begun = self._is_begun
+        if self.over or not is_begun:
+            # The database last, and under its lock: a run killed while it clears away must find
+            # there what it was, or the next would take the rest for another run's parts.
+            with suppress(OSError):
+                for path in self.folder.iterdir():
+                    if not path.name.startswith(_DATABASE):
+                        path.unlink(missing_ok=True)
         self._db.close()
         if self.over or not is_begun:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -102,15 +121,19 @@ class Parts:
 
     def renew(self) -> None:
         """Drop all parts: from here on it is another run."""
-        for number in sorted(self._stored_blocks):
-            self._path(number).unlink(missing_ok=True)
-        self._stored_blocks.clear()
+        self._drop_blocks()
         self._db.execute("DELETE FROM facts WHERE name IN ('rows', 'summary', 'charging')")
         # A new name towards the ledger: charges under the old one stay, and pay for nothing new.
         self.remember("run", secrets.token_hex(16))
 
+    def _drop_blocks(self) -> None:
+        for number in sorted(self._stored_blocks):
+            self._path(number).unlink(missing_ok=True)
+        self._stored_blocks.clear()
+
     def remember(self, name: str, value: str) -> None:
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+        with onto_disk(self.target, _ADVICE):
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def _fact(self, name: str) -> str:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
@@ -128,6 +151,10 @@ class Parts:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """One transaction from empty counts; undone on any error."""
+        with onto_disk(self.target, _ADVICE):
+            yield from self._transaction()
+
+    def _transaction(self) -> Iterator[None]:
         self._db.execute("BEGIN")
         try:
             for table, columns in _SCRATCH.items():
@@ -178,7 +205,7 @@ class Parts:
         """Put a part on the disk for good, folder entry and all."""
         sink = pa.BufferOutputStream()
         pa.parquet.write_table(part, sink, compression="none", use_dictionary=False)
-        with _onto_disk(self.target):
+        with onto_disk(self.target, _ADVICE):
             write_whole(self._path(number), sink.getvalue().to_pybytes(), mode=0o600)
             _sync(self.folder)
         # Only now: a block counts as stored when it would survive a crash.
@@ -197,7 +224,7 @@ class Parts:
         """The file that is to be the target, to write the parts into; on the disk at the end."""
         path = self.folder / _WHOLE
         plain = {"compression": "none", "use_dictionary": False}  # noise cannot be pressed
-        with _onto_disk(self.target):
+        with onto_disk(self.target, _ADVICE):
             with pa.parquet.ParquetWriter(path, schema, **plain) as writer:
                 yield writer
             _sync(path)
@@ -206,7 +233,7 @@ class Parts:
         """Give the whole file the target's name: the moment of release."""
         # Before the rename: a run killed after it must still know what it has let out.
         self.remember("summary", summary)
-        with _onto_disk(self.target):
+        with onto_disk(self.target, _ADVICE):
             (self.folder / _WHOLE).replace(self.target)
             _sync(self.target.parent)
         self.over = True
@@ -229,18 +256,6 @@ def open_parts(target: Path) -> Iterator[Parts]:
         yield parts
     finally:
         parts.close()
-
-
-@contextmanager
-def _onto_disk(target: Path) -> Iterator[None]:
-    """One sentence where the disk is full, or not ours to write."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {str(target)!r} ({error.strerror or type(error).__name__}); "
-            "when that is mended, the same command goes on where it stopped"
-        ) from None
 
 
 def _sync(path: Path) -> None:

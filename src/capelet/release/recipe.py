@@ -101,7 +101,15 @@ class Release:
             of_words = metadata.get("word_guarantee")
             words = None if of_words is None else Guarantee.from_json(of_words)
             return cls(vectors, guarantee, metadata["recipe"], words)
-        except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
+        except (
+            AttributeError,
+            CapeletError,
+            KeyError,
+            OSError,
+            TypeError,
+            ValueError,
+            pa.ArrowException,
+        ):
             raise OutputError(
                 f"{str(path)!r} is not a release: a Parquet file of vectors with guarantee and "
                 "recipe in its metadata"

@@ -7,6 +7,7 @@ from capelet.reports.kinds import all_verdicts
 from capelet.reports.kinds.attribute_inference import overall, verdicts
 from capelet.reports.verdict import Verdict
 from capelet.reports.write import (
+    drawn_from,
     render_html,
     render_markdown,
     write_comparison,
@@ -17,6 +18,7 @@ from capelet.reports.write import (
 __all__ = [
     "Verdict",
     "all_verdicts",
+    "drawn_from",
     "overall",
     "render_html",
     "render_markdown",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from capelet.errors import OutputError
 from capelet.files import writable_folder, write_whole
 from capelet.findings import Findings
 from capelet.reports.audit import audit_page
@@ -34,7 +37,9 @@ def render_markdown(findings: Findings, other: Findings | None = None) -> str:
 
 def write_report(findings: Findings, folder: Path) -> Path:
     """Write `findings.json`, `artefacts/`, `report.md` and `report.html`; the page's path."""
-    return _write(page_of(findings), findings.save(folder), "report")
+    # Drawn first: findings of which no page can be made overwrite nothing.
+    page = page_of(findings)
+    return _write(page, findings.save(folder), "report")
 
 
 def write_comparison(first: Findings, second: Findings, folder: Path) -> Path:
@@ -45,6 +50,23 @@ def write_comparison(first: Findings, second: Findings, folder: Path) -> Path:
 def write_protection(before: Findings, after: Findings, folder: Path | str) -> Path:
     """Write `report.md` and `report.html` on a private encoder; the page's path."""
     return _write(protection_page(before, after), writable_folder(folder), "report")
+
+
+@contextmanager
+def drawn_from(folder: Path) -> Iterator[None]:
+    """One sentence where a page cannot be drawn from findings that were read from a folder.
+
+    Their rows fit the schema, but what stands in the provenance and in artefacts is free, and
+    anybody may have edited it. What Capelet has just measured is not drawn under this.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"the findings in {str(folder)!r} are not as Capelet writes them "
+            f"({type(error).__name__} while the page was drawn); run the command that made them "
+            "again"
+        ) from None
 
 
 def _write(page: Page, folder: Path, name: str) -> Path:

@@ -14,6 +14,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from capelet.errors import CapeletError
+
+# What a size may be at most; beyond it a number is a slip, and would take all memory there is.
+_MOST = {"layers": 128}
+_MOST_OF_OTHERS = 10_000_000
+
+
+def check_sizes(**sizes: int) -> None:
+    """Refuse sizes of which no network can be built."""
+    for name, value in sizes.items():
+        most = _MOST.get(name, _MOST_OF_OTHERS)
+        if not 1 <= value <= most:
+            raise CapeletError(f"{name} is {value}; it must be at least 1 and at most {most:,}")
+
 
 def dense(widths: Sequence[int]) -> nn.Sequential:
     """Linear layers with ReLU between them; the last one is bare."""

@@ -25,12 +25,13 @@ from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
+from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.errors import DataError, did_you_mean
 from capelet.evaluation.access import Access
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
-from capelet.files import cache_folder
+from capelet.files import cache_folder, inner_folder
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
@@ -52,11 +53,12 @@ class Protection:
     after: Findings
 
     def save(self, folder: Path | str) -> Path:
-        """Write the private encoder, `before/` and the findings after; the folder."""
-        target = self.encoder.save(folder, self.after.provenance["protect"])
-        self.before.save(target / "before")
+        """Write `before/`, the findings after and, last, the private encoder; the folder."""
+        target = claim_folder(folder)
+        self.before.save(inner_folder(target, "before"))
         self.after.save(target)
-        return target
+        # Its manifest is the last file: a folder that is a private encoder is a whole one.
+        return self.encoder.save(target, self.after.provenance["protect"])
 
 
 def protect(
