@@ -135,7 +135,8 @@ def attack(
             if _best_quality(wide_trials) > _best_quality(trials):
                 whole, target, folds, trials = wider, wide_target, wide_folds, wide_trials
     best = {
-        trial.family.name: _fit(trial.family, whole, target, trial.settings) for trial in trials
+        trial.family.name: fit_candidate(trial.family, whole, target, trial.settings)
+        for trial in trials
     }
     quality = {trial.family.name: trial.quality for trial in trials}
     rows = whole.rows.fit
@@ -186,7 +187,7 @@ class _Entry:
         self.places.append(fold.outside)
         # The last first: of trainings of one kind the longest covers the others (`_on_path`).
         for place in reversed(self.settings):
-            candidate = _fit(self.family, fold, secret, self.family.grid[place])
+            candidate = fit_candidate(self.family, fold, secret, self.family.grid[place])
             self.scores[place].append(candidate.tune)
 
     def halve(self) -> None:
@@ -294,7 +295,7 @@ def _committee(
     return candidate, secret.quality_of(codes, out_of_fold), out_of_fold
 
 
-def _fit(family: Family, view: View, secret: Secret, settings: Settings) -> Candidate:
+def fit_candidate(family: Family, view: View, secret: Secret, settings: Settings) -> Candidate:
     """The family's candidate; where the rows to fit on have one class alone, it names that."""
     classes = np.unique(secret.codes.fit)
     if len(classes) > 1:

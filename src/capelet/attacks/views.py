@@ -71,6 +71,11 @@ class View:
         self._vectors = vectors
         self._shared: dict[Any, Any] = {}
 
+    @property
+    def source(self) -> Floats:
+        """The vectors of every row of the corpus, as they were released."""
+        return self._vectors
+
     @cached_property
     def vectors(self) -> Parts:
         return Parts(*(np.asarray(self._vectors[rows], dtype=np.float32) for rows in self.rows))

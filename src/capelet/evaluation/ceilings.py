@@ -79,6 +79,12 @@ class Ceilings:
     def of(cls, release: Release, corpus: Corpus) -> Ceilings:
         return cls(release.guarantee, noises_of(release.recipe), texts_per_person(corpus))
 
+    def for_texts(self, bound: Bound | None, texts: int) -> float | None:
+        """The most that anyone reads who holds the releases of so many texts of a person."""
+        if bound is None or bound(self.guarantee) is None:
+            return None
+        return person_ceiling(bound, self.guarantee, texts, self.noises)
+
     def for_person(self, bound: Bound | None) -> dict[str, Any]:
         """The parameters of a finding that say what all texts of a person permit.
 
