@@ -125,7 +125,7 @@ KINDS: dict[str, Kind] = {
                 "Balanced accuracy on people: the attacker holds so many texts of each, and knows "
                 "that they are of one person. A bar begins at chance.",
             ),
-            comparison="People: pooled attack on all texts, balanced accuracy",
+            comparison="People: pooled attack, balanced accuracy",
         ),
         Kind(
             "inversion",

@@ -11,7 +11,7 @@ from capelet.reports.ceilings import ALMOST_ALL, at_most
 from capelet.reports.draw.bars import Bar
 from capelet.reports.kinds.attribute_inference import LEAK, strongest
 from capelet.reports.kinds.families import winner_sentence
-from capelet.reports.kinds.generic import KindReport, cell
+from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
 from capelet.reports.page import Bars, Block, Line, Passage, Table, bars, table, text
 from capelet.reports.verdict import Verdict, first, gain_in_points, minus, people_words, value_of
 from capelet.reports.words import (
@@ -181,8 +181,27 @@ class PersonInference(KindReport):
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
         return []  # they stand in its section
 
-    def pair_name(self, target: str, attacker: str | None) -> str:
-        return target
+    def pairs(self, before: Findings, after: Findings) -> list[Pair]:
+        """Both runs by attribute and number of texts; all texts alone are a headline."""
+        sides = (
+            {
+                (item.target, item.subgroup): item
+                for row in self.rows(run)
+                for item in (*self._sizes(run, row), row)
+            }
+            for run in (before, after)
+        )
+        pairs = pair_up(self.kind.name, sides, _pair_name, self.kind.comparison)
+        rows = [pair.after or pair.before for pair in pairs]
+        return [
+            replace(pair, headline=row is not None and row.subgroup is None)
+            for pair, row in zip(pairs, rows, strict=True)
+        ]
+
+
+def _pair_name(key: tuple[str, str | None]) -> str:
+    target, texts = key
+    return f"{target} of a person, {texts or 'all texts'}"
 
 
 def _certainty(findings: Findings, row: Finding) -> str:
