@@ -152,6 +152,23 @@ def test_calibrated_probabilities_mean_what_they_say() -> None:
         assert bool(gap < 0.02) is is_right
 
 
+def test_the_same_mean_of_many_texts_is_surer_than_of_one() -> None:
+    random = random_of(4)
+    truth = random.integers(0, 2, 8000)
+    texts = np.where(random.random(8000) < 0.5, 1, 16)
+    odds = random.normal(size=8000) / np.sqrt(texts) + (truth - 0.5)
+    mean = 1 / (1 + np.exp(np.stack([odds, -odds], axis=1)))
+    own, others = np.arange(4000), np.arange(4000, 8000)
+    result = calibrate(OutOfFold(own, mean[own]), truth, mean[others], texts)
+    sure = result.max(axis=1) >= 0.95
+    assert (result.argmax(axis=1) == truth[others])[sure].mean() > 0.95
+    assert sure[texts[others] == 16].mean() > 0.5 > 0.1 > sure[texts[others] == 1].mean()
+    # Who forgets how many they are is as sure of one text as of sixteen.
+    forgetful = calibrate(OutOfFold(own, mean[own]), truth, mean[others])
+    wrong = (forgetful.max(axis=1) >= 0.95) & (texts[others] == 1)
+    assert (forgetful.argmax(axis=1) == truth[others])[wrong].mean() < 0.9
+
+
 def test_one_class_alone_is_named_for_certain() -> None:
     result = calibrate(OutOfFold(np.arange(2), np.full((2, 2), 0.5)), np.array([1, 1]), np.eye(2))
     assert result.tolist() == [[0, 1], [0, 1]]

@@ -225,12 +225,14 @@ def log_probabilities(
     return logs, np.sort(np.concatenate([places for places, _ in parts]))
 
 
-def calibrate(own: OutOfFold, codes: Codes, scored: Floats) -> Floats:
+def calibrate(own: OutOfFold, codes: Codes, scored: Floats, texts: Codes | None = None) -> Floats:
     """Probabilities that mean what they say, also where classes are not equally frequent.
 
     Logistic regression of the truth on log-probabilities (Platt 1999), unweighted: attackers weigh
     classes alike, and 95 % of a rare class would be a different thing. Learnt on own rows that
     their attacker had not learnt from; `codes` are those of all rows that `own` numbers.
+    `texts` says how many texts each row pools, own ones first: the same mean of ten is surer than
+    of one, so the slope is a + b·log n.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -240,20 +242,23 @@ def calibrate(own: OutOfFold, codes: Codes, scored: Floats) -> Floats:
     if len(seen) < 2:
         result[:, seen] = 1.0
         return result
-    inputs = _log_ratios(own.probabilities)
+    counts = np.ones(len(codes)) if texts is None else texts
+    inputs = _log_ratios(own.probabilities, counts[own.rows])
+    others = _log_ratios(scored, counts[len(counts) - len(scored) :])
     # A strongly regularised attacker names all classes with nearly the same probability: its
     # log-ratios are brought to size 1 first, or the penalty would keep them there.
     scale = np.maximum(inputs.std(axis=0), 1e-12)
     model = LogisticRegression(C=10.0, max_iter=2000)
     model.fit(inputs / scale, truth)
-    result[:, model.classes_] = model.predict_proba(_log_ratios(scored) / scale)
+    result[:, model.classes_] = model.predict_proba(others / scale)
     return result
 
 
-def _log_ratios(probabilities: Floats) -> Floats:
-    """Log-probabilities less their mean: of two classes half the log-odds, and its negative."""
+def _log_ratios(probabilities: Floats, texts: Floats) -> Floats:
+    """Log-probabilities less their mean, and the same times log n."""
     logs = np.log(np.maximum(probabilities, LEAST))
-    return np.asarray(logs - logs.mean(axis=1, keepdims=True))
+    ratios = logs - logs.mean(axis=1, keepdims=True)
+    return np.hstack([ratios, ratios * np.log(texts)[:, None]])
 
 
 __all__ = [

@@ -146,7 +146,8 @@ def _attack_size(texts: TextAttack, authors: Codes, size: int | None, tally: Peo
     truth, units = codes[len(people.own) :], plan.units[people.victims.first]
     key = (PEOPLE, secret.name, size)
     tally.guesses[key].append(Guesses(truth, scored, units))
-    tally.posteriors[key].append(Guesses(truth, calibrate(own, codes, scored), units))
+    posterior = calibrate(own, codes, scored, people.bags.sizes)
+    tally.posteriors[key].append(Guesses(truth, posterior, units))
     tally.winners[key][choice] += 1
     tally.most_texts[key] = int(people.victims.sizes.max())
     for _ in range(NULLS):
@@ -204,10 +205,9 @@ def people_findings(
         for metric in controls if kind == NULL else metrics_for(len(target.classes)):
             row = finding_of(kind, target, "strongest", metric, guesses, bootstrap, ceilings)
             about = _about(tally, key)
-            if kind == PEOPLE:
-                texts = tally.most_texts[key]
-                bound = bound_of(metric, [item.truth for item in guesses], len(target.classes))
-                row = replace(row, ceiling=ceilings.for_texts(bound, texts))
+            bound = bound_of(metric, [item.truth for item in guesses], len(target.classes))
+            texts = tally.most_texts[PEOPLE, name, size]
+            row = replace(row, ceiling=ceilings.for_texts(bound, texts))
             rows.append(
                 replace(row, subgroup=bag_name(size), parameters={**row.parameters, **about})
             )
