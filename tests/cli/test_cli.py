@@ -506,3 +506,22 @@ def test_verify_judges_the_whole_road(tmp_path: Path, monkeypatch: pytest.Monkey
     stray = recipe(tmp_path / "stray", 'step = "map"\nfile = "map.safetensors"', LAPLACE)
     code, _, complained = call("verify", "--recipe", stray, "--pipeline")
     assert code == 2 and "no manifest" in complained and "give the whole folder" in complained
+
+
+def test_auxiliary_data_teach_one_more_attacker(data: Path, tmp_path: Path) -> None:
+    table = pa.parquet.read_table(data)
+    texts = [f"{text} elsewhere" for text in table["text"].to_pylist()]
+    other, renamed = tmp_path / "other.parquet", tmp_path / "renamed.parquet"
+    pa.parquet.write_table(pa.table({"text": texts, "open": table["open"]}), other)
+    base = ("audit", data, "--text", "text", "--private", "open,shuffled", *QUICK)
+    code, said, _ = call(*base, "--out", tmp_path / "run", "--auxiliary", other)
+    assert code == 0 and "[strong leak] open:" in said
+    rows = Findings.load(tmp_path / "run").select(attacker="auxiliary", metric="balanced_accuracy")
+    assert [row.target for row in rows] == ["open"] and rows[0].value > 0.8
+    assert rows[0].parameters["auxiliary"] == {"name": "other.parquet", "texts": 240}
+    # Other class names are refused before anything is written, and are not quoted.
+    names = [{"yes": "soccer", "no": "dance"}[name] for name in table["open"].to_pylist()]
+    pa.parquet.write_table(pa.table({"text": texts, "open": names}), renamed)
+    code, _, error = call(*base, "--out", tmp_path / "no", "--auxiliary", renamed)
+    assert code == 2 and "0 of them by the same name" in error and "soccer" not in error
+    assert not (tmp_path / "no" / "findings.json").exists()

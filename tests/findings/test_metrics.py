@@ -13,6 +13,8 @@ from capelet.findings.metrics import (
     Guesses,
     accuracy_gap,
     balanced_accuracy,
+    certain_hit_rate,
+    certain_share,
     chance,
     majority,
     metrics_for,
@@ -262,3 +264,18 @@ def test_what_the_commonest_class_reaches_is_what_a_constant_guess_scores(classe
     assert chance("auc", classes) == 0.5 and chance("tpr_at_1_fpr", classes) == 0.01
     assert chance("f1_weighted", classes) is None
     assert metrics_for(3) == tuple(METRICS)[:5]
+
+
+def test_certainty_is_a_share_of_victims_and_its_hit_rate_is_of_those() -> None:
+    scores = np.array([[0.97, 0.03], [0.04, 0.96], [0.95, 0.05], [0.6, 0.4], [0.5, 0.5]])
+    item = Guesses(np.array([0, 0, 0, 1, 1]), scores, np.arange(5))
+    bootstrap = Bootstrap(5)
+    assert certain_share([item], bootstrap).value == pytest.approx(3 / 5)
+    hits = certain_hit_rate([item], bootstrap)
+    assert hits is not None and hits.value == pytest.approx(2 / 3)
+    assert hits.low < 2 / 3 < hits.high
+    doubt = Guesses(item.truth, np.full((5, 2), 0.5), item.unit)
+    assert certain_share([doubt], bootstrap).value == 0
+    assert certain_hit_rate([doubt], bootstrap) is None
+    # A seed without anybody certain does not spoil the others.
+    assert certain_hit_rate([doubt, item], bootstrap).value == pytest.approx(2 / 3)  # type: ignore[union-attr]

@@ -30,7 +30,7 @@ from capelet.attacks.views import Parts as Parts
 from capelet.attacks.views import Secret as Secret
 from capelet.attacks.views import View as View
 from capelet.data.corpus import Rows
-from capelet.findings.metrics import Floats
+from capelet.findings.metrics import Codes, Floats
 
 COMMITTEE = "committee"
 # With ten labels of each class none can be spared for tuning: the learning curve has one strength.
@@ -114,6 +114,19 @@ class Result:
         return max(order, key=self.quality.__getitem__)
 
 
+def paired_gain(one: OutOfFold, other: OutOfFold, codes: Codes) -> tuple[float, float]:
+    """By how much one is right more often on the rows of both, classes alike; standard error."""
+    rows, places, others = np.intersect1d(one.rows, other.rows, return_indices=True)
+    if not len(rows):
+        return 0.0, np.inf
+    truth = codes[rows]
+    counts = np.bincount(truth)
+    weights = len(rows) / (np.count_nonzero(counts) * counts[truth])
+    hits = (one.probabilities[places].argmax(axis=1) == truth).astype(float)
+    hits -= other.probabilities[others].argmax(axis=1) == truth
+    return float((weights * hits).mean()), float((weights * hits).std() / np.sqrt(len(rows)))
+
+
 def attack(
     view: View, secret: Secret, attackers: Sequence[Family], draws: Draws | None = None
 ) -> Result:
@@ -135,7 +148,8 @@ def attack(
             if _best_quality(wide_trials) > _best_quality(trials):
                 whole, target, folds, trials = wider, wide_target, wide_folds, wide_trials
     best = {
-        trial.family.name: _fit(trial.family, whole, target, trial.settings) for trial in trials
+        trial.family.name: fit_candidate(trial.family, whole, target, trial.settings)
+        for trial in trials
     }
     quality = {trial.family.name: trial.quality for trial in trials}
     rows = whole.rows.fit
@@ -186,7 +200,7 @@ class _Entry:
         self.places.append(fold.outside)
         # The last first: of trainings of one kind the longest covers the others (`_on_path`).
         for place in reversed(self.settings):
-            candidate = _fit(self.family, fold, secret, self.family.grid[place])
+            candidate = fit_candidate(self.family, fold, secret, self.family.grid[place])
             self.scores[place].append(candidate.tune)
 
     def halve(self) -> None:
@@ -294,7 +308,7 @@ def _committee(
     return candidate, secret.quality_of(codes, out_of_fold), out_of_fold
 
 
-def _fit(family: Family, view: View, secret: Secret, settings: Settings) -> Candidate:
+def fit_candidate(family: Family, view: View, secret: Secret, settings: Settings) -> Candidate:
     """The family's candidate; where the rows to fit on have one class alone, it names that."""
     classes = np.unique(secret.codes.fit)
     if len(classes) > 1:

@@ -24,7 +24,7 @@ PRIOR_ROWS = 1.0
 
 def pool(members: Sequence[Floats], weights: Floats) -> Floats:
     """Class probabilities of the committee with these weights."""
-    return _softmax(np.tensordot(weights, _logs(members), axes=1))
+    return softmax(np.tensordot(weights, _logs(members), axes=1))
 
 
 def learn_weights(members: Sequence[Floats], codes: Codes, row_weights: Floats) -> Floats:
@@ -37,7 +37,7 @@ def learn_weights(members: Sequence[Floats], codes: Codes, row_weights: Floats) 
     right = logs[:, rows, codes]
 
     def loss(weights: Floats) -> tuple[float, Floats]:
-        probabilities = _softmax(np.tensordot(weights, logs, axes=1))
+        probabilities = softmax(np.tensordot(weights, logs, axes=1))
         # d/dw_m of −Σ log P(code) is Σ_c P(c)·log p_m(c) − log p_m(code).
         expectation = np.einsum("nc,mnc->mn", probabilities, logs)
         value = -row_weights @ np.log(np.maximum(probabilities[rows, codes], 1e-300))
@@ -66,6 +66,7 @@ def _logs(members: Sequence[Floats]) -> Floats:
     return np.log(np.maximum(np.stack(members), LEAST))
 
 
-def _softmax(values: Floats) -> Floats:
+def softmax(values: Floats) -> Floats:
+    """Probabilities of log-odds, line by line."""
     odds = np.exp(values - values.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))

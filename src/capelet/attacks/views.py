@@ -90,6 +90,11 @@ class View:
         self._exponent = range_exponent(vectors)
         self._shared: dict[Any, Any] = {}
 
+    @property
+    def source(self) -> Floats:
+        """The vectors of every row of the corpus, as they were released."""
+        return self._vectors
+
     @cached_property
     def vectors(self) -> Parts:
         parts = (self._vectors[rows] for rows in self.rows)

@@ -16,6 +16,7 @@ from capelet.cli.inputs import (
     member_flags,
     open_encoder,
     parse_bins,
+    read_auxiliary,
     read_corpus,
     split_names,
 )
@@ -58,6 +59,7 @@ def audit(
     attacks: options.KindsOfAttack = "attributes",
     attackers: options.Attackers = None,
     member: options.MemberIfAny = None,
+    auxiliary: options.AuxiliaryData = None,
     show_texts: options.ShowInverted = False,
     bins: options.Bins = None,
     fail_over: options.FailOver = None,
@@ -83,9 +85,12 @@ def audit(
     columns = Columns(text, label, tuple(private or ()), author, vectors)
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     corpus, members = _read_with_members(data, columns, reading, member)
-    settings = {
+    settings: dict[str, Any] = {
         "attacks": split_names(attacks),
         "members": members,
+        "auxiliary": None
+        if auxiliary is None
+        else read_auxiliary(auxiliary, corpus, columns, reading),
         "show_texts": show_texts,
         "seeds": seeds,
         "split_kind": split,

@@ -85,6 +85,26 @@ def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> 
     return corpus
 
 
+def read_auxiliary(data: str, corpus: Corpus, columns: Columns, reading: Reading) -> Corpus:
+    """Other data than the audited corpus, by columns of the same names; those it lacks are absent.
+
+    Rows are not chosen by --where, which speaks of the audited file.
+    """
+    from capelet.data.datasets import DATASETS
+    from capelet.data.formats import Format
+    from capelet.data.tables import Sheet
+
+    if data in DATASETS and not Path(data).exists():
+        return read_corpus(data, Columns())
+    how = Reading(None, reading.drop_empty, reading.merge_rare, reading.encoding, reading.separator)
+    names = Sheet.of(data, Format(how.encoding, how.separator)).table.column_names
+    # A named set knows its columns; its texts are in a column of that name.
+    text = columns.text or ("text" if columns.vectors is None else None)
+    private = tuple(name for name in corpus.private if name in names)
+    author = columns.author if columns.author in names else None
+    return read_corpus(data, Columns(text, None, private, author, columns.vectors), how)
+
+
 def open_encoder(corpus: Corpus, recipe: Path | None, encoder: str, backend: str) -> PrivateEncoder:
     """The private encoder of a recipe, a folder or a name; ready vectors need no encoder."""
     from capelet.encoders import load

@@ -83,6 +83,14 @@ Auxiliary = Annotated[
     str | None,
     typer.Option(help="The attacker's own texts: a file with the same text column, or a set."),
 ]
+AuxiliaryData = Annotated[
+    str | None,
+    typer.Option(
+        "--auxiliary",
+        help="Other labelled data that teach one more attacker: a file with columns of the same "
+        "names, or a set.",
+    ),
+]
 Sentences = Annotated[
     bool, typer.Option("--sentences", help="Cut texts into sentences of 5 to 20 words.")
 ]

@@ -21,7 +21,7 @@ from capelet.attacks.adaptive.likelihood import POWERS, posterior
 from capelet.attacks.adaptive.pairs import choose_inverse, fit_inverse
 from capelet.attacks.adaptive.road import Road
 from capelet.attacks.adaptive.undo import Undo
-from capelet.attacks.attribute import FAMILIES, OutOfFold, Result, Secret, View
+from capelet.attacks.attribute import FAMILIES, OutOfFold, Result, Secret, View, paired_gain
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.evaluation.plan import Plan
@@ -237,23 +237,10 @@ def strongest_of(result: Result, guesses: Mapping[str, AdaptiveGuess], codes: Co
     standard error: it had fewer rows to be chosen on, and the luckiest of several looks good.
     """
     choice = result.strongest
-    gains = {name: _gain(guess.trial, result.out_of_fold[choice], codes) for name, guess in
+    gains = {name: paired_gain(guess.trial, result.out_of_fold[choice], codes) for name, guess in
              guesses.items()}  # fmt: skip
     better = {name: gain for name, (gain, error) in gains.items() if gain > error}
     return max(better, key=better.__getitem__) if better else choice
-
-
-def _gain(one: OutOfFold, other: OutOfFold, codes: Codes) -> tuple[float, float]:
-    """By how much one is right more often on the rows of both, classes alike; standard error."""
-    rows, places, others = np.intersect1d(one.rows, other.rows, return_indices=True)
-    if not len(rows):
-        return 0.0, np.inf
-    truth = codes[rows]
-    counts = np.bincount(truth)
-    weights = len(rows) / (np.count_nonzero(counts) * counts[truth])
-    hits = (one.probabilities[places].argmax(axis=1) == truth).astype(float)
-    hits -= other.probabilities[others].argmax(axis=1) == truth
-    return float((weights * hits).mean()), float((weights * hits).std() / np.sqrt(len(rows)))
 
 
 def holds(attacker: str, winners: Mapping[str, int] | None = None) -> str:

@@ -79,6 +79,16 @@ class Ceilings:
     def of(cls, release: Release, corpus: Corpus) -> Ceilings:
         return cls(release.guarantee, noises_of(release.recipe), texts_per_person(corpus))
 
+    def for_texts(self, bound: Bound | None, texts: int) -> float | None:
+        """The most that anyone reads who holds the releases of so many texts of a person."""
+        if bound is None or bound(self.guarantee) is None:
+            return None
+        # Whoever holds one text reads no more than whoever holds two, of which the law of the noise
+        # may say less than (ε, δ) does of one.
+        sizes = (1, 2) if texts == 1 else (texts,)
+        ceilings = [person_ceiling(bound, self.guarantee, size, self.noises) for size in sizes]
+        return min(item for item in ceilings if item is not None)
+
     def for_person(self, bound: Bound | None) -> dict[str, Any]:
         """The parameters of a finding that say what all texts of a person permit.
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from capelet.attacks.attribute import Secret, View, attack, families
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
-from capelet.evaluation.leakage import NULLS
 from capelet.evaluation.plan import Plan
+from capelet.evaluation.references import NULLS
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, percentile, weighted_means
 from capelet.findings.metrics import Codes, Guesses, score

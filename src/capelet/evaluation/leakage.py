@@ -38,18 +38,19 @@ from capelet.evaluation.adaptive import (
     holds,
     strongest_of,
 )
-from capelet.evaluation.ceilings import Ceilings, bound_of
+from capelet.evaluation.ceilings import Ceilings
 from capelet.evaluation.fairness import subgroups
+from capelet.evaluation.people import PeopleTally, TextAttack, attack_by_people, people_findings
 from capelet.evaluation.plan import Plan
+from capelet.evaluation.references import NULLS as NULLS
 from capelet.evaluation.references import TextAttacker, from_predicted_label, permute
+from capelet.evaluation.scores import finding_of
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import (
     Codes,
     Floats,
     Guesses,
-    chance,
-    majority,
     metrics_for,
     score,
     scores_together,
@@ -61,8 +62,6 @@ T = TypeVar("T")
 
 # The few-shot range of Song and Raghunathan (2020): 10 to 50 labels.
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
-# Permutations per seed: enough that the null of a rare attribute is not itself a lottery.
-NULLS = 4
 # Seeds abreast; each holds the kernels of one split in memory.
 MOST_WORKERS = 4
 
@@ -80,6 +79,7 @@ class Tally:
     draws: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     curves: dict[tuple[str, int], list[Guesses]] = field(default_factory=lambda: defaultdict(list))
     task_rows: list[Rows] = field(default_factory=list)
+    people: PeopleTally = field(default_factory=PeopleTally)
 
     def add(self, other: Tally) -> None:
         """Take in what another seed gathered."""
@@ -92,6 +92,7 @@ class Tally:
         for point, guesses_at_point in other.curves.items():
             self.curves[point] += guesses_at_point
         self.task_rows += other.task_rows
+        self.people.add(other.people)
 
 
 def attack_all(
@@ -273,6 +274,7 @@ def _secret(
     add("attribute-inference", "strongest", winner.scored)
     tally.winners["attribute-inference", secret.name][strongest] += 1
     tally.draws["attribute-inference", secret.name].append(result.view.draws)
+    tally.people.add(attack_by_people(TextAttack(plan, secret, view, result, adaptive)))
 
     # The null has the best family with the settings that cross-validation chose, fitted on all of
     # the attacker's rows and draws: as strong an attacker, with nothing to learn.
@@ -310,7 +312,7 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
             ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
         )
         for metric in metrics:
-            row = _finding(kind, target, attacker, metric, guesses, bootstrap, ceilings)
+            row = finding_of(kind, target, attacker, metric, guesses, bootstrap, ceilings)
             winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
             if attacker == "strongest":
                 choice = _choice(tally, kind, name, metric, bootstrap)
@@ -319,6 +321,8 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
                 holding = holds(attacker, winners)
                 row = replace(row, parameters={**row.parameters, "holds": holding})
             rows.append(replace(row, recipe_hash=release.recipe_hash))
+    more = people_findings(tally.people, targets, bootstrap, ceilings)
+    rows += [replace(row, recipe_hash=release.recipe_hash) for row in more]
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]
         for secret in plan.secrets:
@@ -355,46 +359,6 @@ def _choice(
             "attacker": best, "value": scores[best].value, "low": low, "high": high,
         }  # fmt: skip
     return choice
-
-
-def _finding(
-    kind: str,
-    target: Attribute,
-    attacker: str,
-    metric: str,
-    guesses: Sequence[Guesses],
-    bootstrap: Bootstrap,
-    ceilings: Ceilings,
-) -> Finding:
-    # The null comes this way too: its interval has the score's rule, over persons and all seeds.
-    interval = score(metric, guesses, bootstrap)
-    classes = len(target.classes)
-    truths = [item.truth for item in guesses]
-    # Each seed has its own victims, so the majority is a mean over seeds too.
-    majorities = [majority(metric, truth, classes) for truth in truths]
-    present = [value for value in majorities if value is not None]
-    bound = bound_of(metric, truths, classes)
-    constant = sum(item.degenerate for item in guesses)
-    # A person has one secret and many texts; a task is asked of each text anew.
-    of_person = ceilings.for_person(bound) if kind == "attribute-inference" else {}
-    return Finding(
-        kind,
-        target.name,
-        metric,
-        *interval.ends,
-        chance=chance(metric, classes),
-        majority=float(np.mean(present)) if present else None,
-        ceiling=bound(ceilings.guarantee) if bound is not None else None,
-        n=round(np.mean([len(truth) for truth in truths])),
-        attacker=attacker,
-        degenerate=constant == len(guesses),
-        parameters={
-            "by_seed": list(interval.by_seed),
-            "people": len(np.unique(np.concatenate([item.unit for item in guesses]))),
-            **({"constant_seeds": constant} if constant else {}),
-            **of_person,
-        },
-    )
 
 
 def learning_curve(plan: Plan, tally: Tally) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,8 @@ class Plan:
         unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
         if unknown:
             raise DataError(f"--bins names {sorted(unknown)[0]!r}, which is not among the columns")
-        secrets = tuple(attributes(corpus.private, bins))
+        authors = author_numbers(corpus)
+        secrets = tuple(_with_note(item, authors) for item in attributes(corpus.private, bins))
         label = None
         if corpus.label is not None:
             name = corpus.label_name or "label"
@@ -120,3 +122,36 @@ def _same(one: Attribute, other: Attribute) -> bool:
     # One-to-one between classes: then there are as many pairs as classes on either side.
     pairs = set(zip(one.codes.tolist(), other.codes.tolist(), strict=True))
     return len(pairs) == len(set(one.codes.tolist())) == len(set(other.codes.tolist()))
+
+
+def author_numbers(corpus: Corpus) -> Codes | None:
+    """A number for the author of each row, −1 where nobody is known; None without authors."""
+    if corpus.author is None:
+        return None
+    numbers: dict[Any, int] = {}
+    return np.array(
+        [-1 if name is None else numbers.setdefault(name, len(numbers)) for name in corpus.author],
+        dtype=np.intp,
+    )
+
+
+def changing_authors(codes: Codes, authors: Codes) -> int:
+    """How many authors have texts of several classes; their attribute is one of texts.
+
+    >>> changing_authors(np.array([0, 0, 1, 0, -1]), np.array([0, 0, 1, 1, 0]))
+    1
+    """
+    rows = (codes >= 0) & (authors >= 0)
+    pairs = np.unique(np.stack([authors[rows], codes[rows]]), axis=1)
+    return int((np.bincount(pairs[0]) > 1).sum()) if pairs.size else 0
+
+
+def _with_note(secret: Attribute, authors: Codes | None) -> Attribute:
+    """The attribute, with a note where it is no attribute of people."""
+    changes = 0 if authors is None else changing_authors(secret.codes, authors)
+    if not changes:
+        return secret
+    note = (
+        f"{changes} authors have texts of several classes: texts of a person are not pooled for it"
+    )
+    return replace(secret, notes=(*secret.notes, note))

@@ -97,6 +97,16 @@ def audit_provenance(
     )
 
 
+def describe_auxiliary(corpus: Corpus, overlap: int) -> dict[str, Any]:
+    """Of other data that taught an attacker; `overlap` rows were left out as the audited ones'."""
+    return {
+        "name": corpus.name,
+        "rows": len(corpus),
+        "overlap": overlap,
+        "digest": keyed_name(corpus.digest()),
+    }
+
+
 def inversion_provenance(
     corpus: Corpus,
     private: PrivateEncoder,

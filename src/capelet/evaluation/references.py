@@ -16,6 +16,9 @@ from capelet.data.corpus import Values
 from capelet.data.text import words_and_emphasis
 from capelet.findings.metrics import Codes, Floats
 
+# Permutations per seed: enough that the null of a rare attribute is not itself a lottery.
+NULLS = 4
+
 
 def from_predicted_label(label_parts: Parts, secret: Secret, labels: int) -> Floats:
     """Class probabilities of a secret given only which label a task probe predicted.

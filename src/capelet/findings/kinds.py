@@ -24,6 +24,8 @@ CONTROL_SUFFIX, REFERENCE_SUFFIX = "-null", "-reference"
 # What is not computed from guesses of a class; those metrics bring their measure themselves.
 MEASURES: dict[str, Measure] = {
     "tpr_at_01_fpr": Measure("found at 0.1 % false alarms"),
+    "certain_share": Measure("read with near certainty"),
+    "certain_hit_rate": Measure("right among those read with near certainty"),
     "recall_at_10": Measure("ten nearest neighbours kept"),
     "accuracy_gap": Measure("largest gap in accuracy", "points", "falls"),
     "euclidean": Measure("Euclidean distance", "number", None),
@@ -106,6 +108,24 @@ KINDS: dict[str, Kind] = {
                 "attacker’s gain.",
             ),
             comparison="Leakage: strongest attacker, balanced accuracy",
+        ),
+        Kind(
+            "person-inference",
+            "Attributes of people",
+            "balanced_accuracy",
+            "leak",
+            "an attacker on a private attribute of a person, by many of their texts",
+            subject="person",
+            chance="one over the number of classes",
+            control="labels permuted over people",
+            unit="people among the victims",
+            heading="How much the texts of a person give away together",
+            caption=(
+                "The pooled attack, by number of texts.",
+                "Balanced accuracy on people: the attacker holds so many texts of each, and knows "
+                "that they are of one person. A bar begins at chance.",
+            ),
+            comparison="People: pooled attack, balanced accuracy",
         ),
         Kind(
             "inversion",

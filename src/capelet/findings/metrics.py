@@ -20,12 +20,16 @@ from capelet.findings.intervals import (
     largest_difference,
     mean_over_seeds,
     simultaneous,
+    weighted_means,
 )
 from capelet.findings.intervals import Codes as Codes
 from capelet.findings.intervals import Floats as Floats
 
 Flags = npt.NDArray[np.bool_]
 Form = Literal["share", "points", "number"]
+
+# From this probability on a victim counts as read: wrong about one in twenty at most.
+CERTAINTY = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +179,38 @@ def _auc(guesses: Guesses, weights: Floats) -> Floats:
 def _tpr_at_1_fpr(guesses: Guesses, weights: Floats) -> Floats:
     positive = guesses.truth == 1
     return tpr_at(0.01, positive, guesses.scores[:, 1] - guesses.scores[:, 0], weights)
+
+
+def certain_share(seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
+    """The share of victims whose likeliest class has a probability of `CERTAINTY` or more.
+
+    Of calibrated probabilities only: others say what they like.
+    """
+    people = len(np.unique(np.concatenate([item.unit for item in seeds])))
+    draws = [weighted_means(bootstrap.of(item.unit), _is_certain(item)) for item in seeds]
+    return mean_over_seeds(draws, people, is_share=True)
+
+
+def certain_hit_rate(seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score | None:
+    """How often the guess is right about those victims; None where there are none.
+
+    It checks the certainty: calibrated, it is not below `CERTAINTY`. Seeds are pooled, since some
+    may have nobody to be certain about.
+    """
+    flags = [_is_certain(item) for item in seeds]
+    units = np.concatenate([item.unit[flag] for item, flag in zip(seeds, flags, strict=True)])
+    if not len(units):
+        return None
+    hits = [
+        flag & (item.predictions == item.truth) for item, flag in zip(seeds, flags, strict=True)
+    ]
+    weights = np.concatenate([bootstrap.of(item.unit) for item in seeds], axis=1)
+    draws = weighted_means(weights, np.concatenate(hits), np.concatenate(flags))
+    return mean_over_seeds([draws], len(np.unique(units)), is_share=True)
+
+
+def _is_certain(guesses: Guesses) -> Flags:
+    return np.asarray(guesses.scores.max(axis=1) >= CERTAINTY)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from capelet.reports.kinds.attribute_inference import (
 )
 from capelet.reports.kinds.families import family_table
 from capelet.reports.kinds.generic import cell
+from capelet.reports.kinds.person_inference import PERSON
 from capelet.reports.kinds.utility import USE
 from capelet.reports.page import (
     Card,
@@ -79,6 +80,7 @@ def protection_page(before: Findings, after: Findings) -> Page:
     sections = [
         Section("short", "In short", (Passages(tuple(answers(before, after))),), "In short"),
         _leakage(before, after, leaks, changes),
+        report_of(PERSON).section(after),
         _task(after, uses, changes),
         section("comfort", "False comfort", comfort_blocks, "False comfort"),
         search_section(after),
@@ -145,7 +147,7 @@ def _changes(changes: list[Change], sense: str) -> Changes | None:
 def _tables(before: Findings, after: Findings) -> list[Tables | None]:
     differences = [
         item
-        for kind in (LEAK, USE, "fairness")
+        for kind in (LEAK, PERSON, USE, "fairness")
         for item in report_of(kind).differences(before, after, NAMES)
     ]
     families = [family_table(after, LEAK, target) for target in targets(after, LEAK)]

@@ -27,6 +27,7 @@ ATTACKERS = {
     "undo": "undo (inverts the map)",
     "pairs": "pairs (learnt inverse)",
     "likelihood": "likelihood of the noise",
+    "auxiliary": "strongest of those taught by other data",
     "predicted-label": "predicted task label alone",
     "tf-idf": "the text itself (TF-IDF)",
     "joint-adversary": "the defence’s own adversary",

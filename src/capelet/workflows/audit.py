@@ -23,10 +23,11 @@ from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access, Redraw
 from capelet.evaluation.adaptive import insiders_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
+from capelet.evaluation.elsewhere import Auxiliary, attack_from_elsewhere
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Flags, Plan, split_corpus
-from capelet.evaluation.provenance import Clock, audit_provenance
+from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
@@ -43,6 +44,7 @@ def audit(
     *,
     attacks: Sequence[str] = ("attributes",),
     members: Sequence[bool] | None = None,
+    auxiliary: Corpus | None = None,
     show_texts: bool = False,
     seeds: int = 5,
     split_kind: str = "auto",
@@ -61,8 +63,9 @@ def audit(
     `audit(frame, text="body", private=["gender"])`. Without `encoder`, ready vectors are
     audited as they are, and texts through the default encoder. `attacks` are kinds of attack
     (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
-    says of each text whether the model was trained on it. The examples of inversion hold no text
-    unless `show_texts`. With a Corpus, `private` is the old name of `encoder`, and deprecated.
+    says of each text whether the model was trained on it; `auxiliary` is another corpus that
+    teaches one more attacker of attributes. The examples of inversion hold no text unless
+    `show_texts`. With a Corpus, `private` is the old name of `encoder`, and deprecated.
     Progress shows as a line in a terminal or a notebook, unless `progress` is given. Rows that
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is.
@@ -87,6 +90,9 @@ def audit(
     inputs = inputs_of(corpus, target)
     trained = rows_that_trained(target, inputs)
     plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained)
+    if auxiliary is not None and "attributes" not in kinds.kinds:
+        raise DataError("auxiliary data teach attackers of attributes; ask for those too")
+    other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derived, bins)
     with clock("encoding"):
         release = target.release(inputs, progress)
     rows: list[Finding] = []
@@ -105,10 +111,29 @@ def audit(
             # Whoever names families asks for those alone.
             access_of([target] * len(plan.splits), inputs, None if attackers else original),
         )
+    if other is not None:
+        with clock("auxiliary"):
+            rows = [*rows, *_from_elsewhere(plan, other, target, release, attacker_families)]
     others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
     more, pictures = others.measure(plan, target, release, members, clock, progress)
     origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
+    if other is not None:
+        origin |= {"auxiliary": describe_auxiliary(other.corpus, other.overlap)}
     return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
+
+
+def _from_elsewhere(
+    plan: Plan,
+    auxiliary: Auxiliary,
+    target: PrivateEncoder,
+    release: Release,
+    attackers: Sequence[Family],
+) -> list[Finding]:
+    """What attackers read who learn from another corpus, sent through the same release."""
+    inputs = inputs_of(auxiliary.corpus, target)
+    redraw = Redraw(target, inputs) if adds_noise(target) else None
+    own = target.release(inputs).vectors
+    return attack_from_elsewhere(plan, auxiliary, release, own, attackers, redraw)
 
 
 def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:

@@ -15,12 +15,14 @@ from capelet.reports.kinds.fairness import Fairness
 from capelet.reports.kinds.generic import KindReport
 from capelet.reports.kinds.inversion import Inversion
 from capelet.reports.kinds.membership import Membership
+from capelet.reports.kinds.person_inference import PersonInference
 from capelet.reports.kinds.utility import Utility
 from capelet.reports.verdict import Verdict
 from capelet.reports.words import sentence_of
 
 REPORTS: dict[str, type[KindReport]] = {
     "attribute-inference": AttributeInference,
+    "person-inference": PersonInference,
     "inversion": Inversion,
     "authorship": Authorship,
     "membership": Membership,

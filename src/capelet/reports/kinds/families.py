@@ -14,7 +14,7 @@ from capelet.reports.words import NOTHING, attacker_name, is_number, metric_name
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
 FAMILY_ORDER = (
     *("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel"),
-    *("undo", "pairs", "likelihood"),
+    *("undo", "pairs", "likelihood", "auxiliary"),
 )
 # What an attacker held, in words; runs of earlier versions do not say.
 HOLDINGS = {

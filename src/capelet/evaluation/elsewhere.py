@@ -1,0 +1,169 @@
+"""Attackers from elsewhere: taught by labelled texts of another corpus, not of the victims' own.
+
+A thief seldom has labels from the same store. Texts of another source or domain pass the same
+release; attackers learn from them alone, and are scored on the audit's victims. The attackers who
+own texts of the same corpus stay beside them: they are the worse case, and verdicts are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from capelet.attacks.adaptive import VECTORS
+from capelet.attacks.attribute import Draws, Family, Secret, View, attack, one_thread
+from capelet.data.corpus import Corpus, Rows
+from capelet.data.labels import Attribute, add_derived, attributes
+from capelet.data.splits import group_rows
+from capelet.errors import DataError
+from capelet.evaluation.access import Redraw
+from capelet.evaluation.ceilings import Ceilings
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.scores import finding_of
+from capelet.findings import Finding
+from capelet.findings.intervals import Bootstrap
+from capelet.findings.metrics import Guesses, metrics_for
+from capelet.interfaces import Vectors
+from capelet.release import Release
+
+AUXILIARY = "auxiliary"
+KIND = "attribute-inference"
+
+
+@dataclass(frozen=True, eq=False)
+class Auxiliary:
+    """Another corpus, without texts of the audited one, and the attributes that both have.
+
+    `secrets` have the classes, in their order, of the audited corpus.
+    """
+
+    corpus: Corpus
+    secrets: tuple[Attribute, ...]
+    overlap: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        corpus: Corpus,
+        plan: Plan,
+        derived: Sequence[str] = (),
+        bins: Mapping[str, Sequence[float]] | None = None,
+    ) -> Auxiliary:
+        """The rows and attributes that can teach; an error where there are none."""
+        fresh = _fresh_rows(corpus, plan.corpus)
+        overlap = len(corpus) - len(fresh)
+        if len(fresh) < 2:
+            raise DataError(
+                f"{overlap} of {len(corpus)} auxiliary rows are rows of the audited data too, "
+                "which leaves none to learn from; give texts from elsewhere"
+            )
+        corpus = corpus.take(fresh)
+        corpus = add_derived(corpus, derived) if derived else corpus
+        wanted = {secret.name: secret for secret in plan.secrets}
+        edges = {name: cuts for name, cuts in (bins or {}).items() if name in corpus.private}
+        others = {item.name: item for item in attributes(corpus.private, edges)}
+        shared = [name for name in wanted if name in others]
+        if not shared:
+            raise DataError(
+                "the auxiliary data share no private attribute with the audited ones; found "
+                f"{', '.join(map(repr, others)) or 'none'} there, and "
+                f"{', '.join(map(repr, wanted)) or 'none'} here"
+            )
+        return cls(corpus, tuple(_aligned(others[n], wanted[n]) for n in shared), overlap)
+
+
+def _fresh_rows(corpus: Corpus, audited: Corpus) -> Rows:
+    """Rows whose text (or vector) is not among the audited: a victim must not teach."""
+    if corpus.texts is not None and audited.texts is not None:
+        known = set(audited.texts.tolist())
+        return np.flatnonzero([text not in known for text in corpus.texts.tolist()])
+    if corpus.vectors is not None and audited.vectors is not None:
+        seen = {row.tobytes() for row in np.ascontiguousarray(audited.vectors)}
+        rows = np.ascontiguousarray(corpus.vectors)
+        return np.flatnonzero([row.tobytes() not in seen for row in rows])
+    raise DataError(
+        "the audited data and the auxiliary ones must both hold texts, or both ready vectors"
+    )
+
+
+def _aligned(other: Attribute, secret: Attribute) -> Attribute:
+    """The attribute with the codes of the audited one; refused where classes differ.
+
+    Counts only: a class may be somebody's own word.
+    """
+    if set(other.classes) != set(secret.classes):
+        both = len(set(other.classes) & set(secret.classes))
+        raise DataError(
+            f"{secret.name!r} has {len(secret.classes)} classes in the audited data and "
+            f"{len(other.classes)} in the auxiliary ones, {both} of them by the same name; name "
+            "classes alike, and give --bins for numbers"
+        )
+    place = {name: code for code, name in enumerate(secret.classes)}
+    table = np.array([*(place[name] for name in other.classes), -1], dtype=np.intp)
+    return replace(other, codes=table[other.codes], classes=secret.classes)
+
+
+def attack_from_elsewhere(
+    plan: Plan,
+    auxiliary: Auxiliary,
+    release: Release,
+    own: Vectors,
+    attackers: Sequence[Family],
+    redraw: Redraw | None = None,
+) -> list[Finding]:
+    """Findings of the strongest attacker that `own`, the auxiliary texts' release, teaches.
+
+    It is taught once, and scored on the victims of each seed.
+    """
+    bootstrap = Bootstrap.over(plan.units)
+    ceilings = Ceilings.of(release, plan.corpus)
+    vectors = np.concatenate([release.vectors, own])
+    rows: list[Finding] = []
+    for secret in auxiliary.secrets:
+        audited = next(item for item in plan.secrets if item.name == secret.name)
+        with one_thread():
+            guesses, winner = _guesses(plan, secret, auxiliary.corpus, vectors, attackers, redraw)
+        about = {
+            "holds": VECTORS,
+            "auxiliary": {"name": auxiliary.corpus.name, "texts": int((secret.codes >= 0).sum())},
+            "chosen": {winner: len(plan.splits)},
+        }
+        for metric in metrics_for(len(audited.classes)):
+            row = finding_of(KIND, audited, AUXILIARY, metric, guesses, bootstrap, ceilings)
+            parameters: dict[str, Any] = {**row.parameters, **about}
+            rows.append(replace(row, parameters=parameters, recipe_hash=release.recipe_hash))
+    return rows
+
+
+def _guesses(
+    plan: Plan,
+    secret: Attribute,
+    corpus: Corpus,
+    vectors: Vectors,
+    attackers: Sequence[Family],
+    redraw: Redraw | None,
+) -> tuple[list[Guesses], str]:
+    """Guesses of the victims of each seed, and the name of the attacker."""
+    audited = next(item for item in plan.secrets if item.name == secret.name)
+    # `vectors` are of both corpora, the auxiliary rows behind the audited ones.
+    first = len(plan.corpus)
+    codes = np.concatenate([audited.codes, secret.codes])
+    units = np.concatenate([plan.units, group_rows(corpus) + plan.units.max() + 1])
+    victims = np.unique(np.concatenate([parts.victims for parts in plan.splits]))
+    victims = victims[audited.codes[victims] >= 0]
+    teachers = first + np.flatnonzero(secret.codes >= 0)
+    view = View(vectors, teachers, teachers[:0], victims, plan.splits[0].seed, units)
+    draws = None
+    if redraw is not None:
+        draws = Draws(view, lambda rows: redraw(rows - first), redraw.most)
+    result = attack(view, Secret(view, codes, len(audited.classes)), attackers, draws)
+    scores = result.best[result.strongest].scored
+    guesses = []
+    for parts in plan.splits:
+        rows = parts.victims[audited.codes[parts.victims] >= 0]
+        places = np.searchsorted(victims, rows)
+        guesses.append(Guesses(audited.codes[rows], scores[places], plan.units[rows]))
+    return guesses, result.strongest
