@@ -106,7 +106,7 @@ def test_no_victim_has_a_say() -> None:
     raw = np.array(attackers.raw)
     raw[victims] = 99.0
     steps = (folding_map(),)
-    spoilt = AdaptiveAttackers(plan, plan.splits[0], attackers.released, Insider(raw, steps))
+    spoilt = AdaptiveAttackers(plan, plan.splits[0], attackers.outputs, Insider(raw, steps))
     after = spoilt.guesses(secret)
     for name, guess in before.items():
         assert np.array_equal(guess.scored, after[name].scored)

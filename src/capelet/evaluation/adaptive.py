@@ -73,13 +73,13 @@ class AdaptiveGuess:
 class AdaptiveAttackers:
     """All adaptive attackers of one split, prepared once for every secret."""
 
-    def __init__(self, plan: Plan, parts: Split, released: Vectors, insider: Insider) -> None:
-        self.raw, self.released = insider.raw, released
+    def __init__(self, plan: Plan, parts: Split, outputs: Vectors, insider: Insider) -> None:
+        self.raw, self.outputs = insider.raw, outputs
         self.units, self.seed = plan.units, parts.seed
         self.own, self.victims = np.sort(parts.attacker), parts.victims
         self.road = None if insider.from_texts else Road.of(insider.steps)
         own = self.own
-        if self.road is not None and not self.road.leads(self.raw[own], released[own]):
+        if self.road is not None and not self.road.leads(self.raw[own], outputs[own]):
             self.road = None
 
     @property
@@ -138,20 +138,20 @@ class AdaptiveAttackers:
                 continue
             vectors = np.array(self.raw, dtype=np.float32)
             for teachers, rows in ((known, self._trial), (everything, self.victims)):
-                vectors[rows] = self._invert(name, teachers)(self.released[rows])
+                vectors[rows] = self._invert(name, teachers)(self.outputs[rows])
             undone[name] = vectors
         return undone
 
     def _invert(self, name: str, teachers: Rows) -> Any:
-        released, raw = self.released[teachers], self.raw[teachers]
+        outputs, raw = self.outputs[teachers], self.raw[teachers]
         if name == UNDO:
             assert self.road is not None
-            return Undo.of(self.road.linearise, raw, released, self.road.is_linear)
-        return fit_inverse(self._inverse, released, raw, self.seed)
+            return Undo.of(self.road.linearise, raw, outputs, self.road.is_linear)
+        return fit_inverse(self._inverse, outputs, raw, self.seed)
 
     @cached_property
     def _inverse(self) -> str:
-        return choose_inverse(self.released[self._known], self.raw[self._known], self.seed)[0]
+        return choose_inverse(self.outputs[self._known], self.raw[self._known], self.seed)[0]
 
     def _read(
         self, secret: Attribute, own: Rows, victims: Rows, vectors: Vectors
@@ -207,14 +207,14 @@ class AdaptiveAttackers:
         # Own texts, each read by the texts of all others.
         rows = np.random.default_rng([self.seed, 0xAE]).permutation(len(own))[:MOST_TRIALS]
         on_own = posterior(
-            log_density, self.released[own[rows]], inputs, codes, classes,
+            log_density, self.outputs[own[rows]], inputs, codes, classes,
             own=units[rows], units=units,
         )  # fmt: skip
         qualities = [balanced_accuracy(codes[rows], item.argmax(axis=1)) for item in on_own]
         # Of equals the first, which is Bayes' rule.
         place = int(np.argmax(qualities))
         scored = posterior(
-            log_density, self.released[victims], inputs, codes, classes, powers=(POWERS[place],)
+            log_density, self.outputs[victims], inputs, codes, classes, powers=(POWERS[place],)
         )[0]
         trial = OutOfFold(own[rows], on_own[place])
         return AdaptiveGuess(scored, trial, qualities[place], {"power": POWERS[place]})

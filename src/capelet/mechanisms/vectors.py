@@ -106,12 +106,12 @@ class Laplace(OnVectors):
             _emit(cells, 2.0**-self.grid, out[part])
         return out
 
-    def log_density(self, released: Vectors, batch: Any) -> Reals:
+    def log_density(self, outputs: Vectors, batch: Any) -> Reals:
         """ln p(z|x) = −ε‖z − x/‖x‖₁‖₁/2, by (release, input); the grid is finer than matters."""
         from scipy.spatial.distance import cdist
 
         centres = l1_grid(checked_rows(batch, self.dimension), self.grid) * 2.0**-self.grid
-        return np.asarray(cdist(released, centres, "cityblock") / -laplace_scale(self.epsilon))
+        return np.asarray(cdist(outputs, centres, "cityblock") / -laplace_scale(self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ class Gaussian(OnVectors):
             _emit(cells, unit, out[part])
         return out
 
-    def log_density(self, released: Vectors, batch: Any) -> Reals:
+    def log_density(self, outputs: Vectors, batch: Any) -> Reals:
         """ln p(z|x) = −‖z − x‖²/2σ², by (release, input), x as it is normalised or clipped."""
         from scipy.spatial.distance import cdist
 
         bound = self.clip or 1.0
         rows = checked_rows(batch, self.dimension)
         centres = l2_grid(rows, self.grid, self.clip) * (2.0**-self.grid * bound)
-        squares = cdist(released, centres, "sqeuclidean")
+        squares = cdist(outputs, centres, "sqeuclidean")
         return np.asarray(squares / (-2 * (self.sigma * bound) ** 2))
 
 
@@ -217,7 +217,7 @@ class PrivUnit(OnVectors):
             )
         return out
 
-    def log_density(self, released: Vectors, batch: Any) -> Reals:
+    def log_density(self, outputs: Vectors, batch: Any) -> Reals:
         """ln p(z|x) by (release, input): one level inside the cap around x, another outside."""
         from scipy.special import betaincinv
 
@@ -228,7 +228,7 @@ class PrivUnit(OnVectors):
             math.log(chance / share)
             for chance, share in ((cap.inside, cap.share), (1 - cap.inside, 1 - cap.share))
         )
-        cosines = np.asarray(released, dtype=np.float64) @ units.T * cap.mean
+        cosines = np.asarray(outputs, dtype=np.float64) @ units.T * cap.mean
         return np.where(cosines >= edge, inside, outside)
 
 
@@ -284,10 +284,10 @@ class RandomisedResponse(OnVectors):
         out[np.arange(len(rows)), self.labels(rows.argmax(axis=1))] = 1.0
         return out
 
-    def log_density(self, released: Vectors, batch: Any) -> Reals:
+    def log_density(self, outputs: Vectors, batch: Any) -> Reals:
         """ln P(z|x) by (release, input): ε more where z is the label of x, up to a constant."""
         labels = checked_rows(batch, self.classes).argmax(axis=1)
-        same = np.asarray(released).argmax(axis=1)[:, None] == labels
+        same = np.asarray(outputs).argmax(axis=1)[:, None] == labels
         return np.where(same, self.epsilon, 0.0)
 
 

@@ -24,13 +24,13 @@ POWERS = (1.0, 0.3, 0.1)
 # Releases whose densities at all own texts are in memory at once.
 BLOCK = 512
 
-# (released, inputs) → ln p, by release and input, up to a constant of each release.
+# (outputs, inputs) → ln p, by release and input, up to a constant of each release.
 LogDensity = Callable[[Floats, Floats], npt.NDArray[np.float64]]
 
 
 def posterior(
     log_density: LogDensity,
-    released: Floats,
+    outputs: Floats,
     inputs: Floats,
     codes: Codes,
     classes: int,
@@ -46,9 +46,9 @@ def posterior(
     """
     parts: list[list[Floats]] = [[] for _ in powers]
     onehot = np.eye(classes)[codes]
-    for start in range(0, len(released), BLOCK):
+    for start in range(0, len(outputs), BLOCK):
         block = slice(start, start + BLOCK)
-        logs = log_density(released[block], inputs)
+        logs = log_density(outputs[block], inputs)
         counts = np.broadcast_to(onehot.sum(axis=0), (len(logs), classes))
         if own is not None and units is not None:
             same = own[block][:, None] == units

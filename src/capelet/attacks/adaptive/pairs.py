@@ -28,7 +28,7 @@ SHARE = 0.1  # of the pairs, held back to choose by
 class Inverse(Protocol):
     """Released vectors in, guesses of the raw ones out."""
 
-    def __call__(self, released: Vectors) -> Matrix: ...
+    def __call__(self, outputs: Vectors) -> Matrix: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ class RidgeInverse:
 
     @classmethod
     def fit(
-        cls, released: Vectors, raw: Vectors, penalties: Sequence[float] = PENALTIES
+        cls, outputs: Vectors, raw: Vectors, penalties: Sequence[float] = PENALTIES
     ) -> RidgeInverse:
-        z, x = (np.asarray(rows, dtype=np.float64) for rows in (released, raw))
+        z, x = (np.asarray(rows, dtype=np.float64) for rows in (outputs, raw))
         last = max(1, round(SHARE * len(z)))
         inner = _Ridge(z[last:], x[last:])
         # One eigendecomposition serves every penalty.
@@ -52,8 +52,8 @@ class RidgeInverse:
         slope = best.slope(penalties[int(np.argmin(errors))])
         return cls(*(item.astype(np.float32) for item in (slope, best.centre, best.mean)))
 
-    def __call__(self, released: Vectors) -> Matrix:
-        offsets = np.asarray(released, dtype=np.float32) - self.centre
+    def __call__(self, outputs: Vectors) -> Matrix:
+        offsets = np.asarray(outputs, dtype=np.float32) - self.centre
         return np.asarray(offsets @ self.slope + self.mean)
 
 
@@ -84,10 +84,10 @@ class NetworkInverse:
     scales: tuple[Matrix, Matrix, float]
 
     @classmethod
-    def fit(cls, released: Vectors, raw: Vectors, seed: int = 0) -> NetworkInverse:
+    def fit(cls, outputs: Vectors, raw: Vectors, seed: int = 0) -> NetworkInverse:
         from sklearn.neural_network import MLPRegressor
 
-        z, x = (np.asarray(rows, dtype=np.float32) for rows in (released, raw))
+        z, x = (np.asarray(rows, dtype=np.float32) for rows in (outputs, raw))
         linear = RidgeInverse.fit(z, x)
         rest = x - linear(z)
         deviation = z.std(axis=0)
@@ -106,9 +106,9 @@ class NetworkInverse:
         _fit_quietly(network, (z - z.mean(axis=0)) / scale, rest / size)
         return cls(linear, network, (z.mean(axis=0), scale.astype(np.float32), size))
 
-    def __call__(self, released: Vectors) -> Matrix:
+    def __call__(self, outputs: Vectors) -> Matrix:
         mean, scale, size = self.scales
-        z = np.asarray(released, dtype=np.float32)
+        z = np.asarray(outputs, dtype=np.float32)
         return np.asarray(self.linear(z) + size * self.network.predict((z - mean) / scale))
 
 
@@ -123,7 +123,7 @@ def _fit_quietly(network: Any, inputs: Matrix, targets: Matrix) -> None:
         network.fit(inputs, targets)
 
 
-def choose_inverse(released: Vectors, raw: Vectors, seed: int = 0) -> tuple[str, float]:
+def choose_inverse(outputs: Vectors, raw: Vectors, seed: int = 0) -> tuple[str, float]:
     """`ridge` or `network`, whichever explains more of held-back raw vectors, and how much.
 
     >>> random = np.random.default_rng(0)
@@ -131,7 +131,7 @@ def choose_inverse(released: Vectors, raw: Vectors, seed: int = 0) -> tuple[str,
     >>> choose_inverse(x @ random.normal(size=(4, 4)), x)[0]
     'ridge'
     """
-    z, x = (np.asarray(rows, dtype=np.float32) for rows in (released, raw))
+    z, x = (np.asarray(rows, dtype=np.float32) for rows in (outputs, raw))
     last = max(1, round(SHARE * len(z)))
     total = float(((x[:last] - x[last:].mean(axis=0)) ** 2).mean()) or 1.0
     shares = {}
@@ -147,12 +147,12 @@ def choose_inverse(released: Vectors, raw: Vectors, seed: int = 0) -> tuple[str,
 # Of the variance of raw vectors: more than this explained is an inverse, not a guess.
 SOLVED = 0.999
 INVERSES: dict[str, Any] = {
-    "ridge": lambda released, raw, seed: RidgeInverse.fit(released, raw),
+    "ridge": lambda outputs, raw, seed: RidgeInverse.fit(outputs, raw),
     "network": NetworkInverse.fit,
 }
 
 
-def fit_inverse(name: str, released: Vectors, raw: Vectors, seed: int = 0) -> Inverse:
+def fit_inverse(name: str, outputs: Vectors, raw: Vectors, seed: int = 0) -> Inverse:
     """The inverse of that name, from all pairs."""
-    inverse: Inverse = INVERSES[name](released, raw, seed)
+    inverse: Inverse = INVERSES[name](outputs, raw, seed)
     return inverse

@@ -71,7 +71,7 @@ class Road:
         assert slopes is not None
         return images, np.broadcast_to(slopes, (len(rows), *slopes.shape[1:]))
 
-    def leads(self, raw: Vectors, released: Vectors) -> bool:
+    def leads(self, raw: Vectors, outputs: Vectors) -> bool:
         """Whether these steps make the release of these vectors: a tuned encoder has others."""
         if self.noise is not None:
             return True
@@ -80,6 +80,6 @@ class Road:
             return False
         images = self(raw[rows])
         scale = float(np.abs(images).max()) or 1.0
-        return images.shape[1] == released.shape[1] and bool(
-            np.abs(images - released[rows]).max() < 1e-3 * scale
+        return images.shape[1] == outputs.shape[1] and bool(
+            np.abs(images - outputs[rows]).max() < 1e-3 * scale
         )

@@ -81,7 +81,7 @@ class Undo:
 
     linearise: Linearise
     raw: Matrix
-    released: Matrix
+    outputs: Matrix
     prior: Prior
     regression: RidgeInverse
     plausible: float
@@ -89,10 +89,10 @@ class Undo:
 
     @classmethod
     def of(
-        cls, linearise: Linearise, raw: Vectors, released: Vectors, is_linear: bool = False
+        cls, linearise: Linearise, raw: Vectors, outputs: Vectors, is_linear: bool = False
     ) -> Undo:
         """`is_linear` promises that the slopes are everywhere the same: then one step is exact."""
-        own, images = (np.asarray(rows, dtype=np.float32) for rows in (raw, released))
+        own, images = (np.asarray(rows, dtype=np.float32) for rows in (raw, outputs))
         regression = RidgeInverse.fit(images, own)
         prior = Prior.of(own)
         # By the prior of the other half: rows that made Σ look likelier under it than they are.
@@ -100,10 +100,10 @@ class Undo:
         plausible = float(np.quantile((strangers**2).sum(axis=1), PLAUSIBLE))
         return cls(linearise, own, images, prior, regression, plausible, is_linear)
 
-    def __call__(self, released: Vectors, starts: int = STARTS) -> Matrix:
+    def __call__(self, outputs: Vectors, starts: int = STARTS) -> Matrix:
         """The likeliest raw vector of each release."""
-        targets = np.asarray(released, dtype=np.float32)
-        scale = float(self.released.var(axis=0).sum()) or 1.0
+        targets = np.asarray(outputs, dtype=np.float32)
+        scale = float(self.outputs.var(axis=0).sum()) or 1.0
         if self.is_linear:
             return self._conditional_mean(targets, SLACKS[-1] * scale / targets.shape[1])
         best = self.regression(targets)
@@ -142,7 +142,7 @@ class Undo:
         """Raw vectors of the own texts whose releases are nearest: nearest, second nearest, …"""
         if count < 1:
             return []
-        squares = (self.released**2).sum(axis=1) - 2 * targets @ self.released.T
+        squares = (self.outputs**2).sum(axis=1) - 2 * targets @ self.outputs.T
         order = np.argsort(squares, axis=1, kind="stable")[:, :count]
         return [self.raw[column] for column in order.T]
 
