@@ -242,7 +242,7 @@ def calibrate(own: OutOfFold, codes: Codes, scored: Floats, texts: Codes | None 
     if len(seen) < 2:
         result[:, seen] = 1.0
         return result
-    counts = np.ones(len(codes)) if texts is None else np.asarray(texts, dtype=np.float64)
+    counts = np.ones(len(codes)) if texts is None else texts.astype(np.float64)
     inputs = _log_ratios(own.probabilities, counts[own.rows])
     others = _log_ratios(scored, counts[len(counts) - len(scored) :])
     # A strongly regularised attacker names all classes with nearly the same probability: its
