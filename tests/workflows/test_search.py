@@ -188,6 +188,43 @@ def test_the_optimiser_is_told_leakage_and_utility(
     assert values == [(point.leakage, point.utility)] and point.settings == {"lam": 2.0}
 
 
+def test_a_trial_is_worth_what_its_settings_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two digits of a number are typed, a list is chosen from, and both values go back."""
+    import optuna
+
+    class Trial:
+        def suggest_categorical(self, key: str, values: list[int]) -> int:
+            return values[1]
+
+        def suggest_float(self, key: str, low: float, high: float, log: bool) -> float:
+            assert (low, high, log) == (0.1, 10.0, True)
+            return 1.2345
+
+    class Study:
+        def optimize(self, objective: Any, n_trials: int) -> None:
+            results.append((objective(Trial()), n_trials))
+
+    results: list[tuple[Any, int]] = []
+    choices: list[dict[str, float]] = []
+
+    def evaluate(settings: dict[str, float]) -> tuple[float, float]:
+        choices.append(settings)
+        return 0.25, 0.75
+
+    monkeypatch.setattr(optuna, "create_study", lambda **_: Study())
+    module._optimise({"lam": (0.1, 10.0), "width": [16, 32]}, evaluate, 7)
+    module._optimise({}, evaluate, 7)
+    assert choices == [{"lam": 1.2, "width": 32}, {}]
+    assert results == [((0.25, 0.75), 7), ((0.25, 0.75), 1)]  # nothing to vary: one trial
+
+
+def test_a_gain_in_words_has_its_upper_end_where_there_is_one() -> None:
+    row = Finding("attribute-inference", "age", "balanced_accuracy", 0.6, 0.5, 0.7, 0.5)
+    assert module._gain_words(row) == "0.100 (at most 0.200 with 95 % confidence)"
+    assert module._gain_words(replace(row, low=None, high=None)) == "0.100"
+    assert module._gain_words(replace(row, low=None, high=None, chance=None)) == "0.600"
+
+
 def test_without_optuna_the_extra_is_named(
     method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
 ) -> None:
