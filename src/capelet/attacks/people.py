@@ -108,9 +108,9 @@ def draw_bags(
     the size, one bag holds all rows of an author.
     """
     bags: list[Rows] = []
-    shuffled = random.permutation(rows)
-    order = np.argsort(authors[shuffled], kind="stable")
-    groups = shuffled[order]
+    permutation = random.permutation(rows)
+    order = np.argsort(authors[permutation], kind="stable")
+    groups = permutation[order]
     edges = np.flatnonzero(np.diff(authors[groups])) + 1
     for own in np.split(groups, edges) if len(groups) else ():
         if size is None:

@@ -62,34 +62,34 @@ class Auxiliary:
             )
         corpus = corpus.take(fresh)
         corpus = add_derived(corpus, derived) if derived else corpus
-        wanted = {secret.name: secret for secret in plan.secrets}
+        secrets = {secret.name: secret for secret in plan.secrets}
         edges = {name: cuts for name, cuts in (bins or {}).items() if name in corpus.private}
         others = {item.name: item for item in attributes(corpus.private, edges)}
-        shared = [name for name in wanted if name in others]
-        if not shared:
+        names = [name for name in secrets if name in others]
+        if not names:
             raise DataError(
                 "the auxiliary data share no private attribute with the audited ones; found "
                 f"{', '.join(map(repr, others)) or 'none'} there, and "
-                f"{', '.join(map(repr, wanted)) or 'none'} here"
+                f"{', '.join(map(repr, secrets)) or 'none'} here"
             )
-        return cls(corpus, tuple(_aligned(others[n], wanted[n]) for n in shared), overlap)
+        return cls(corpus, tuple(_with_codes_of(others[n], secrets[n]) for n in names), overlap)
 
 
-def _fresh_rows(corpus: Corpus, audited: Corpus) -> Rows:
+def _fresh_rows(corpus: Corpus, victims: Corpus) -> Rows:
     """Rows whose text (or vector) is not among the audited: a victim must not teach."""
-    if corpus.texts is not None and audited.texts is not None:
-        known = set(audited.texts.tolist())
-        return np.flatnonzero([text not in known for text in corpus.texts.tolist()])
-    if corpus.vectors is not None and audited.vectors is not None:
-        seen = {row.tobytes() for row in np.ascontiguousarray(audited.vectors)}
+    if corpus.texts is not None and victims.texts is not None:
+        texts = set(victims.texts.tolist())
+        return np.flatnonzero([text not in texts for text in corpus.texts.tolist()])
+    if corpus.vectors is not None and victims.vectors is not None:
+        digests = {row.tobytes() for row in np.ascontiguousarray(victims.vectors)}
         rows = np.ascontiguousarray(corpus.vectors)
-        return np.flatnonzero([row.tobytes() not in seen for row in rows])
+        return np.flatnonzero([row.tobytes() not in digests for row in rows])
     raise DataError(
         "the audited data and the auxiliary ones must both hold texts, or both ready vectors"
     )
 
 
-def _aligned(other: Attribute, secret: Attribute) -> Attribute:
+def _with_codes_of(other: Attribute, secret: Attribute) -> Attribute:
     """The attribute with the codes of the audited one; refused where classes differ.
 
     Counts only: a class may be somebody's own word.
@@ -123,7 +123,7 @@ def attack_from_elsewhere(
     vectors = np.concatenate([release.vectors, own])
     rows: list[Finding] = []
     for secret in auxiliary.secrets:
-        audited = next(item for item in plan.secrets if item.name == secret.name)
+        attribute = next(item for item in plan.secrets if item.name == secret.name)
         with one_thread():
             guesses, winner = _guesses(plan, secret, auxiliary.corpus, vectors, attackers, redraw)
         about = {
@@ -131,8 +131,8 @@ def attack_from_elsewhere(
             "auxiliary": {"name": auxiliary.corpus.name, "texts": int((secret.codes >= 0).sum())},
             "chosen": {winner: len(plan.splits)},
         }
-        for metric in metrics_for(len(audited.classes)):
-            row = finding_of(KIND, audited, AUXILIARY, metric, guesses, bootstrap, ceilings)
+        for metric in metrics_for(len(attribute.classes)):
+            row = finding_of(KIND, attribute, AUXILIARY, metric, guesses, bootstrap, ceilings)
             parameters: dict[str, Any] = {**row.parameters, **about}
             rows.append(replace(row, parameters=parameters, recipe_hash=release.recipe_hash))
     return rows
@@ -147,23 +147,23 @@ def _guesses(
     redraw: Redraw | None,
 ) -> tuple[list[Guesses], str]:
     """Guesses of the victims of each seed, and the name of the attacker."""
-    audited = next(item for item in plan.secrets if item.name == secret.name)
+    attribute = next(item for item in plan.secrets if item.name == secret.name)
     # `vectors` are of both corpora, the auxiliary rows behind the audited ones.
     first = len(plan.corpus)
-    codes = np.concatenate([audited.codes, secret.codes])
+    codes = np.concatenate([attribute.codes, secret.codes])
     units = np.concatenate([plan.units, group_rows(corpus) + plan.units.max() + 1])
     victims = np.unique(np.concatenate([parts.victims for parts in plan.splits]))
-    victims = victims[audited.codes[victims] >= 0]
+    victims = victims[attribute.codes[victims] >= 0]
     teachers = first + np.flatnonzero(secret.codes >= 0)
     view = View(vectors, teachers, teachers[:0], victims, plan.splits[0].seed, units)
     draws = None
     if redraw is not None:
         draws = Draws(view, lambda rows: redraw(rows - first), redraw.most)
-    result = attack(view, Secret(view, codes, len(audited.classes)), attackers, draws)
+    result = attack(view, Secret(view, codes, len(attribute.classes)), attackers, draws)
     scores = result.best[result.strongest].scored
     guesses = []
     for parts in plan.splits:
-        rows = parts.victims[audited.codes[parts.victims] >= 0]
+        rows = parts.victims[attribute.codes[parts.victims] >= 0]
         places = np.searchsorted(victims, rows)
-        guesses.append(Guesses(audited.codes[rows], scores[places], plan.units[rows]))
+        guesses.append(Guesses(attribute.codes[rows], scores[places], plan.units[rows]))
     return guesses, result.strongest

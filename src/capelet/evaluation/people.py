@@ -106,9 +106,9 @@ def attack_by_people(texts: TextAttack) -> PeopleTally:
     if authors is None or changing_authors(secret.codes, authors):
         return tally
     # Texts of nobody known cannot be tied together.
-    tied = victims[authors[victims] >= 0]
+    rows = victims[authors[victims] >= 0]
     # With one text each, a person is a text.
-    if len(np.unique(authors[tied])) < len(tied):
+    if len(np.unique(authors[rows])) < len(rows):
         for size in SIZES:
             _attack_size(texts, authors, size, tally)
     return tally
@@ -132,16 +132,16 @@ def _attack_size(texts: TextAttack, authors: Codes, size: int | None, tally: Peo
     codes = secret.codes[people.bags.first] if people.enough else np.zeros(0, dtype=np.intp)
     if len(np.unique(codes[: len(people.own)])) < 2:
         return
-    pooled = attack_people(people, codes, classes, view.source, logs)
+    result = attack_people(people, codes, classes, view.source, logs)
     votes = {
         name: _vote(guess, people, view.rows.scored, codes, classes)
         for name, guess in adaptive.items()
     }
     adaptive_votes = {name: vote for name, vote in votes.items() if vote is not None}
-    choice = strongest_of(pooled, adaptive_votes, codes)
+    choice = strongest_of(result, adaptive_votes, codes)
     winner = adaptive_votes.get(choice)
-    own = winner.trial if winner else pooled.out_of_fold[choice]
-    scored = winner.scored if winner else pooled.best[choice].scored
+    own = winner.trial if winner else result.out_of_fold[choice]
+    scored = winner.scored if winner else result.best[choice].scored
 
     truth, units = codes[len(people.own) :], plan.units[people.victims.first]
     key = (PEOPLE, secret.name, size)
@@ -153,7 +153,7 @@ def _attack_size(texts: TextAttack, authors: Codes, size: int | None, tally: Peo
     for _ in range(NULLS):
         random_codes = _permute_people(codes, people.bags.authors, random)
         null = Guesses(
-            random_codes[len(people.own) :], null_guesses(pooled, random_codes, classes), units
+            random_codes[len(people.own) :], null_guesses(result, random_codes, classes), units
         )
         tally.guesses[NULL, secret.name, size].append(null)
 

@@ -354,9 +354,9 @@ def _moved_neighbours(private: PrivateEncoder, rows: list[Row]) -> Iterator[str]
     outputs = [run(steps, batch if is_text else np.stack(batch)) for batch in batches]
     if isinstance(outputs[0], list):
         pairs = zip(*outputs, strict=True)
-        moved = sum(one != other for n, (one, other) in enumerate(pairs) if n != TARGET)
+        changes = sum(one != other for n, (one, other) in enumerate(pairs) if n != TARGET)
     else:
         first, second = (np.delete(np.asarray(out), TARGET, axis=0) for out in outputs)
-        moved = int((first != second).any(axis=1).sum())
-    if moved:
-        yield f"{moved} other rows of a batch change, before any noise, with the text of one row"
+        changes = int((first != second).any(axis=1).sum())
+    if changes:
+        yield f"{changes} other rows of a batch change, before any noise, with the text of one row"
