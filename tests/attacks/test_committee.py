@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.optimize
 
 from capelet.attacks.attribute import COMMITTEE, Secret, View, attack, families
 from capelet.attacks.committee import cross_fit, learn_weights, pool
@@ -65,7 +68,9 @@ def test_pooling_by_hand() -> None:
         assert pooled[row] == pytest.approx([1 / (1 + odds), odds / (1 + odds)])
 
 
-def test_the_weights_minimise_the_loss_with_one_row_s_pull_to_equal_ones() -> None:
+def test_the_weights_minimise_the_loss_with_one_row_s_pull_to_equal_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Against a grid: −Σ v_i·ln P(code_i) + ½·‖w − ½‖² for two members and six weighed rows."""
     members = [sure(np.array([1.0, -2, 3, 1, -1, 2])), sure(np.array([2.0, 1, 2, -1, 1, -3]))]
     codes, row_weights = np.array([1, 0, 1, 0, 1, 0]), np.array([1.0, 2, 1, 3, 1, 0.5])
@@ -74,7 +79,19 @@ def test_the_weights_minimise_the_loss_with_one_row_s_pull_to_equal_ones() -> No
         chances = pool(members, weights)[np.arange(6), codes]
         return float(-row_weights @ np.log(chances) + ((weights - 0.5) ** 2).sum() / 2)
 
+    def check(objective: Any, start: np.ndarray, **options: Any) -> Any:
+        """The value is the loss, and the gradient its slope."""
+        for point in (start, np.array([0.2, 1.3])):
+            value, gradient = objective(point)
+            steps = 1e-5 * np.eye(2)
+            slope = [(loss(point + step) - loss(point - step)) / 2e-5 for step in steps]
+            assert value == pytest.approx(loss(point)) and gradient == pytest.approx(slope)
+        return plain(objective, start, **options)
+
+    plain = scipy.optimize.minimize
+    monkeypatch.setattr("scipy.optimize.minimize", check)
     weights = learn_weights(members, codes, row_weights)
+    monkeypatch.undo()
     grid = np.stack(np.meshgrid(*[np.linspace(0, 2, 81)] * 2), axis=-1).reshape(-1, 2)
     best = min(grid, key=loss)
     assert weights == pytest.approx(best, abs=0.03) and loss(weights) <= loss(best) + 1e-6
@@ -97,6 +114,8 @@ def test_weights_are_learnt_on_other_folds_than_they_are_judged_on() -> None:
     other = cross_fit(members, Secret(view, lie, 2, balanced=False), folds)
     np.testing.assert_allclose(pooled[fold.outside], other[fold.outside], rtol=1e-3)
     assert not np.allclose(pooled[folds[1].outside], other[folds[1].outside], rtol=1e-3)
+    alone = cross_fit(members[:1], secret, folds)
+    np.testing.assert_allclose(alone.argmax(axis=1), members[0].argmax(axis=1))
 
 
 def test_the_committee_of_a_planted_leak_is_as_good_as_its_best_member() -> None:
