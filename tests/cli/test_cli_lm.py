@@ -138,7 +138,6 @@ def test_with_its_texts_every_attack_runs(folder: Path, tmp_path: Path) -> None:
         (["--batch", 0], "batch is 0"),
         (["--rate", "nan"], "rate is nan"),
         (["--strength", -1, "--method", "triplet"], "strength is -1"),
-        (["--seed", -1], "seed is -1"),
         (["--width", 0], "width is 0"),
         (["--device", "tpu"], "no device 'tpu'"),
         (["--position", "first"], "no position 'first'"),
@@ -157,6 +156,13 @@ def test_what_cannot_be_trained_is_said_in_one_sentence(
     assert done.exit_code == 2, done.stdout
     assert re.search(said, done.stderr) and len(done.stderr.strip().splitlines()) == 1
     assert not out.exists()  # refused before any work
+
+
+def test_a_seed_below_zero_is_refused_by_the_option(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    columns_ = ["--text", "body", "--author", "who"]
+    done = invoke("lm", "train", folder / "mine.jsonl", *columns_, "--seed", -1, "--out", out)
+    assert done.exit_code == 2 and "--seed" in done.stderr and not out.exists()
 
 
 @pytest.mark.parametrize("method", ["adversarial", "triplet"])

@@ -495,7 +495,7 @@ def test_texts_that_go_missing_are_told() -> None:
         ({"claimed": -1.0}, "claimed is -1.0"),
         ({"claimed": math.nan}, "claimed is nan"),
         ({"claimed": True}, "claimed is True"),
-        ({"claimed": "1"}, "claimed is '1'"),
+        ({"claimed": "1"}, "claimed is a str"),
         ({"delta": 2.0}, "delta is 2.0"),
         ({"samples": 10}, "samples is 10"),
         ({"samples": 1e6}, "samples is 1000000.0"),

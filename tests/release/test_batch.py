@@ -212,7 +212,7 @@ def test_a_budget_too_small_is_refused_before_anything_happens(tmp_path: Path) -
         ({"subject": "who", "repeats": "same"}, noise(), "needs a ledger"),
         ({"subject": "who", "anchor": "a.json"}, noise(), "needs a ledger"),
         ({"subject": "who", "ledger": "l.db", "repeats": "old"}, noise(), "'fresh' or 'same'"),
-        ({"subject": "who", "ledger": "l.db", "budget": "much"}, noise(), "the budget is 'much'"),
+        ({"subject": "who", "ledger": "l.db", "budget": "much"}, noise(), "the budget is a str"),
         ({"subject": "who", "ledger": "l.db"}, PrivateEncoder(), "no guarantee"),
         ({"subject": "whom"}, noise(), "no column 'whom'; did you mean 'who'"),
         ({"subject": "row"}, noise(), "may not be called 'row'"),

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from capelet.errors import OutputError
+from capelet.files import DiskError
 from capelet.training import checkpoint
 from capelet.training.checkpoint import Checkpoint, Parts, Store
 
@@ -105,7 +106,7 @@ def test_a_crash_while_writing_leaves_the_last_one(
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", fails)
-        with pytest.raises(OSError, match="disk is full"):
+        with pytest.raises(DiskError, match="cannot write"):
             store.save(parts, Checkpoint({"epoch": 2}, {}))
     back = store.load(parts)
     assert back is not None and back.numbers == {"epoch": 1}

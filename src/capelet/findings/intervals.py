@@ -117,6 +117,15 @@ def percentile(draws: Floats, by_seed: Sequence[float] = (), people: int | None 
     )
 
 
+def within_unit(score: Score) -> Score:
+    """The interval cut at 0 and 1, between which the score lies: Student's t does not know that.
+
+    >>> within_unit(Score(0.2, -0.1, 0.5)).ends
+    (0.2, 0.0, 0.5)
+    """
+    return Score(score.value, max(0.0, score.low), min(1.0, score.high), score.by_seed)
+
+
 def share_interval(draws: Floats, people: int, by_seed: Sequence[float] = ()) -> Score:
     """The percentile interval of a share of hits, which holds Wilson's for as many people.
 

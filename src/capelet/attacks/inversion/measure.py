@@ -24,7 +24,13 @@ from capelet.attacks.inversion.words import (
 )
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.intervals import group_weights, percentile, share_interval, weighted_means
+from capelet.findings.intervals import (
+    group_weights,
+    percentile,
+    share_interval,
+    weighted_means,
+    within_unit,
+)
 
 METRICS = ("f1", "precision", "recall")
 TARGET = "words"
@@ -106,7 +112,9 @@ def sentence_findings(
     for kind, sentences in (("inversion", list(guesses)), ("inversion-null", others)):
         scores = {
             # BLEU is no mean over sentences: its counts are summed first, for each replicate anew.
-            "bleu": percentile(bleu(weights @ bleu_counts(sentences, truths)), people=people),
+            "bleu": within_unit(
+                percentile(bleu(weights @ bleu_counts(sentences, truths)), people=people)
+            ),
             "exact_match": share_interval(
                 weighted_means(weights, exact(sentences, truths)), people
             ),
