@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from capelet.attacks.families import FAMILIES
+from capelet.attacks.views import folds_of
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
 from capelet.defences import Settings
@@ -345,6 +346,24 @@ def test_without_names_all_families_judge() -> None:
     plan, vectors = plan_of()
     bench = module._Bench(plan, vectors, vectors, plan.secrets, Settings(), ())
     assert [family.name for family in bench.families] == list(FAMILIES)
+
+
+def test_folds_of_the_search_keep_a_person_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of a person in two folds would let an attacker be chosen for knowing the person."""
+    bench = bench_of()
+    views: list[Any] = []
+
+    def watch(view: Any, secret: Any, attackers: Any) -> Any:
+        views.append((view, secret))
+        return attack(view, secret, attackers)
+
+    attack = module.attack
+    monkeypatch.setattr(module, "attack", watch)
+    bench._gain(bench.part.vectors, bench.part.secrets[0])
+    ((view, secret),) = views
+    for fold in folds_of(view.joined(), secret.on(view.joined())):
+        people = [set(bench.units[view.rows.fit[some]]) for some in (fold.inside, fold.outside)]
+        assert people[0] and people[1] and not people[0] & people[1]
 
 
 def test_persons_not_rows_are_shared_out() -> None:

@@ -238,9 +238,9 @@ def calibrate(own: OutOfFold, codes: Codes, scored: Floats, texts: Codes | None 
 
     truth = codes[own.rows]
     result = np.zeros_like(scored, dtype=np.float64)
-    seen = np.unique(truth)
-    if len(seen) < 2:
-        result[:, seen] = 1.0
+    classes = np.unique(truth)
+    if len(classes) < 2:
+        result[:, classes] = 1.0
         return result
     counts = np.ones(len(codes)) if texts is None else texts.astype(np.float64)
     inputs = _log_ratios(own.probabilities, counts[own.rows])

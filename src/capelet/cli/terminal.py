@@ -71,7 +71,9 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
             echo(f"capelet: {error.for_terminal}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            echo("capelet: stopped; nothing was written to the output folder", file=sys.stderr)
+            echo(
+                "capelet: stopped; every file is as it was or whole; run it again", file=sys.stderr
+            )
             raise typer.Exit(INTERRUPTED) from None
         # Whoever closed a pipe, as `head` does, has seen enough.
         except BrokenPipeError:

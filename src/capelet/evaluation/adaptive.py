@@ -100,15 +100,15 @@ class AdaptiveAttackers:
         own, victims = self.own[present[self.own]], self.victims[present[self.victims]]
         if len(np.unique(secret.codes[own])) < 2 or not len(victims):
             return {}
-        found: dict[str, AdaptiveGuess] = {}
+        guesses: dict[str, AdaptiveGuess] = {}
         for name in self.names:
             if name == LIKELIHOOD:
-                found[name] = self._likelihood(secret, own, victims)
+                guesses[name] = self._likelihood(secret, own, victims)
             else:
                 guess = self._read(secret, own, victims, self._vectors[name])
                 if guess is not None:
-                    found[name] = guess
-        return found
+                    guesses[name] = guess
+        return guesses
 
     # ---- undone vectors, read as raw ones ------------------------------------------------------
 
