@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,multilingual,protect,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,multilingual,protect,study,ray,service,langchain,dev]'
 	touch $@
 
 demo: $(READY)
