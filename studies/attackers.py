@@ -65,6 +65,7 @@ class Job:
     splits: int
     place: int
     release: str
+    secret: str
     families: tuple[str, ...]
 
 
@@ -137,40 +138,56 @@ def yardstick(names: tuple[str, ...], groups: Any) -> Any:
 
     scalers = [StandardScaler(), Normalizer()]
     balanced = {"class_weight": "balanced"}
-    grids: dict[str, dict[str, list[Any]]] = {
-        "logistic": {
-            "model": [LogisticRegression(max_iter=2000, **balanced)],
-            "model__C": [0.001, 0.01, 0.1, 1.0],
-            "scaler": scalers,
-        },
-        "kernel": {
-            "model": [SVC(**balanced)],
-            "model__C": [1.0, 10.0],
-            "model__gamma": ["scale", 0.5, 1.0, 2.0, 0.001, 0.002],
-            "scaler": scalers,
-        },
-        "knn": {
-            "model": [KNeighborsClassifier(metric="cosine", algorithm="brute")],
-            "model__n_neighbors": [5, 15, 50],
-            "model__weights": ["uniform", "distance"],
-            "scaler": scalers,
-        },
-        "mlp": {
-            "model": [MLPClassifier(early_stopping=True, random_state=0)],
-            "model__alpha": [1e-4, 1e-2, 1.0],
-            "scaler": scalers,
-        },
-        "boosting": {
-            "model": [HistGradientBoostingClassifier(random_state=0, **balanced)],
-            "model__learning_rate": [0.05, 0.1],
-            "scaler": [StandardScaler()],
-        },
+    # A useful width depends on the scale: |x|² is the dimension after one scaler, 1 after the other.
+    widths: list[tuple[Any, list[Any]]] = [
+        (scalers[0], ["scale", 0.001, 0.002]),
+        (scalers[1], ["scale", 0.5, 1.0, 2.0]),
+    ]
+    grids: dict[str, list[dict[str, list[Any]]]] = {
+        "logistic": [
+            {
+                "model": [LogisticRegression(max_iter=2000, **balanced)],
+                "model__C": [0.001, 0.01, 0.1, 1.0],
+                "scaler": scalers,
+            }
+        ],
+        "kernel": [
+            {
+                "model": [SVC(**balanced)],
+                "model__C": [1.0, 10.0],
+                "model__gamma": gammas,
+                "scaler": [scaler],
+            }
+            for scaler, gammas in widths
+        ],
+        "knn": [
+            {
+                "model": [KNeighborsClassifier(metric="cosine", algorithm="brute")],
+                "model__n_neighbors": [5, 15, 50],
+                "model__weights": ["uniform", "distance"],
+                "scaler": scalers,
+            }
+        ],
+        "mlp": [
+            {
+                "model": [MLPClassifier(early_stopping=True, random_state=0)],
+                "model__alpha": [1e-4, 1e-2, 1.0],
+                "scaler": scalers,
+            }
+        ],
+        "boosting": [
+            {
+                "model": [HistGradientBoostingClassifier(random_state=0, **balanced)],
+                "model__learning_rate": [0.05, 0.1],
+                "scaler": [StandardScaler()],
+            }
+        ],
     }
     pipeline = Pipeline([("scaler", StandardScaler()), ("model", SVC())])
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=0)
     return GridSearchCV(
         pipeline,
-        [grids[name] for name in names],
+        [grid for name in names for grid in grids[name]],
         scoring="balanced_accuracy",
         cv=list(folds.split(np.zeros(len(groups[0])), groups[1], groups[0])),
         error_score="raise",
@@ -186,7 +203,9 @@ def measure(job: Job) -> dict[str, Any]:
     vectors = release(job.release, plan, parts)
     with one_thread():
         scores = {
-            item.name: compare(plan, item, vectors, parts, job.families) for item in plan.secrets
+            item.name: compare(plan, item, vectors, parts, job.families)
+            for item in plan.secrets
+            if item.name == job.secret
         }
     return {
         "set": job.file.stem, "split": job.place, "release": job.release, "scores": scores,
@@ -288,7 +307,11 @@ def main() -> None:
         os.environ.setdefault(name, "1")  # each process has one core
     lines = arguments.out.read_text().splitlines() if arguments.out.is_file() else []
     measurements = [json.loads(line) for line in lines]
-    ready = {(row["set"], row["split"], row["release"]) for row in measurements}
+    ready = {
+        (row["set"], row["split"], row["release"], secret)
+        for row in measurements
+        for secret in row["scores"]
+    }
     jobs = [
         Job(
             arguments.vectors / f"{name}.npz",
@@ -296,12 +319,14 @@ def main() -> None:
             arguments.splits,
             place,
             method,
+            secret,
             tuple(arguments.families),
         )
         for method in reversed(arguments.releases)  # the slowest first
         for place in range(arguments.splits)
         for name in arguments.sets
-        if (name, place, method) not in ready
+        for secret in SETS[name]
+        if (name, place, method, secret) not in ready
     ]
     with arguments.out.open("a") as file:
         for row in run_jobs(jobs, arguments.workers):
