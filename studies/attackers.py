@@ -138,7 +138,7 @@ def yardstick(names: tuple[str, ...], groups: Any) -> Any:
 
     scalers = [StandardScaler(), Normalizer()]
     balanced = {"class_weight": "balanced"}
-    # A useful width depends on the scale: |x|² is the dimension after one scaler, 1 after the other.
+    # Useful widths depend on the scale: |x|² is the dimension after one scaler, 1 after the other.
     widths: list[tuple[Any, list[Any]]] = [
         (scalers[0], ["scale", 0.001, 0.002]),
         (scalers[1], ["scale", 0.5, 1.0, 2.0]),
