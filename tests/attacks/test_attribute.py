@@ -21,6 +21,7 @@ from capelet.attacks.attribute import (
     attack,
     families,
     few_labels,
+    paired_gain,
     race,
 )
 from capelet.attacks.families import Perceptron
@@ -137,9 +138,10 @@ def test_depth_and_width_are_arguments() -> None:
     assert balanced_accuracy(codes[SCORED], candidate.scored.argmax(axis=1)) > 0.85
 
 
-def made_up(quality: dict[str, float]) -> Result:
+def made_up(quality: dict[str, float], lead_error: float = 0.0) -> Result:
     nothing = Candidate({}, np.zeros((0, 2)), np.zeros((0, 2)))
-    return Result(dict.fromkeys(quality, nothing), quality, world(shift=1.0)[0], {})
+    best = dict.fromkeys(quality, nothing)
+    return Result(best, quality, world(shift=1.0)[0], {}, lead_error)
 
 
 def test_the_quality_in_cross_validation_decides_alone() -> None:
@@ -148,6 +150,19 @@ def test_the_quality_in_cross_validation_decides_alone() -> None:
     assert made_up({"a": 0.6, "b": 0.8, COMMITTEE: 0.9}).family == "b"
     assert made_up({"a": 0.6}).strongest == "a"
     assert made_up({"a": 0.7, COMMITTEE: 0.7}).strongest == COMMITTEE  # of equals
+
+
+def test_a_lead_over_the_committee_must_be_clear() -> None:
+    assert made_up({"a": 0.71, COMMITTEE: 0.7}, 0.01).strongest == COMMITTEE
+    assert made_up({"a": 0.73, COMMITTEE: 0.7}, 0.01).strongest == "a"
+    # What is measured: on the rows of both, the standard error of the difference of their hits.
+    view, codes = world(shift=0.7)
+    secret = Secret(view, codes, 2)
+    result = attack(view, secret, families(["kernel", "knn", "mlp"]))
+    one, committee = (result.out_of_fold[name] for name in (result.family, COMMITTEE))
+    assert result.lead_error == pytest.approx(paired_gain(one, committee, codes)[1], rel=1e-6)
+    assert result.lead_error > 0
+    assert attack(view, secret, families(["knn"])).lead_error == 0
 
 
 def test_few_labels() -> None:
@@ -832,7 +847,7 @@ def test_a_family_is_beaten_by_paired_standard_errors() -> None:
         guesses = np.where(np.arange(40) < right, codes, 1 - codes)
         return attribute.Trial(FAMILIES["knn"], {}, 0.0, np.eye(2)[guesses], np.arange(40), True)
 
-    gain, error = attribute._gain(trial(30), trial(20), target)
+    gain, error = attribute._gain(trial(30), trial(20).probabilities, target)
     assert gain == pytest.approx(0.25)
     assert error == pytest.approx(np.sqrt(0.25 * 0.75 / 40))
     assert attribute._is_beaten(trial(20), trial(30), target)  # 3.7 errors
