@@ -36,6 +36,7 @@ from capelet.files import (
     check_writable,
     private_folder,
     state_folder,
+    sweep,
     write_first,
     write_whole,
 )
@@ -114,6 +115,8 @@ def same_name(name: str, digest: str) -> bool:
 def _own_key(folder: str) -> bytes:
     """This user's key, drawn at the first use; this process's own where none can be kept."""
     path = Path(folder) / "names.key"
+    # A process killed while it drew the key left one behind; nobody else may write here for long.
+    sweep(path.parent)
     with contextlib.suppress(OSError):
         return path.read_bytes()
     key = secrets.token_bytes(_KEY_BYTES)
