@@ -129,15 +129,15 @@ def _print_model(model: Any, out: Path, as_json: bool) -> None:
     echo(f"model: {out}")
 
 
-def _print_cap(model: Any, asked: int) -> None:
+def _print_cap(model: Any, size: int) -> None:
     """One line where the texts have fewer words than the vocabulary should have."""
     from capelet.language.vocabulary import SPECIAL
 
     count = len(model.vocabulary) - len(SPECIAL)
-    if count < asked:
+    if count < size:
         echo(
             f"capelet: the vocabulary is all {count:,} words of the training texts "
-            f"({asked:,} were asked for)",
+            f"({size:,} were asked for)",
             file=sys.stderr,
         )
 

@@ -39,9 +39,9 @@ class Record:
         """
         other = Record.find(name)
         is_free = _ID.fullmatch(name) is not None and other is None
-        renamed = replace(self, id=name)
-        is_own = other is not None and other.to_json() == renamed.to_json()
-        return renamed if is_free or is_own else self
+        candidate = replace(self, id=name)
+        is_own = other is not None and other.to_json() == candidate.to_json()
+        return candidate if is_free or is_own else self
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False) + "\n"

@@ -137,14 +137,14 @@ def check_state() -> None:
 
 # Records of what was trained in this process and is not saved yet: it may never be, or the process
 # may be killed, and a record of nothing would lie in the state folder for good.
-_unsaved: dict[str, bytes] = {}
+_pending: dict[str, bytes] = {}
 
 
 def remember_training_rows(ids: Iterable[str], rows: Sequence[str] | Vectors) -> None:
     """Know in this process which rows trained these things; `keep_records` does so for good."""
     for name in ids:
         key = secrets.token_bytes(_KEY_BYTES)
-        _unsaved[name] = key + np.unique(_digests(key, rows)).tobytes()
+        _pending[name] = key + np.unique(_digests(key, rows)).tobytes()
 
 
 def keep_records(ids: Iterable[str]) -> None:
@@ -154,11 +154,11 @@ def keep_records(ids: Iterable[str]) -> None:
     must not count as a victim.
     """
     for name in ids:
-        if name in _unsaved:
+        if name in _pending:
             private_folder(state_folder())
             folder = private_folder(state_folder() / "training")
-            write_whole(folder / name, _unsaved[name], 0o600)
-            del _unsaved[name]
+            write_whole(folder / name, _pending[name], 0o600)
+            del _pending[name]
 
 
 def keep_training_rows(ids: Sequence[str], rows: Sequence[str] | Vectors) -> None:
@@ -199,8 +199,8 @@ def unrecorded(ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _record(name: str) -> bytes | None:
-    if name in _unsaved:
-        return _unsaved[name]
+    if name in _pending:
+        return _pending[name]
     try:
         return (state_folder() / "training" / name).read_bytes()
     except OSError:
