@@ -1,8 +1,8 @@
 """`kill -9` at any moment: the same command again finishes, with nothing lost, doubled or left.
 
 Commands run in children of a server that has imported everything, so that the moments fall into
-the work and not into the imports. Half of the deaths are drawn by the clock, as power cuts come;
-half just before a file is made, named or removed, where litter and losses come from.
+the work and not into the imports. Thirty deaths are drawn by the clock, as power cuts come; others
+come just before a file is made, named or removed, where litter and losses come from.
 """
 
 from __future__ import annotations
