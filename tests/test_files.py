@@ -14,12 +14,15 @@ import pytest
 from capelet.errors import OutputError
 from capelet.files import (
     DiskError,
+    TemporaryFolder,
     check_writable,
     copy_whole,
     inner_folder,
     onto_disk,
     private_folder,
+    sweep,
     writable_folder,
+    write_first,
     write_whole,
 )
 
@@ -75,6 +78,69 @@ def test_what_a_killed_run_left_goes_with_the_next_write(tmp_path: Path) -> None
     write_whole(target, "second")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.txt.mine", "a.txt"]
     assert target.read_text() == "second"
+
+
+def test_the_first_of_two_writers_wins_and_the_second_gets_its_content(tmp_path: Path) -> None:
+    assert write_first(tmp_path / "key", b"one") == b"one"
+    assert write_first(tmp_path / "key", b"two") == b"one"
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+
+
+# A process that owns a temporary folder and a half-written file; it waits to be killed.
+OWNER = """
+import sys, time
+from pathlib import Path
+from capelet.files import TemporaryFolder, _begin
+folder = TemporaryFolder(Path(sys.argv[1]), "export")
+(folder.path / "weights").write_text("x")
+with _begin(Path(sys.argv[1]) / "a", 0o600) as stream:
+    print("open", flush=True)
+    if len(sys.argv) == 2:
+        time.sleep(60)
+"""
+
+
+def test_a_sweep_takes_what_dead_processes_left_and_nothing_else(tmp_path: Path) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdout=subprocess.PIPE)
+    foreign = [".notes.part", "a.0123456789abcdef.part", ".b.0123456789abcdeg.part"]
+    for name in foreign:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "precious").mkdir()
+    link = tmp_path / ".link.0123456789abcdef.part"
+    link.symlink_to(tmp_path / "precious")
+    os.mkfifo(tmp_path / ".fifo.0123456789abcdef.part")
+    kept = sorted([*foreign, "precious", link.name, ".fifo.0123456789abcdef.part"])
+    try:
+        assert owner.stdout is not None and owner.stdout.readline() == b"open\n"
+        sweep(tmp_path)
+        # The owner lives.
+        assert list(tmp_path.glob(".export.*.part/weights")) and list(tmp_path.glob(".a.*.part"))
+    finally:
+        owner.kill()
+        owner.communicate()
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    sweep(tmp_path / "nowhere")
+
+
+def test_a_temporary_folder_goes_with_its_object_and_its_process(tmp_path: Path) -> None:
+    with TemporaryFolder(tmp_path, "a") as folder:
+        (folder / "x").write_text("x")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert list(tmp_path.iterdir()) == []
+    copy = TemporaryFolder(tmp_path, "b")
+    child = os.fork()
+    if child == 0:
+        # A fork has the object too, and must not take the folder away from its parent.
+        copy.remove()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0 and copy.path.is_dir()
+    copy.remove()
+    copy.remove()
+    assert list(tmp_path.iterdir()) == []
+    subprocess.run([sys.executable, "-c", OWNER, tmp_path, "ends"], check=True, capture_output=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_the_umask_narrows_and_a_link_is_replaced(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 Every file of a result is written here, so what holds of one holds of all: a full disk ends in one
 sentence, a link that lies in the way is replaced and never followed, the user's umask decides who
-may read, and what a killed run left half-written goes with the next write of that name.
+may read, and what a killed run left half-written goes with the next write to that folder.
+Temporaries, files and folders alike, are locked by the process that made them, and a lock goes with
+its process however that ends: one that nobody has locked is of the dead, and of no use.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import secrets
 import shutil
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +26,8 @@ from typing import BinaryIO
 from capelet.errors import OutputError
 
 _ADVICE = "make room there, or choose another place"
+# Hidden, with 64 random bits: nobody else names files like this.
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{16}\.part")
 
 
 class DiskError(OutputError):
@@ -66,11 +71,21 @@ def copy_whole(source: Path, path: Path, mode: int = 0o644) -> None:
         shutil.copyfileobj(original, stream, 1 << 20)
 
 
+def write_first(path: Path, content: bytes, mode: int = 0o600) -> bytes:
+    """Write `content` unless the file is there; what it holds now.
+
+    Of two processes that come at once one wins, and both get its content.
+    """
+    with contextlib.suppress(FileExistsError), _begin(path, mode, replaces=False) as stream:
+        stream.write(content)
+    return path.read_bytes()
+
+
 @contextlib.contextmanager
-def _begin(path: Path, mode: int) -> Iterator[BinaryIO]:
+def _begin(path: Path, mode: int, replaces: bool = True) -> Iterator[BinaryIO]:
     """A new file beside `path`, which takes its name when all is on the disk."""
     with onto_disk(path):
-        _sweep(path)
+        sweep(path.parent)
         # In the same folder: a rename is atomic only within one file system.
         temporary, stream = _open_temporary(path, mode)
         try:
@@ -80,38 +95,103 @@ def _begin(path: Path, mode: int) -> Iterator[BinaryIO]:
                 # Content before name: after a crash the name must not point at an empty file.
                 os.fsync(stream.fileno())
                 # While it is open, and so locked: nobody sweeps it.
-                temporary.replace(path)
+                if replaces:
+                    temporary.replace(path)
+                else:
+                    _link(temporary, path)
         # Also when interrupted from the keyboard.
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
 
 
+def _link(temporary: Path, path: Path) -> None:
+    """Give the file its name where that is free, unlike a rename."""
+    with contextlib.suppress(FileExistsError):
+        os.link(temporary, path)
+    temporary.unlink()
+
+
 def _open_temporary(path: Path, mode: int) -> tuple[Path, BinaryIO]:
     """A file that nobody had before, locked as long as it is open."""
     while True:
-        temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+        temporary = _temporary_name(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         stream = os.fdopen(os.open(temporary, flags, mode), "wb")
-        # Without locks (some network drives) nothing is swept either.
-        with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        # Another process may have swept it before it was locked.
-        if temporary.exists():
+        if _is_ours(temporary, stream.fileno()):
             return temporary, stream
         stream.close()
 
 
-def _sweep(path: Path) -> None:
-    """Remove what killed runs left of `path`: temporaries that no living process has locked."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
+def _temporary_name(path: Path) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+
+
+def _is_ours(temporary: Path, handle: int) -> bool:
+    """Lock what was just made; False where another process has swept it before that."""
+    # Without locks (some network drives) nothing is swept either.
     with contextlib.suppress(OSError):
-        for entry in os.scandir(path.parent):
-            if not name.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return temporary.exists()
+
+
+class TemporaryFolder:
+    """A folder for its owner only, gone with this object, or with the next one after a kill."""
+
+    def __init__(self, parent: Path, label: str) -> None:
+        sweep(parent)
+        while True:
+            self.path = _temporary_name(parent / label)
+            self.path.mkdir(mode=0o700)
+            try:
+                handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
                 continue
-            with contextlib.suppress(OSError), Path(entry.path).open("rb") as stream:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                Path(entry.path).unlink()
+            if _is_ours(self.path, handle):
+                break
+            os.close(handle)
+        # Also when the interpreter ends in the ordinary way.
+        self._end = weakref.finalize(self, _remove_folder, self.path, handle, os.getpid())
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Delete the folder with all that is in it; twice is no error."""
+        self._end()
+
+
+def _remove_folder(path: Path, handle: int, owner: int) -> None:
+    # A child that was forked meanwhile has this object too, and may end before its parent.
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
+    os.close(handle)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed runs left in a folder: temporaries that no living process has locked."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            # A link may be anybody's, and lead anywhere.
+            if _TEMPORARY.fullmatch(entry.name) and not entry.is_symlink():
+                _remove_if_dead(Path(entry.path))
+
+
+def _remove_if_dead(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        # Without waiting: a FIFO of such a name has no other end.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.is_file():
+                path.unlink()
+        finally:
+            os.close(handle)
 
 
 def inner_folder(folder: Path, name: str) -> Path:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.cli.catalogue import fill_names
-from capelet.cli.commands import COMMANDS, GROUPS
+from capelet.cli.commands import COMMANDS, GROUPS, LONG
 from capelet.findings import Findings
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder, Release
@@ -427,6 +427,70 @@ def test_the_real_command_answers_quickly() -> None:
         check=True,
     )
     assert "audit" in done.stdout and time.monotonic() - began < 5
+
+
+# Heavy packages cannot be imported: what is printed all the same was printed before them.
+WITHOUT_HEAVY = """
+import sys
+
+class Refusal:
+    def find_spec(self, name, *_):
+        if name in {"torch", "sklearn", "scipy", "transformers", "pyarrow", "numpy", "pandas"}:
+            sys.exit(75)
+
+sys.meta_path.insert(0, Refusal())
+from capelet.cli import main
+sys.argv[0] = "capelet"
+main()
+"""
+
+
+@pytest.mark.parametrize("path", LONG)
+def test_a_long_command_says_what_it_begins_before_anything_heavy_is_imported(
+    path: str, data: Path, tmp_path: Path
+) -> None:
+    private = recipe(tmp_path, LAPLACE)
+    source, out = [str(data)], ["--out", str(tmp_path / "new")]
+    arguments = {
+        "check": source,
+        "encode": [*source, str(tmp_path / "new"), "--recipe", str(private)],
+        "verify": ["--recipe", str(private)],
+        "invert": [*source, "--text", "text", *out],
+        "membership": [*source, "--member", "open", *out],
+        "dual utility": source,
+        "lm attack": [str(tmp_path), *out],
+    }.get(path, [*source, "--text", "text", *out])
+
+    def run(*more: str) -> tuple[int, str]:
+        command = [sys.executable, "-c", WITHOUT_HEAVY, *path.split(), *arguments, *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    code, errors = run()
+    assert code == 75 and errors.count("\n") == 1, errors
+    assert errors.startswith(f"capelet: {path}: ")
+    # For machines nothing is said, and help is no work.
+    assert run("--json") == (75, "")
+    assert f"capelet: {path}: " not in run("--help")[1]
+
+
+def test_quick_commands_and_callers_of_the_app_get_no_first_line(data: Path) -> None:
+    assert set(LONG) < set(COMMANDS)
+    done = subprocess.run(
+        [Path(sys.executable).parent / "capelet", "cache", "where"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert call("check", data)[2] == ""
+
+
+def test_help_lists_the_commands_in_the_order_of_the_table() -> None:
+    help_text = call("--help")[1]
+    tops = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
+    places = [help_text.index(f"│ {name} ") for name in tops]
+    assert places == sorted(places) and tops[:3] == ["check", "audit", "protect"]
 
 
 def recipe(tmp_path: Path, *steps: str) -> Path:

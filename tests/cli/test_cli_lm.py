@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +133,7 @@ def test_with_its_texts_every_attack_runs(folder: Path, tmp_path: Path) -> None:
         (["--method", "tripled"], "did you mean 'triplet'"),
         (["--epsilon", 3], "'none' promises nothing"),
         (["--delta", 0.001], "'none' promises nothing"),
-        (["--vocabulary", 40000], "different ones"),
+        (["--vocabulary", 0], "a vocabulary of 0 words was asked for"),
         (["--network", "gru"], "no network 'gru'"),
         (["--canaries", "often"], "write 1,5,20,50"),
         (["--canaries", "1", "--length", 3], "so it would be cut off"),
@@ -156,6 +158,20 @@ def test_what_cannot_be_trained_is_said_in_one_sentence(
     assert done.exit_code == 2, done.stdout
     assert re.search(said, done.stderr) and len(done.stderr.strip().splitlines()) == 1
     assert not out.exists()  # refused before any work
+
+
+def test_small_data_cap_the_vocabulary(folder: Path, tmp_path: Path) -> None:
+    words = [folder / "mine.jsonl", "--text", "body", "--author", "who", *SMALL, "--epochs", 1]
+    done = invoke("lm", "train", *words, "--vocabulary", 10_000, "--out", tmp_path / "model")
+    assert done.exit_code == 0, done.stderr
+    about = json.loads((tmp_path / "model" / "model.json").read_text())
+    count = len(about["vocabulary"]) - 4
+    assert about["sizes"]["words"] == count + 4
+    line = f"the vocabulary is all {count} words of the training texts (10,000 were asked for)"
+    assert done.stderr.count(line) == 1
+    # The control: as many as were asked for, and nothing to say.
+    fewer = invoke("lm", "train", *words, "--vocabulary", 20, "--out", tmp_path / "small")
+    assert fewer.exit_code == 0 and "were asked for" not in fewer.stderr
 
 
 def test_a_seed_below_zero_is_refused_by_the_option(folder: Path, tmp_path: Path) -> None:
@@ -384,6 +400,44 @@ def test_a_training_killed_at_its_very_end_is_no_model_yet(folder: Path, tmp_pat
     assert invoke("lm", "attack", copy, "--out", tmp_path / "run", "--samples", 2000).exit_code == 0
     (copy / "checkpoint.safetensors").write_bytes(b"")
     assert "was interrupted" in invoke("lm", "attack", copy).stderr
+
+
+def full_after(writes: int, sync: Callable[[int], None]) -> Callable[[int], None]:
+    """A disk that takes so many files."""
+    counter = iter(range(writes))
+
+    def fsync(handle: int) -> None:
+        if next(counter, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    return fsync
+
+
+def test_a_full_disk_at_any_write_is_one_sentence_and_loses_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["lm", "train", folder / "mine.jsonl", "--text", "body", *SMALL, "--json", "--out"]
+    whole = json.loads(invoke(*words, tmp_path / "whole").stdout)
+    out, writes = tmp_path / "out", 0
+    while True:
+        with monkeypatch.context() as patch:
+            patch.setattr("capelet.files.os.fsync", full_after(writes, os.fsync))
+            done = invoke(*words, out)
+        if done.exit_code == 0:
+            break
+        assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert "(No space left on device); make room" in done.stderr
+        assert not list(tmp_path.rglob("*.part"))
+        # No model yet, though all of its files but one may be there.
+        assert "was interrupted" in invoke("lm", "attack", out).stderr or not list(out.iterdir())
+        writes += 1
+    # Epochs are kept from one run to the next, so the last one writes weights, description,
+    # manifest and record only.
+    assert writes == 4
+    assert json.loads(done.stdout) == {**whole, "model": str(out)}
+    files = ["manifest.json", "model.json", "model.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == files
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,17 @@ def test_trained_layers_are_saved_and_come_back(top: TopLayers, tmp_path: Path) 
     back = PrivateEncoder(str(folder))
     assert isinstance(back.encoder, TunedEncoder)
     np.testing.assert_allclose(back.release(TEXTS).vectors, kept, atol=1e-6)
+
+
+def test_the_copy_of_the_weights_goes_with_the_encoder(top: TopLayers) -> None:
+    """Weights of private texts must not gather in the cache, whoever forgets to save them."""
+    tuned = top.encoder()
+    tuned.encode(TEXTS)
+    folder = tuned.folder
+    assert folder.is_dir()
+    del tuned
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_training_mode_brings_no_dropout(top: TopLayers) -> None:

@@ -113,6 +113,24 @@ def test_gap_between_subgroups() -> None:
     assert gap.value == pytest.approx(accuracy[0] - accuracy[1]) and gap.low > 0
 
 
+def test_a_subgroup_of_one_person_brings_no_warning() -> None:
+    """Many draws leave that person out; a warning of numpy would be an error here."""
+    many, one = guesses(2, rows=40), guesses(2, rows=1)
+    bootstrap = Bootstrap(41, draws=50)
+    one = Guesses(one.truth, one.scores, np.array([40]))
+    assert (bootstrap.of(one.unit) == 0).any()
+    gap = accuracy_gap([[many], [one]], bootstrap)
+    assert np.isfinite([gap.value, gap.low, gap.high]).all()
+    # As numpy has it.
+    draws = np.array([[0.5, 0.25, np.nan, 0.875], [0.0, 0.5, 0.25, 1.0], [1.0, 1.0, 0.5, 0.5]])
+    differences = draws[[0, 0, 1]] - draws[[1, 2, 2]]
+    errors = np.nanstd(differences[:, 1:], axis=1)
+    ratios = np.abs(differences[:, 1:] - differences[:, :1]) / errors[:, None]
+    quantile = np.nanquantile(np.nanmax(ratios, axis=0), 0.95, method="weibull")
+    result = largest_difference(draws)
+    assert result.high - result.value == pytest.approx(quantile * errors[2])
+
+
 # ---- ties, weights and intervals, by counting ----------------------------------------------------
 
 

@@ -38,3 +38,14 @@ def test_a_broken_record_is_none(own_state: Path) -> None:
 
 def test_ids_do_not_follow_from_the_texts() -> None:
     assert Record("same").id != Record("same").id
+
+
+def test_a_record_takes_a_free_id_or_its_own_and_no_other() -> None:
+    record, other = Record("digest", {"n": 1}, ("ann",)), Record("digest", {"n": 2}, ("ann",))
+    free = Record("").id
+    assert record.under(free).id == free  # named by a folder, and killed before it was kept
+    record.keep()
+    again = Record("digest", {"n": 1}, ("ann",))
+    assert again.under(record.id) == record  # killed after that
+    assert other.under(record.id) == other  # another training, whose model may be elsewhere
+    assert record.under("../secret") == record and record.under("") == record

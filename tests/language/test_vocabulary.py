@@ -21,9 +21,13 @@ def test_what_lies_beyond_the_length_is_cut_off() -> None:
     assert words.encode(["a b c"], 2)[0, -1] == END
 
 
-def test_a_vocabulary_larger_than_the_texts_support_is_refused() -> None:
-    with pytest.raises(DataError, match=r"40000 words .* have 3 different"):
-        Vocabulary.of(["a b c"], 40_000)
+def test_a_vocabulary_is_capped_at_the_words_that_there_are() -> None:
+    assert set(Vocabulary.of(["a b c"], 40_000).words[4:]) == {"a", "b", "c"}
+    assert len(Vocabulary.of(["a b c"], 2)) == 6  # the control
+    with pytest.raises(DataError, match="a vocabulary of 0 words"):
+        Vocabulary.of(["a b c"], 0)
+    with pytest.raises(DataError, match="have no words"):
+        Vocabulary.of([" ", ""], 10)
 
 
 def test_a_public_list_is_marked() -> None:

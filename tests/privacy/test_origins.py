@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from capelet.errors import CapeletError
+from capelet.privacy import origins
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.privacy.origins import (
     Origin,
+    keep_records,
     keep_training_rows,
     keyed_name,
+    remember_training_rows,
     same_name,
     seen_in_training,
     unrecorded,
@@ -100,3 +103,28 @@ def test_a_training_elsewhere_is_not_recorded_here(
     assert unrecorded([name]) == ()
     monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "elsewhere"))
     assert unrecorded([name]) == (name,) and not seen_in_training([name], TEXTS).any()
+
+
+def test_what_is_never_saved_leaves_no_record(own_state: Path) -> None:
+    one, two = Origin.draw().id, Origin.draw().id
+    remember_training_rows([one, two], TEXTS[:1])
+    assert seen_in_training([one], TEXTS).tolist() == [True, False, False]
+    assert not (own_state / "training" / one).exists()
+    keep_records([two])
+    assert (own_state / "training" / two).is_file() and not (own_state / "training" / one).exists()
+    assert seen_in_training([two], TEXTS).tolist() == [True, False, False]
+
+
+def test_the_key_of_a_killed_process_is_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPELET_STATE", str(tmp_path))
+    # As a kill leaves it: written, and not named.
+    (tmp_path / ".names.key.0123456789abcdef.part").write_bytes(b"half")
+    name = keyed_name("digest")
+    # Killed once more, when the key had its name. Not remembered but read.
+    (tmp_path / ".names.key.0123456789abcdef.part").hardlink_to(tmp_path / "names.key")
+    origins._own_key.cache_clear()
+    assert keyed_name("digest") == name
+    assert [path.name for path in tmp_path.iterdir()] == ["names.key"]
+    assert stat.S_IMODE((tmp_path / "names.key").stat().st_mode) == 0o600

@@ -8,6 +8,7 @@ that `capelet --help` answers at once.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from capelet.cli import (
+    PROGRAM,
     audit,
     budgets,
     cache,
@@ -58,10 +60,28 @@ GROUPS = {
     "cache": "The cache of raw vectors on this machine.",
 }
 EXAMPLE = "Example: "
+# Commands that may work longer than two seconds, imports included (torch alone takes three): they
+# begin with a line that says what they are about to do.
+LONG = (
+    "check",
+    "audit",
+    "protect",
+    "encode",
+    "verify",
+    "invert",
+    "membership",
+    "dual train",
+    "dual utility",
+    "lm train",
+    "lm attack",
+)
 
 
 class FilledCommand(TyperCommand):
-    """A command whose help names the members of tables; they are looked up when help is shown."""
+    """A command whose help names the members of tables, and which says at once what it is about.
+
+    The members are looked up when help is shown.
+    """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         # Filled only here: the tables may import a model framework, which no other run of the
@@ -72,6 +92,15 @@ class FilledCommand(TyperCommand):
             if text:
                 parameter.help = catalogue.fill_names(text)  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        path = " ".join(ctx.command_path.split()[1:])
+        # Called from another program, nobody waits before a screen for imports.
+        if path in LONG and ctx.find_root().obj == PROGRAM and not ctx.params.get("json"):
+            claim = (self.help or "").splitlines()[0].rstrip(".")
+            # Flushed: all else may be minutes away.
+            print(f"capelet: {path}: {claim[:1].lower()}{claim[1:]}", file=sys.stderr, flush=True)
+        return super().invoke(ctx)
 
 
 class CommandTable(TyperGroup):

@@ -86,7 +86,10 @@ def train(
         ),
         CanarySettings(_repetitions(canaries), canary_authors),
     )
-    _print_model(_train(texts, authors, out, settings, json), out, json)
+    model = _train(texts, authors, out, settings, json)
+    _print_model(model, out, json)
+    if words is None and not json:
+        _print_cap(model, vocabulary)
 
 
 def _train(
@@ -124,6 +127,19 @@ def _print_model(model: Any, out: Path, as_json: bool) -> None:
     if model.canaries:
         echo("this model holds canaries: measure it, do not use it")
     echo(f"model: {out}")
+
+
+def _print_cap(model: Any, size: int) -> None:
+    """One line where the texts have fewer words than the vocabulary should have."""
+    from capelet.language.vocabulary import SPECIAL
+
+    count = len(model.vocabulary) - len(SPECIAL)
+    if count < size:
+        echo(
+            f"capelet: the vocabulary is all {count:,} words of the training texts "
+            f"({size:,} were asked for)",
+            file=sys.stderr,
+        )
 
 
 def attack(

@@ -13,7 +13,6 @@ import hashlib
 import io
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 
 from capelet.encoders.folders import content_hash
 from capelet.encoders.quiet import quiet
-from capelet.files import cache_folder, private_folder
+from capelet.files import TemporaryFolder, cache_folder, private_folder
 from capelet.interfaces import Progress, Vectors, silent
 
 if TYPE_CHECKING:
@@ -107,9 +106,9 @@ def _card(ready: Path) -> dict[str, Any]:
 
 def _write_folder_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """Let `write` fill a temporary folder and give it its name; the first of two processes wins."""
-    with tempfile.TemporaryDirectory(dir=ready.parent, prefix=".export-") as temporary:
+    with TemporaryFolder(ready.parent, "export") as temporary:
         # One level down: the temporary folder itself is removed at the end, renamed or not.
-        place = Path(temporary) / "whole"
+        place = temporary / "whole"
         place.mkdir(mode=0o700)
         try:
             card = write(place)

@@ -22,6 +22,7 @@ from capelet.encoders.model_folder import (
     write_folder,
 )
 from capelet.encoders.transformer import TransformerEncoder
+from capelet.files import TemporaryFolder
 from capelet.interfaces import Encoder
 from capelet.privacy.origins import Origin, keyed_name
 
@@ -31,12 +32,22 @@ _PLACE = "encoder"
 
 
 class TunedEncoder(TransformerEncoder):
-    """A transformer in a folder of its own, which goes wherever its private encoder is saved."""
+    """A transformer in a folder of its own, which goes wherever its private encoder is saved.
 
-    def __init__(self, folder: Path, backend: str = "auto", origin: Origin | None = None) -> None:
+    One that was just trained has a `temporary` folder, which ends with it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        backend: str = "auto",
+        origin: Origin | None = None,
+        temporary: TemporaryFolder | None = None,
+    ) -> None:
         super().__init__(OWN, backend)
         self.folder = folder
         self.origin = origin or Origin.draw()
+        self._temporary = temporary
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.folder, self._backend_option, self.origin)

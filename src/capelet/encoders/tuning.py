@@ -8,7 +8,6 @@ tuned; whether one is such is tried on a few texts, not guessed from its name.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from capelet.encoders.folders import model_files
 from capelet.encoders.own import TunedEncoder, bare
 from capelet.encoders.transformer import TransformerEncoder, sentence_transformer
 from capelet.errors import EncoderError
-from capelet.files import cache_folder, private_folder
+from capelet.files import TemporaryFolder, cache_folder, private_folder
 from capelet.interfaces import Encoder, Progress, silent
 from capelet.training.networks import Front
 
@@ -94,8 +93,8 @@ class TopLayers(Front):
             f"encoder.layer.{name}": tensor.detach().cpu().contiguous()
             for name, tensor in self.layers.state_dict().items()
         }
-        folder = _write_copy(self.source.place(), weights)
-        return TunedEncoder(folder, self.source.backend)
+        copy = _write_copy(self.source.place(), weights)
+        return TunedEncoder(copy.path, self.source.backend, temporary=copy)
 
 
 def top_layers(
@@ -168,16 +167,14 @@ def _states(
     return states
 
 
-def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> Path:
-    """A copy of the model folder with these tensors in it, named after what was learnt."""
+def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> TemporaryFolder:
+    """A copy of the model folder with these tensors in it, which goes when nobody needs it."""
     from safetensors.torch import load_file, save_file
 
-    digest = hashlib.sha256()
-    for name, tensor in sorted(weights.items()):
-        digest.update(name.encode() + tensor.numpy().tobytes())
     private_folder(cache_folder())
-    # Named by what was learnt: the same training again writes the same folder.
-    folder = private_folder(cache_folder() / "tuned") / digest.hexdigest()[:32]
+    # Weights of private texts: they may outlive this process only where the user saves them.
+    copy = TemporaryFolder(private_folder(cache_folder() / "tuned"), "tuned")
+    folder = copy.path
     missing = set(weights)
     for path in model_files(source):
         target = folder / path.relative_to(source)
@@ -194,4 +191,4 @@ def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> Path:
         save_file(tensors, target, {"format": "pt"})
     if missing:
         raise EncoderError(f"the weights of {sorted(missing)[0]!r} are not in the model folder")
-    return folder
+    return copy

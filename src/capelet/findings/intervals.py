@@ -201,8 +201,11 @@ def largest_difference(draws: Floats) -> Score:
     errors = np.nanstd(differences[:, 1:], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.abs(differences[:, 1:] - values[:, None]) / errors[:, None]
-    # A draw that leaves out a whole group has no difference to it.
-    largest = np.nanmax(np.where(errors[:, None] > 0, ratios, 0.0), axis=0)
+    # A draw that leaves out a whole group has no difference to it, and with two groups none at all;
+    # numpy would warn of that on the user's terminal.
+    numbers = np.where(errors[:, None] > 0, ratios, 0.0)
+    largest = np.where(np.isnan(numbers), -np.inf, numbers).max(axis=0)
+    largest[np.isneginf(largest)] = np.nan
     quantile = float(np.nanquantile(largest, 1 - 2 * ENDS[0], method="weibull"))
     place = int(np.abs(values).argmax())
     value, half = float(abs(values[place])), quantile * float(errors[place])

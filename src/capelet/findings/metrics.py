@@ -74,15 +74,21 @@ def scores_together(
 
 def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -> Score:
     """The largest difference in accuracy between subgroups, each a list over seeds."""
-    means = np.stack(
-        [
-            np.nanmean(
-                [replicates("accuracy", item, bootstrap.of(item.unit)) for item in seeds], axis=0
-            )
-            for seeds in subgroups
-        ]
-    )
-    return largest_difference(means)
+    means = [
+        _mean_of_numbers(
+            np.stack([replicates("accuracy", item, bootstrap.of(item.unit)) for item in seeds])
+        )
+        for seeds in subgroups
+    ]
+    return largest_difference(np.stack(means))
+
+
+def _mean_of_numbers(rows: Floats) -> Floats:
+    """The mean over rows of what is a number; NaN, without a warning, where none of them is."""
+    counts = (~np.isnan(rows)).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        means: Floats = np.nansum(rows, axis=0) / counts
+    return means
 
 
 def replicates(metric: str, guesses: Guesses, weights: Floats) -> Floats:

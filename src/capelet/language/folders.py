@@ -55,7 +55,11 @@ class LanguageModel:
     record: Record | None = None
 
     def save(self, folder: Path | str) -> Path:
-        """Write the model folder, and the record of its owner outside of it."""
+        """Write the model folder, and then the record of its owner outside of it.
+
+        In this order a run that is killed at its end, and taken up by its checkpoint, finds in the
+        folder under which id the record is or would be (`id_in`), and leaves no second one.
+        """
         from safetensors.torch import save
 
         promise = {} if self.guarantee.notion == "none" else self.guarantee.to_json()
@@ -69,7 +73,6 @@ class LanguageModel:
             "vocabulary": list(self.vocabulary.words),
         }
         if self.record is not None:
-            self.record.keep()
             about["id"] = self.record.id
         files: dict[str, bytes | str | Path] = {WEIGHTS: save(state_of(self.network))}
         if self.canaries:
@@ -78,7 +81,10 @@ class LanguageModel:
         else:  # of a model that lay here before
             (Path(folder) / CANARIES).unlink(missing_ok=True)
         files[ABOUT] = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
-        return write_folder(folder, LANGUAGE_MODEL, files)
+        target = write_folder(folder, LANGUAGE_MODEL, files)
+        if self.record is not None:
+            self.record.keep()
+        return target
 
     @classmethod
     def load(cls, folder: Path | str) -> LanguageModel:
@@ -115,6 +121,17 @@ class LanguageModel:
             raise OutputError(
                 f"{str(source.path)!r} is not a whole model folder; train again, or copy it again"
             ) from None
+
+
+def id_in(folder: Path) -> str:
+    """The id of the record that a folder names, whole or half-written; nothing where it has none.
+
+    It may be anybody's folder: whoever asks must look whose record that is (`Record.under`).
+    """
+    try:
+        return str(json.loads((folder / ABOUT).read_text(encoding="utf-8"))["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _open(source: Path) -> ModelFolder:

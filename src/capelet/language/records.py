@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,25 @@ class Record:
     canary_authors: tuple[str, ...] = ()
     id: str = field(default_factory=lambda: secrets.token_hex(16))
 
+    def under(self, name: str) -> Record:
+        """The same record under this id, if that is free or its own; a run killed at its end is so.
+
+        Another training's record stays: a copy of its model may be anywhere.
+        """
+        other = Record.find(name)
+        is_free = _ID.fullmatch(name) is not None and other is None
+        candidate = replace(self, id=name)
+        is_own = other is not None and other.to_json() == candidate.to_json()
+        return candidate if is_free or is_own else self
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
     def keep(self) -> Path:
         """Write it to the state folder, readable by its owner only."""
         private_folder(state_folder())
         path = private_folder(state_folder() / "language") / f"{self.id}.json"
-        write_whole(path, json.dumps(asdict(self), ensure_ascii=False) + "\n", 0o600)
+        write_whole(path, self.to_json(), 0o600)
         return path
 
     @classmethod

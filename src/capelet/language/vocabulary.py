@@ -49,17 +49,16 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Sequence[str], size: int) -> Vocabulary:
-        """The `size` most frequent words of the texts; refused where the texts have fewer.
+        """The `size` most frequent words of the texts; all of them where the texts have fewer.
 
         >>> Vocabulary.of(["a b a", "a c b"], 2).words[4:]
         ('a', 'b')
         """
         words = frequent_words(words_and_signs(text) for text in texts)
-        if size < 1 or size > len(words):
-            raise DataError(
-                f"a vocabulary of {size} words was asked for, and the texts have {len(words)} "
-                f"different ones; give a number from 1 to {len(words)}"
-            )
+        if not words:
+            raise DataError("the training texts have no words; name another column with --text")
+        if size < 1:
+            raise DataError(f"a vocabulary of {size} words was asked for; give 1 or more")
         return cls((*SPECIAL, *words[:size]))
 
     @classmethod

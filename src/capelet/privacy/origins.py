@@ -18,10 +18,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import tempfile
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +31,15 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import CapeletError
-from capelet.files import check_writable, private_folder, state_folder, write_whole
+from capelet.files import (
+    DiskError,
+    check_writable,
+    private_folder,
+    state_folder,
+    sweep,
+    write_first,
+    write_whole,
+)
 from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import NONE, Guarantee
 
@@ -109,20 +115,15 @@ def same_name(name: str, digest: str) -> bool:
 def _own_key(folder: str) -> bytes:
     """This user's key, drawn at the first use; this process's own where none can be kept."""
     path = Path(folder) / "names.key"
+    # A process killed while it drew the key left one behind; nobody else may write here for long.
+    sweep(path.parent)
     with contextlib.suppress(OSError):
         return path.read_bytes()
     key = secrets.token_bytes(_KEY_BYTES)
     try:
         private_folder(path.parent)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(key)
-        # A link fails where the name is taken: of two processes that come at once, one key wins.
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-        Path(temporary).unlink()
-        return path.read_bytes()
-    except OSError:
+        return write_first(path, key)
+    except (OSError, DiskError):
         return key
 
 
@@ -134,14 +135,36 @@ def check_state() -> None:
     check_writable(state_folder())
 
 
-def keep_training_rows(ids: Iterable[str], rows: Sequence[str] | Vectors) -> None:
-    """Remember, owner-only and outside every folder that ships, which rows trained these things."""
-    private_folder(state_folder())
+# Records of what was trained in this process and is not saved yet: it may never be, or the process
+# may be killed, and a record of nothing would lie in the state folder for good.
+_pending: dict[str, bytes] = {}
+
+
+def remember_training_rows(ids: Iterable[str], rows: Sequence[str] | Vectors) -> None:
+    """Know in this process which rows trained these things; `keep_records` does so for good."""
     for name in ids:
         key = secrets.token_bytes(_KEY_BYTES)
-        digests = np.unique(_digests(key, rows))
-        folder = private_folder(state_folder() / "training")
-        write_whole(folder / name, key + digests.tobytes(), 0o600)
+        _pending[name] = key + np.unique(_digests(key, rows)).tobytes()
+
+
+def keep_records(ids: Iterable[str]) -> None:
+    """Write the records of these things to the state folder; before they can be loaded again.
+
+    A kill just after it leaves a record too many. The other order would lose one, and with it who
+    must not count as a victim.
+    """
+    for name in ids:
+        if name in _pending:
+            private_folder(state_folder())
+            folder = private_folder(state_folder() / "training")
+            write_whole(folder / name, _pending[name], 0o600)
+            del _pending[name]
+
+
+def keep_training_rows(ids: Sequence[str], rows: Sequence[str] | Vectors) -> None:
+    """Remember, owner-only and outside every folder that ships, which rows trained these things."""
+    remember_training_rows(ids, rows)
+    keep_records(ids)
 
 
 def seen_in_training(ids: Iterable[str], rows: Sequence[str] | Vectors) -> npt.NDArray[np.bool_]:
@@ -176,6 +199,8 @@ def unrecorded(ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _record(name: str) -> bytes | None:
+    if name in _pending:
+        return _pending[name]
     try:
         return (state_folder() / "training" / name).read_bytes()
     except OSError:

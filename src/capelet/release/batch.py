@@ -129,11 +129,11 @@ def encode(
             stack.enter_context(with_anchor(book, charging.anchor))
             account = Account(book, charging, job.recipe_name)
         with open_parts(job.target) as parts:
-            summary, run = _release(job, parts, account, overwrite, progress), parts.run
-        # The folder is gone, and with it the only way to ask for these vectors again. `same` ones
-        # stay: the next run may ask.
-        if account is not None and charging.repeats == "fresh":
-            account.ledger.forget(run)
+            summary = _release(job, parts, account, overwrite, progress)
+            # They are let out, and nobody will ask for them again; `same` ones stay: the next run
+            # may ask. While the folder is there: a rerun after a kill still knows whose they are.
+            if account is not None and charging.repeats == "fresh":
+                account.ledger.forget(parts.run)
         return summary
 
 

@@ -39,7 +39,7 @@ from capelet.files import write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms.words import OnTexts, WordDropout
 from capelet.privacy.guarantees import Guarantee, chain, compose_trainings
-from capelet.privacy.origins import Origin
+from capelet.privacy.origins import Origin, keep_records
 from capelet.release.maps import Map
 from capelet.release.steps import (
     as_step,
@@ -217,6 +217,8 @@ class PrivateEncoder:
         }
         files[RECIPE] = self.to_recipe()
         files[ABOUT] = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
+        # Before the manifest: whoever loads the encoder must know what trained it.
+        keep_records(origin.id for origin in self.origins)
         return write_folder(target, PRIVATE_ENCODER, files, folders)
 
     @classmethod

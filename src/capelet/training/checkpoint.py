@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from capelet.errors import OutputError
-from capelet.files import private_folder, write_whole
+from capelet.files import private_folder, sweep, write_whole
 
 # Seconds between two checkpoints in the cache: a crash costs no more than that.
 INTERVAL = 20.0
@@ -130,8 +130,9 @@ class Store:
         return Checkpoint(header["numbers"], _under(tensors, "best."))
 
     def forget(self) -> None:
-        """Remove the file."""
+        """Remove the file, and what a kill left of one."""
         self.path.unlink(missing_ok=True)
+        sweep(self.path.parent)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -35,7 +35,7 @@ from capelet.files import cache_folder, inner_folder
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.origins import check_state, keep_training_rows
+from capelet.privacy.origins import check_state, remember_training_rows
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows.audit import access_of, inputs_of, measure_releases, private_encoder
 from capelet.workflows.search import check_wish, part_of, search, steps_with
@@ -257,10 +257,10 @@ def _fit_split(
 def _remember_rows(
     parts: Split, inputs: Any, private: PrivateEncoder, plain: PrivateEncoder
 ) -> None:
-    """Keep which rows trained what is new in this encoder; held-back rows chose when to stop."""
+    """Know which rows trained what is new in this encoder; held-back rows chose when to stop."""
     before = {origin.id for origin in plain.origins}
     ids = [origin.id for origin in private.origins if origin.id not in before]
-    keep_training_rows(ids, [inputs[row] for row in parts.defender])
+    remember_training_rows(ids, [inputs[row] for row in parts.defender])
 
 
 def _findings(

@@ -21,7 +21,7 @@ from capelet.encoders.model_folder import claim_folder
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.files import check_writable, state_folder
 from capelet.interfaces import Progress, silent
-from capelet.language.folders import CHECKPOINT, DRAWS, LanguageModel
+from capelet.language.folders import CHECKPOINT, DRAWS, LanguageModel, id_in
 from capelet.language.methods import TEXTS_PER_AUTHOR, UNITS
 from capelet.language.model import Scorer, build
 from capelet.language.records import Record, digest_of
@@ -281,7 +281,7 @@ def train_model(
         _guarantee(start, options.method),
         start.canaries,
         account,
-        record,
+        record.under(id_in(target)),
     )
     # Saved before the checkpoint goes: a kill in between loses nothing.
     finished_model.save(target)
