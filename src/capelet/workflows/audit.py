@@ -70,17 +70,12 @@ def audit(
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is.
     """
-    if not isinstance(corpus, Corpus):
-        corpus = corpus_of(corpus, private, columns)
-    elif columns:
-        raise CapeletError(
-            f"a Corpus knows its columns; leave out {', '.join(columns)}, or give the table itself"
-        )
-    elif private is not None:
+    if isinstance(corpus, Corpus) and private is not None and not columns:
         if encoder is not None:
             raise CapeletError("audit was given encoder= and its old name private=; give one")
         warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
-        encoder = private
+        encoder, private = private, None
+    corpus = corpus_of(corpus, private, columns)
     progress = default_progress(progress)
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
@@ -137,7 +132,15 @@ def _from_elsewhere(
 
 
 def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:
-    """The corpus of a named set, or of whatever `read` takes."""
+    """A corpus as it is, that of a named set, or that of whatever `read` takes."""
+    if isinstance(data, Corpus):
+        names = [*columns, *(["private"] if private is not None else [])]
+        if names:
+            raise CapeletError(
+                f"a Corpus knows its columns; leave out {', '.join(names)}, or give the table "
+                "itself"
+            )
+        return data
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
         if columns or private is not None:
             raise DataError(

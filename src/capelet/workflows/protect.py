@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
+from capelet.data.readers import TableOptions
 from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
@@ -33,11 +34,18 @@ from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
 from capelet.findings import Finding, Findings
-from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
-from capelet.workflows.audit import access_of, inputs_of, measure_releases, private_encoder
+from capelet.workflows.audit import (
+    access_of,
+    corpus_of,
+    inputs_of,
+    measure_releases,
+    private_encoder,
+)
+from capelet.workflows.progress import default_progress
 from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
@@ -62,7 +70,7 @@ class Protection:
 
 
 def protect(
-    corpus: Corpus,
+    corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
     method_name: str = "gr+",
     settings: Settings | None = None,
@@ -79,12 +87,16 @@ def protect(
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     cache: bool = True,
-    progress: Progress = silent,
+    progress: Progress | None = None,
+    private: Any = None,
+    **columns: Unpack[TableOptions],
 ) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 
     Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
-    `held_out` are private attributes that the training may not see: they are measured all the same.
+    `corpus` may also be whatever `capelet.read` takes, with its arguments beside it, as in `audit`.
+    Which method serves which use is told by `capelet.propose`. `held_out` are private attributes
+    that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
     `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do, or
     when fresh victims do not show that the chosen one keeps `max_leakage`.
@@ -92,6 +104,7 @@ def protect(
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     """
     clock = Clock()
+    corpus, progress = corpus_of(corpus, private, columns), default_progress(progress)
     choice = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
     if choice.training is not None:
