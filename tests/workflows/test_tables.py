@@ -66,9 +66,9 @@ def test_protect_takes_what_audit_takes(table: pa.Table, expected: Findings, kin
 
 
 def test_columns_belong_to_tables(planted: Corpus, table: pa.Table) -> None:
-    for options in ({"text": "body"}, {"private": ["open"]}):
-        with pytest.raises(CapeletError, match=f"columns; leave out {[*options][0]}, or give the"):
-            capelet.protect(planted, None, "leace", **options)
+    for name in ("text", "private"):
+        with pytest.raises(CapeletError, match=f"knows its columns; leave out {name}, or give the"):
+            capelet.protect(planted, None, "leace", **{name: "open"})  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no column 'opne'; did you mean 'open'"):
         capelet.protect(table, None, "leace", vectors="v", private="opne")
     with pytest.raises(CapeletError, match="a Corpus knows its columns; leave out text"):

@@ -21,7 +21,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from capelet.attacks.attribute import Family, families
-from capelet.data.corpus import Corpus, Split
+from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.data.readers import TableOptions
 from capelet.defences import Defence, Settings, check_needs, fit, method
