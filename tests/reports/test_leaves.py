@@ -106,6 +106,20 @@ def test_a_plain_encoder_and_foreign_findings_say_nothing() -> None:
     assert what_leaves(odd) == ""
 
 
+def test_a_label_cannot_smuggle_markup_in(findings: Findings, after: Findings) -> None:
+    label = {"name": "<b>x</b>", "classes": {"a": 1, "b": 1}}
+    about = {**after.provenance["protect"], "settings": {"keep": "task"}}
+    hostile = replace(
+        after,
+        provenance={**after.provenance, "label": label, "protect": about},
+        recipe={"steps": [ENCODER, {**RESPONSE, "classes": 2}]},
+    )
+    assert "“<b>x</b>”" in what_leaves(hostile)  # as it was written; pages escape
+    for draw in (draw_html, draw_markdown):
+        page = draw(protection_page(findings, hostile))
+        assert "<b>x" not in page and "&lt;b&gt;x" in page
+
+
 def test_both_pages_begin_with_it(findings: Findings, after: Findings) -> None:
     phrase = "41 % of neighbours kept"
     for draw in (draw_html, draw_markdown):

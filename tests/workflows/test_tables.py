@@ -73,6 +73,10 @@ def test_columns_belong_to_tables(planted: Corpus, table: pa.Table) -> None:
         capelet.protect(table, None, "leace", vectors="v", private="opne")
     with pytest.raises(CapeletError, match="a Corpus knows its columns; leave out text"):
         capelet.audit(planted, text="body")
+    for command in (capelet.audit, capelet.protect):
+        for data in (planted, table):
+            with pytest.raises(TypeError, match="unexpected keyword argument 'sedes'"):
+                command(data, sedes=3)  # type: ignore[operator]
     with pytest.raises(DataError, match="the set 'reviews' knows its own columns"):
         capelet.audit("reviews", text="body")
     with pytest.raises(DataError, match="no column 'opne'; did you mean 'open'"):

@@ -23,7 +23,6 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
-from capelet.data.readers import TableOptions
 from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
@@ -39,6 +38,7 @@ from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release, recipe_hash
 from capelet.workflows.audit import (
+    CorpusOptions,
     access_of,
     corpus_of,
     inputs_of,
@@ -88,8 +88,7 @@ def protect(
     bins: Mapping[str, Sequence[float]] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
-    private: Any = None,
-    **columns: Unpack[TableOptions],
+    **columns: Unpack[CorpusOptions],
 ) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 
@@ -104,7 +103,7 @@ def protect(
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     """
     clock = Clock()
-    corpus, progress = corpus_of(corpus, private, columns), default_progress(progress)
+    corpus, progress = corpus_of(corpus, columns), default_progress(progress)
     choice = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
     if choice.training is not None:
