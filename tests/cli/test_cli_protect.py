@@ -94,6 +94,8 @@ def test_a_released_file_of_training_rows_says_so_on_the_terminal_only(
     assert done.exit_code == 0 and "they are left out" in done.stderr
     tables = [pyarrow.parquet.read_table(path) for path in (target, unseen)]
     assert [len(table) for table in tables] == [900, 450]
+    # What the page calls one of 2 symbols is no more than that in the file, to the last bit.
+    assert len({tuple(row) for row in tables[0]["vector"].to_pylist()}) == 2
     assert tables[0].schema.metadata == tables[1].schema.metadata
     audited = ["audit", str(data), *COLUMNS, *quick, "--recipe", str(out)]
     done = CliRunner().invoke(app, [*audited, "--out", str(tmp_path / "run")])

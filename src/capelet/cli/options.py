@@ -212,7 +212,7 @@ Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are 
 
 # ---- defences ----
 
-Method = Annotated[str | None, typer.Option(help="{defences:or}; by default gr+.")]
+Method = Annotated[str | None, typer.Option(help="By default gr+; {defences:or}.")]
 Use = Annotated[
     str | None,
     typer.Option("--for", help="What is released, to choose the method by: {uses:or}."),
