@@ -24,6 +24,7 @@ from capelet.cli import app, options
 from capelet.cli.catalogue import TABLES
 from capelet.data.corpus import Corpus
 from capelet.defences import Schedule
+from capelet.defences.uses import Use
 from capelet.encoders import Entry
 from capelet.errors import CapeletError
 from capelet.findings.kinds import Kind
@@ -130,6 +131,13 @@ def test_a_defence(monkeypatch: pytest.MonkeyPatch, planted: Corpus, tmp_path: P
     settings = capelet.Settings(schedule=Schedule(epochs=3))
     result = protect(planted, None, NAME, settings, seeds=1, attackers=["logistic"])
     assert NAME in write_protection(result.before, result.after, tmp_path).read_text("utf-8")
+
+
+def test_a_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = Use("Vectors to look at.", "leace", "neighbours", "it is near at hand")
+    assert add(monkeypatch, "uses", use) == "Vectors to look at."
+    assert f"or {NAME}." in help_of("protect")
+    assert capelet.propose(NAME).reason == "it is near at hand"
 
 
 class Lengths:

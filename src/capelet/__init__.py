@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from capelet.data.corpus import Corpus, Split
     from capelet.data.datasets import load
     from capelet.data.readers import read
-    from capelet.defences import Settings
+    from capelet.defences import Settings, propose
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
     from capelet.integrations import Cape, Protector
@@ -46,6 +46,7 @@ _HOME = {
     "read": "capelet.data.readers",
     "load": "capelet.data.datasets",
     "Settings": "capelet.defences",
+    "propose": "capelet.defences",
     "CapeletError": "capelet.errors",
     "Finding": "capelet.findings",
     "Findings": "capelet.findings",
@@ -86,6 +87,7 @@ __all__ = [
     "audit",
     "check",
     "load",
+    "propose",
     "protect",
     "read",
     "verdicts",

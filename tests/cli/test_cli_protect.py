@@ -60,6 +60,10 @@ def test_the_folder_holds_an_encoder_and_both_reports(data: Path, tmp_path: Path
     method = ["--method", "bottleneck", "--epsilon", "4"]
     code, said, _ = protect(data, out, *COLUMNS, *quick, *method)
     assert code == 0
+    # The first line, before any verdict.
+    assert said.startswith("what leaves: one of 2 symbols (a noisy guess of “task”), ")
+    assert "of neighbours kept: not for search\n" in said
+    assert "one of 2 symbols" in (out / "report.html").read_text()
     promise = "4-local differential privacy for each text that passes (proven); training texts: no"
     assert promise in said and promise in (out / "private.json").read_text()
     assert (
@@ -90,10 +94,13 @@ def test_a_released_file_of_training_rows_says_so_on_the_terminal_only(
     assert done.exit_code == 0 and "they are left out" in done.stderr
     tables = [pyarrow.parquet.read_table(path) for path in (target, unseen)]
     assert [len(table) for table in tables] == [900, 450]
+    # What the page calls one of 2 symbols is no more than that in the file, to the last bit.
+    assert len({tuple(row) for row in tables[0]["vector"].to_pylist()}) == 2
     assert tables[0].schema.metadata == tables[1].schema.metadata
     audited = ["audit", str(data), *COLUMNS, *quick, "--recipe", str(out)]
     done = CliRunner().invoke(app, [*audited, "--out", str(tmp_path / "run")])
     assert done.exit_code == 0 and "450 of 900 rows trained this encoder" in done.stderr
+    assert done.stdout.startswith("what leaves: one of 2 symbols, ")
     # The control: for whoever has only the folder, nothing is recorded, and it is said.
     elsewhere = {"CAPELET_STATE": str(tmp_path / "elsewhere")}
     third = str(tmp_path / "third.parquet")
@@ -139,6 +146,9 @@ def test_a_leakage_that_cannot_be_had_is_refused_and_nothing_is_called_private(
     [
         (["--method", "grr"], "did you mean 'gr'?"),
         (["--method", "ldp"], "needs an epsilon"),
+        (["--for", "task", "--method", "gr+"], "leave --method and --keep out"),
+        (["--for", "search", "--keep", "both"], "leave --method and --keep out"),
+        (["--for", "serach"], "there is no use 'serach'; did you mean 'search'?"),
         (["--method", "bottleneck", "--epsilon", "0"], "epsilon is 0"),
         (["--method", "bottleneck", "--epsilon", "nan"], "epsilon is nan"),
         (["--method", "gr", "--epsilon", "3"], "adds no noise and takes no epsilon"),
@@ -166,6 +176,39 @@ def test_bad_input_is_one_sentence(
     assert sentence in said
     assert len(said.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "sentence"),
+    [
+        (["--for", "task"], "bottleneck", "needs an epsilon"),
+        (["--for", "search", "--epsilon", "8"], "leace", "adds no noise and takes no epsilon"),
+        (["--for", "texts", "--epsilon", "8"], "mdp", "there are only vectors"),
+    ],
+)
+def test_a_use_names_its_method_and_reason_before_anything_else(
+    data: Path, tmp_path: Path, options: list[str], method: str, sentence: str
+) -> None:
+    code, _, said = protect(data, tmp_path / "out", *COLUMNS, *options)
+    assert code == 2
+    reason, refusal = said.strip().splitlines()
+    assert reason.startswith(f"capelet: for {options[1]} take {method}: ")
+    assert sentence in refusal
+
+
+def test_a_task_without_a_label_is_refused(data: Path, tmp_path: Path) -> None:
+    columns = ["--vectors", "vector", "--private", "named"]
+    code, _, said = protect(data, tmp_path / "out", *columns, "--for", "task", "--epsilon", "8")
+    assert code == 2 and "there is no label" in said
+
+
+def test_for_search_neighbours_are_kept_though_there_is_a_label(data: Path, tmp_path: Path) -> None:
+    out, quick = tmp_path / "out", ["--seeds", "1", "--attackers", "logistic", "--json"]
+    code, said, reason = protect(data, out, *COLUMNS, *quick, "--for", "search")
+    assert code == 0 and "hides little" in reason
+    about = Findings.load(out).provenance["protect"]
+    assert about["method"] == "leace" and about["settings"]["keep"] == "neighbours"
+    assert json.loads(said)["leaves"].startswith("8 numbers, ")
 
 
 def test_an_epsilon_that_cannot_work_is_said_before_training(data: Path, tmp_path: Path) -> None:

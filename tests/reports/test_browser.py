@@ -32,7 +32,7 @@ FRAME = """<!doctype html><title>waiting</title><body style="margin:0">
 <script>
 document.getElementById("f").onload = event => {{
   const inner = event.target.contentDocument.documentElement;
-  const wide = [...inner.querySelectorAll("svg.bars, .card, figure, h1, pre, nav, .facts")]
+  const wide = [...inner.querySelectorAll("svg.bars, .card, figure, h1, pre, nav, .facts, .leaves")]
     .filter(item => item.getBoundingClientRect().right > {width} + 1);
   document.body.innerHTML = `scroll=${{inner.scrollWidth}} wide=${{wide.length}} ` +
     `cards=${{inner.querySelectorAll(".card, .judged").length}}`;

@@ -105,6 +105,19 @@ def test_reversal_does_not_protect_what_was_held_out(reversed_: Protection) -> N
     assert reversed_.after.provenance["protect"]["against"] == ["named", "absent"]
 
 
+def test_lambda_is_noted_only_where_something_is_done_by_it(
+    leaky: Corpus, reversed_: Protection
+) -> None:
+    assert reversed_.after.provenance["protect"]["settings"]["lam"] == 1.0
+    assert "lam" not in run(leaky, "leace").after.provenance["protect"]["settings"]
+
+
+def test_the_width_of_what_leaves_is_noted(reversed_: Protection) -> None:
+    """Twelve numbers go in, and 64 leave."""
+    assert reversed_.before.provenance["release"] == {"dimension": 12}
+    assert reversed_.after.provenance["release"] == {"dimension": 64}
+
+
 def test_the_joint_adversary_stands_beside_the_fresh_attacker(
     reversed_: Protection, squeezed: Protection
 ) -> None:

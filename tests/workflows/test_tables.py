@@ -57,9 +57,26 @@ def test_findings_equal_those_of_the_file(table: pa.Table, expected: Findings, k
     assert replace(findings, rows=findings.rows[1:]).rows != expected.rows
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "datasets", "lists", "rows"])
+def test_protect_takes_what_audit_takes(table: pa.Table, expected: Findings, kind: str) -> None:
+    """Before the protection the same attackers see the same vectors as in the audit of the file."""
+    result = capelet.protect(frame(table, kind), None, "leace", **COLUMNS, **FAST)
+    assert result.before.rows == expected.rows
+    assert result.after.rows != expected.rows
+
+
 def test_columns_belong_to_tables(planted: Corpus, table: pa.Table) -> None:
+    for name in ("text", "private"):
+        with pytest.raises(CapeletError, match=f"knows its columns; leave out {name}, or give the"):
+            capelet.protect(planted, None, "leace", **{name: "open"})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="no column 'opne'; did you mean 'open'"):
+        capelet.protect(table, None, "leace", vectors="v", private="opne")
     with pytest.raises(CapeletError, match="a Corpus knows its columns; leave out text"):
         capelet.audit(planted, text="body")
+    for command in (capelet.audit, capelet.protect):
+        for data in (planted, table):
+            with pytest.raises(TypeError, match="unexpected keyword argument 'sedes'"):
+                command(data, sedes=3)  # type: ignore[operator]
     with pytest.raises(DataError, match="the set 'reviews' knows its own columns"):
         capelet.audit("reviews", text="body")
     with pytest.raises(DataError, match="no column 'opne'; did you mean 'open'"):

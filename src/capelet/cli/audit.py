@@ -23,6 +23,7 @@ from capelet.cli.inputs import (
 from capelet.cli.terminal import (
     echo,
     print_json,
+    print_leaves,
     print_trained,
     print_verdicts,
     progress_bars,
@@ -168,14 +169,15 @@ def _measure(
 
 
 def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool) -> None:
-    from capelet.reports import all_verdicts
+    from capelet.reports import all_verdicts, what_leaves
 
-    verdicts = all_verdicts(findings)
+    verdicts, leaves = all_verdicts(findings), what_leaves(findings)
     if as_json:
         over = [name for ruling in rulings if ruling.decision == 1 for name in ruling.attributes]
         summary = {
             "report": str(page),
             "findings": str(page.parent / "findings.json"),
+            "leaves": leaves,
             "verdicts": verdict_summaries(verdicts),
             "over": list(dict.fromkeys(over)),
             "gates": [
@@ -190,6 +192,7 @@ def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool)
         }
         print_json(summary)
         return
+    print_leaves(leaves)
     print_verdicts(verdicts)
     for warning in findings.provenance.get("warnings", []):
         echo(f"warning: {warning}")

@@ -63,6 +63,7 @@ TABLES: dict[str, Table] = {
     "encoders": Table("capelet.encoders", "ENCODERS"),
     "mechanisms": Table("capelet.mechanisms", "MECHANISMS"),
     "defences": Table("capelet.defences", "METHODS"),
+    "uses": Table("capelet.defences", "USES"),
     "data sets": Table("capelet.data.datasets", "DATASETS", describe=_describe_set),
     "kinds of attack": Table("capelet.evaluation.attacks", "ATTACKS", describe=_title),
     "inversion attacks": Table("capelet.attacks.inversion.run", "ATTACKS"),

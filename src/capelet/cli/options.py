@@ -212,7 +212,11 @@ Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are 
 
 # ---- defences ----
 
-Method = Annotated[str, typer.Option(help="{defences:or}.")]
+Method = Annotated[str | None, typer.Option(help="By default gr+; {defences:or}.")]
+Use = Annotated[
+    str | None,
+    typer.Option("--for", help="What is released, to choose the method by: {uses:or}."),
+]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
 Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
 Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]

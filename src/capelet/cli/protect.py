@@ -19,14 +19,24 @@ from capelet.cli.inputs import (
     split_columns,
     split_names,
 )
-from capelet.cli.terminal import echo, print_json, print_verdicts, progress_bars, with_command
+from capelet.cli.terminal import (
+    echo,
+    print_json,
+    print_leaves,
+    print_verdicts,
+    progress_bars,
+    with_command,
+)
 from capelet.errors import CapeletError, OutputError
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
+    from capelet.defences import Settings
     from capelet.defences.settings import TrainingPrivacy
     from capelet.workflows.protect import Protection
 
+# What is taken where neither a method nor a use is named.
+METHOD = "gr+"
 # A width other than this was chosen by the user, and is not searched.
 WIDTH = 64
 
@@ -34,7 +44,8 @@ WIDTH = 64
 def protect(
     data: options.Data,
     out: options.OutProtected,
-    method: options.Method = "gr+",
+    method: options.Method = None,
+    use: options.Use = None,
     text: options.Text = None,
     label: options.Label = None,
     private: options.Private = None,
@@ -72,7 +83,7 @@ def protect(
     """Train a private encoder; measure before and after with fresh attackers; write a report.
 
     Example: `capelet protect mails.parquet --text body --label topic --private gender,age
-    --method bottleneck --epsilon 8 --out private/mails`
+    --for task --epsilon 8 --out private/mails`
     """
     from capelet.defences import Settings
     from capelet.files import check_writable
@@ -81,11 +92,16 @@ def protect(
 
     check_writable(out)
     _check_free(out)
+    training = _training_privacy(train_epsilon, train_delta, unit)
+    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers, training=training)
+    name = method or METHOD
+    if use is not None:
+        name, settings = _propose(use, method, settings)
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     columns = Columns(text, label, tuple(private or ()), author, vectors)
     corpus = read_corpus(data, columns, reading)
-    if keep == "auto":
-        keep = _what_to_keep(corpus, split_names(derive), method)
+    if settings.keep == "auto":
+        settings = replace(settings, keep=_what_to_keep(corpus, split_names(derive), name))
     search: dict[str, Any] = {
         "max_leakage": max_leakage,
         "min_utility": min_utility,
@@ -102,17 +118,29 @@ def protect(
         "bins": parse_bins(bins),
         "cache": not no_cache,
     }
-    training = _training_privacy(train_epsilon, train_delta, unit)
-    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers, training=training)
     plain = open_encoder(corpus, None, encoder, backend)
     try:
         with progress_bars(json) as progress:
-            result = run(corpus, plain, method, settings, progress=progress, **search, **measuring)
+            result = run(corpus, plain, name, settings, progress=progress, **search, **measuring)
     # Not bad input but a finding: 1, not 2.
     except NoPoint as error:
         echo(f"capelet: {error.for_terminal}", file=sys.stderr)
         raise typer.Exit(1) from None
     _write(result, out, json)
+
+
+def _propose(use: str, method: str | None, settings: Settings) -> tuple[str, Settings]:
+    """The method for this use and its settings; the reason is on the terminal before the work."""
+    from capelet.defences import propose
+
+    if method is not None or settings.keep != "auto":
+        raise CapeletError(
+            "--for chooses the method and what it keeps; leave --method and --keep out, or leave "
+            "--for out"
+        )
+    proposal = propose(use, settings)
+    echo(f"capelet: for {use} take {proposal.method_name}: {proposal.reason}", file=sys.stderr)
+    return proposal.method_name, proposal.settings
 
 
 def _check_free(out: Path) -> None:
@@ -158,24 +186,27 @@ def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> lis
 
 def _write(result: Protection, out: Path, as_json: bool) -> None:
     from capelet.encoders.model_folder import claim_folder
-    from capelet.reports import verdicts, write_protection
+    from capelet.reports import verdicts, what_leaves, write_protection
 
     result = replace(result, after=with_command(result.after))
     # The page before the encoder, whose manifest makes the folder a whole one.
     page = write_protection(result.before, result.after, claim_folder(out))
     folder = result.save(out)
     promise = result.encoder.guarantee.sentence()
+    leaves = what_leaves(result.after)
     before, after = verdicts(result.before), verdicts(result.after)
     if as_json:
         summary = {
             "encoder": str(folder),
             "report": str(page),
+            "leaves": leaves,
             "guarantee": promise,
             "before": [{"target": item.target, "sentence": item.sentence} for item in before],
             "after": [{"target": item.target, "sentence": item.sentence} for item in after],
         }
         print_json(summary)
         return
+    print_leaves(leaves)
     for name, sentences in (("before", before), ("after", after)):
         print_verdicts(sentences, f"{name} ")
     echo(f"guarantee: {promise}")

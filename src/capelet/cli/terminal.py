@@ -120,6 +120,12 @@ def _is_ours(frame: traceback.FrameSummary) -> bool:
     return "capelet" in Path(frame.filename).parts
 
 
+def print_leaves(leaves: str) -> None:
+    """What leaves of each text, before any verdict on it; nothing where nothing is known of it."""
+    if leaves:
+        echo(f"what leaves: {leaves}")
+
+
 def print_verdicts(verdicts: Iterable[Verdict], before: str = "") -> None:
     """A line for each verdict, with the label that the page has."""
     for item in verdicts:

@@ -2,7 +2,8 @@
 
 A method is a record of the table in `methods`: which steps stand around the learnt map, and what
 its training asks for. Families of methods are files (`dense`, `bottleneck`, `erasure`,
-`autoencoder`); there is one class for each thing that a loss can ask for (`terms`).
+`autoencoder`); there is one class for each thing that a loss can ask for (`terms`). Which method
+serves which use stands in `uses`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from capelet.defences.settings import (
     Settings,
     TrainingPrivacy,
 )
+from capelet.defences.uses import USES, Proposal, propose
 
 __all__ = [
     "KEEPS",
     "METHODS",
+    "USES",
     "Defence",
     "Method",
     "Part",
+    "Proposal",
     "Schedule",
     "Settings",
     "TrainingPrivacy",
     "check_needs",
     "fit",
     "method",
+    "propose",
 ]

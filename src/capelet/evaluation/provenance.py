@@ -56,8 +56,9 @@ class Clock:
 def provenance(data: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
     """The provenance of any run: version and time, what the data are, and the sections given.
 
-    Sections of a measurement on vectors are `attributes`, `label`, `encoder`, `cache`, `split`,
-    `guarantee`, `versions`, `warnings` and `seconds`; see the functions below that describe them.
+    Sections of a measurement on vectors are `attributes`, `label`, `encoder`, `release`, `cache`,
+    `split`, `guarantee`, `versions`, `warnings` and `seconds`; see the functions below that
+    describe them.
     """
     return {
         "capelet": importlib.metadata.version("capelet"),
@@ -83,6 +84,7 @@ def audit_provenance(
         attributes={item.name: _describe_attribute(item) for item in plan.secrets},
         label=None if label is None else {"name": label.name, **_describe_attribute(label)},
         encoder={"dimension": release.vectors.shape[1], **describe_encoder(model)},
+        release={"dimension": int(release.vectors.shape[1])},
         cache=describe_cache(model),
         split={
             "kind": plan.splits[0].kind,

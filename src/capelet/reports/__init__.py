@@ -5,6 +5,7 @@ A report is a pure function of `Findings`: it arranges, rounds and says, and nev
 
 from capelet.reports.kinds import all_verdicts
 from capelet.reports.kinds.attribute_inference import overall, verdicts
+from capelet.reports.leaves import what_leaves
 from capelet.reports.verdict import Verdict
 from capelet.reports.write import (
     drawn_from,
@@ -23,6 +24,7 @@ __all__ = [
     "render_html",
     "render_markdown",
     "verdicts",
+    "what_leaves",
     "write_comparison",
     "write_protection",
     "write_report",

@@ -19,6 +19,7 @@ from capelet.reports.kinds.attribute_inference import (
 )
 from capelet.reports.kinds.generic import OTHERS
 from capelet.reports.kinds.inversion import GROUP, shows_texts
+from capelet.reports.leaves import what_leaves
 from capelet.reports.page import (
     Block,
     Callout,
@@ -76,6 +77,7 @@ def audit_page(findings: Findings) -> Page:
         header=(Facts(tuple(facts.headline(findings))), *callout(facts.warnings(findings))),
         sections=present(sections),
         private=shows_texts(findings),
+        leaves=what_leaves(findings),
     )
 
 

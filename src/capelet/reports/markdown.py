@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from capelet.reports import page as blocks
+from capelet.reports.leaves import TITLE
 from capelet.reports.page import Block, Page
 
 
@@ -18,6 +19,7 @@ def draw_markdown(page: Page) -> str:
     """The page as Markdown."""
     parts = [
         f"# {escape(''.join(page.heading))}",
+        f"{TITLE}: **{escape(page.leaves)}**" if page.leaves else "",
         f"**{escape(page.lead)}**" if page.lead else "",
         *(draw(block, 1) for block in page.header),
     ]

@@ -247,7 +247,8 @@ class Section:
 class Page:
     """The whole page. The heading is given in three parts: before the data's name, it, and after.
 
-    `private` pages show people's texts and are written for their owner only.
+    `leaves` is what leaves of each text, where something protects it. `private` pages show people's
+    texts and are written for their owner only.
     """
 
     title: str
@@ -256,6 +257,7 @@ class Page:
     header: tuple[Block, ...]
     sections: tuple[Section, ...]
     private: bool = False
+    leaves: str = ""
 
 
 def section(

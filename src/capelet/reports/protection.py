@@ -29,6 +29,7 @@ from capelet.reports.kinds.families import family_table
 from capelet.reports.kinds.generic import cell
 from capelet.reports.kinds.person_inference import PERSON
 from capelet.reports.kinds.utility import USE
+from capelet.reports.leaves import what_leaves
 from capelet.reports.page import (
     Card,
     Cards,
@@ -97,6 +98,7 @@ def protection_page(before: Findings, after: Findings) -> Page:
         lead=lead(before, after),
         header=(Facts(tuple(headline(after))), *callout(warnings)),
         sections=present(sections),
+        leaves=what_leaves(after),
     )
 
 

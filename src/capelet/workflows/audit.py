@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NotRequired, Unpack, cast
 
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.data.corpus import Corpus
@@ -36,6 +36,12 @@ from capelet.release import PrivateEncoder, Release
 from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
+
+
+class CorpusOptions(TableOptions):
+    """What `read` takes beside the table."""
+
+    private: NotRequired[Any]
 
 
 def audit(
@@ -70,17 +76,12 @@ def audit(
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is.
     """
-    if not isinstance(corpus, Corpus):
-        corpus = corpus_of(corpus, private, columns)
-    elif columns:
-        raise CapeletError(
-            f"a Corpus knows its columns; leave out {', '.join(columns)}, or give the table itself"
-        )
-    elif private is not None:
+    if isinstance(corpus, Corpus) and private is not None and not columns:
         if encoder is not None:
             raise CapeletError("audit was given encoder= and its old name private=; give one")
         warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
-        encoder = private
+        encoder, private = private, None
+    corpus = corpus_of(corpus, {**columns, "private": private})
     progress = default_progress(progress)
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
@@ -136,15 +137,28 @@ def _from_elsewhere(
     return attack_from_elsewhere(plan, auxiliary, release, own, attackers, redraw)
 
 
-def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:
-    """The corpus of a named set, or of whatever `read` takes."""
+def corpus_of(data: Any, columns: CorpusOptions) -> Corpus:
+    """A corpus as it is, that of a named set, or that of whatever `read` takes."""
+    for key in columns:
+        if key not in CorpusOptions.__annotations__:
+            # As Python says it of a misspelt argument: it is no column.
+            raise TypeError(f"unexpected keyword argument {key!r}")
+    # What is None was not given: `audit` always has a `private`.
+    names = cast("CorpusOptions", {key: name for key, name in columns.items() if name is not None})
+    if isinstance(data, Corpus):
+        if names:
+            raise CapeletError(
+                f"a Corpus knows its columns; leave out {', '.join(names)}, or give the table "
+                "itself"
+            )
+        return data
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
-        if columns or private is not None:
+        if names:
             raise DataError(
                 f"the set {data!r} knows its own columns; read its file to choose others"
             )
         return load(data)
-    return read(data, private=() if private is None else private, **columns)
+    return read(data, **names)
 
 
 def plan_of(

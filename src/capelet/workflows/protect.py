@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from capelet.attacks.attribute import Family, families
-from capelet.data.corpus import Corpus, Split
+from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
@@ -33,11 +33,19 @@ from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
 from capelet.findings import Finding, Findings
-from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
-from capelet.release import PrivateEncoder, Release
-from capelet.workflows.audit import access_of, inputs_of, measure_releases, private_encoder
+from capelet.release import PrivateEncoder, Release, recipe_hash
+from capelet.workflows.audit import (
+    CorpusOptions,
+    access_of,
+    corpus_of,
+    inputs_of,
+    measure_releases,
+    private_encoder,
+)
+from capelet.workflows.progress import default_progress
 from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
@@ -62,7 +70,7 @@ class Protection:
 
 
 def protect(
-    corpus: Corpus,
+    corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
     method_name: str = "gr+",
     settings: Settings | None = None,
@@ -79,12 +87,15 @@ def protect(
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     cache: bool = True,
-    progress: Progress = silent,
+    progress: Progress | None = None,
+    **columns: Unpack[CorpusOptions],
 ) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 
     Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
-    `held_out` are private attributes that the training may not see: they are measured all the same.
+    `corpus` may also be whatever `capelet.read` takes, with its arguments beside it, as in `audit`.
+    Which method serves which use is told by `capelet.propose`. `held_out` are private attributes
+    that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
     `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do, or
     when fresh victims do not show that the chosen one keeps `max_leakage`.
@@ -92,6 +103,7 @@ def protect(
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     """
     clock = Clock()
+    corpus, progress = corpus_of(corpus, columns), default_progress(progress)
     choice = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
     if choice.training is not None:
@@ -99,72 +111,125 @@ def protect(
         split_kind = SPLIT
     plan = Plan.of(corpus, seeds, split_kind, derived, bins)
     against = _against(plan, held_out)
-    wish = {"max_leakage": max_leakage, "min_utility": min_utility}
-    has_search = any(value is not None for value in wish.values())
+    has_search = max_leakage is not None or min_utility is not None
     if has_search:
         plan = plan.with_common_victims()
-    # An ε that will be searched need not be given.
-    open_epsilon = choice.epsilon is None and "epsilon" in method(method_name).needs
-    complete = replace(choice, epsilon=1.0) if has_search and open_epsilon else choice
-    check_needs(method_name, complete, plan.label, against)
-    if choice.training is not None:
-        _check_choices(plan, against, has_search)
-    texts = method(method_name).text_steps(choice)
+    _check_choice(plan, against, method_name, choice, has_search)
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
+    texts = method(method_name).text_steps(choice)
+    job = _Job(
+        plan, method_name, choice, against, texts, plain, inputs_of(corpus, plain), clock, progress
+    )
     _check_epsilon(plan, choice, method_name, anyway)
     check_state()
-    inputs = inputs_of(corpus, plain)
-    if plain.consumes != "texts" and not method(method_name).on_vectors:
-        raise DataError(
-            f"the method {method_name!r} changes or reads texts, and there are only vectors"
-        )
-    _check_layers(plain, choice, has_search)
-    with clock("encoding"):
-        original = plain.release(inputs, progress)
-        # Text steps act before the encoder, so the defence learns on what they leave of a text.
-        base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
+    _check_inputs(job, has_search)
+    original, base = job.encode()
     frontier = None
     if has_search:
         with clock("search"):
             frontier = search(
                 plan, base.vectors, original.vectors, against, method_name, choice,
                 fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
-                **wish,
+                max_leakage=max_leakage, min_utility=min_utility,
             )  # fmt: skip
-        choice = replace(choice, **frontier.best_settings())
-    with clock("training"):
-        defences = [
-            _fit_split(plan, parts, base.vectors, against, method_name, choice, progress, plain)
-            for parts in plan.splits
-        ]
-    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
-    _remember_rows(plan.splits[0], inputs, encoders[0], plain)
-    with clock("release"):  # by the object that is saved: what is measured is what ships
-        releases = [private.release(inputs, progress) for private in encoders]
-    for item in defences[1:]:
-        if isinstance(item.encoder, TunedEncoder):
-            item.encoder.forget()  # only the encoder of the first seed is kept
+        job = replace(job, settings=replace(choice, **frontier.best_settings()))
+    defences = job.train(base.vectors)
+    encoders, releases = job.release(defences)
     # The same splits and attackers before and after: only the encoder differs.
-    before = _findings(
-        plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
-    )
-    access = access_of(encoders, inputs, None if attackers else original.vectors)
-    after = _findings(
-        plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, access
-    )
+    before = job.measure(plain, [original] * len(plan.splits), None, attacker_families)
+    access = access_of(encoders, job.inputs, None if attackers else original.vectors)
+    after = job.measure(encoders[0], releases, original.vectors, attacker_families, access)
     if frontier is not None:
         check_wish(frontier, _strongest(after, against))
-    rows = (*after.rows, *_joint(defences, against, releases[0].recipe_hash))
-    about = _about(plan, method_name, choice, against, defences)
-    artefacts = dict(after.artefacts) | ({"frontier": frontier.artefact()} if frontier else {})
-    origin = {
-        **after.provenance,
-        "protect": {**about, "held_out": list(held_out), "versions": after.provenance["versions"]},
-    }
-    after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
+        after = replace(after, artefacts={**after.artefacts, "frontier": frontier.artefact()})
+    after = _with_account(job, after, defences, held_out)
     return Protection(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One method to be trained and measured on one plan, after all that is refused was refused.
+
+    `texts` are the steps before the encoder, `plain` is what is protected.
+    """
+
+    plan: Plan
+    name: str
+    settings: Settings
+    against: tuple[Attribute, ...]
+    texts: tuple[Any, ...]
+    plain: PrivateEncoder
+    inputs: Any
+    clock: Clock
+    progress: Progress
+
+    def encode(self) -> tuple[Release, Release]:
+        """What is released without protection, and what the defence learns on.
+
+        Text steps act before the encoder, so the defence learns on what they leave of a text.
+        """
+        with self.clock("encoding"):
+            original = self.plain.release(self.inputs, self.progress)
+            if not self.texts:
+                return original, original
+            rewriter = PrivateEncoder(*self.texts, *self.plain.steps)
+            return original, rewriter.release(self.inputs, self.progress)
+
+    def train(self, vectors: Vectors) -> list[Defence]:
+        """A defence for each split, each on its own defender's part."""
+        with self.clock("training"):
+            return [self._fit(parts, vectors) for parts in self.plan.splits]
+
+    def _fit(self, parts: Split, vectors: Vectors) -> Defence:
+        plan, settings = self.plan, self.settings
+        part = part_of(plan, parts, vectors, self.against)
+        if settings.training is not None:
+            part = with_units(part, plan, parts, settings.training)
+        if settings.layers:
+            from capelet.encoders.tuning import top_layers
+
+            assert self.plain.encoder is not None and part.texts is not None
+            top = top_layers(self.plain.encoder, part.texts, settings.layers, self.progress)
+            part = replace(part, top=top)
+        # Each split trains from its own seed, so that the mean covers the luck of training too.
+        settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
+        place = plan.splits.index(parts)
+
+        def of_all_seeds(what: str, count: int, total: int) -> None:
+            self.progress(what, place * total + count, len(plan.splits) * total)
+
+        checkpoints = cache_folder() / "training"
+        return fit(self.name, part, settings_of_split, checkpoints, of_all_seeds)
+
+    def release(self, defences: Sequence[Defence]) -> tuple[list[PrivateEncoder], list[Release]]:
+        """All rows through the private encoder of each split; which rows trained is remembered."""
+        encoders = [
+            PrivateEncoder(*self.texts, *steps_with(item, self.plain.steps)) for item in defences
+        ]
+        _remember_rows(self.plan.splits[0], self.inputs, encoders[0], self.plain)
+        with self.clock("release"):  # by the object that is saved: what is measured is what ships
+            releases = [private.release(self.inputs, self.progress) for private in encoders]
+        for item in defences[1:]:
+            if isinstance(item.encoder, TunedEncoder):
+                item.encoder.forget()  # only the encoder of the first seed is kept
+        return encoders, releases
+
+    def measure(
+        self,
+        encoder: PrivateEncoder,
+        releases: Sequence[Release],
+        original: Vectors | None,
+        attackers: Sequence[Family],
+        access: Sequence[Access] = (),
+    ) -> Findings:
+        """What fresh attackers read off these releases, one for each split, and their worth."""
+        rows, artefacts = measure_releases(
+            self.plan, releases, original, attackers, self.clock, self.progress, access
+        )
+        origin = audit_provenance(self.plan, encoder, releases[0], self.clock)
+        return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 
 
 def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
@@ -199,14 +264,18 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
         )
 
 
-def _check_layers(plain: PrivateEncoder, settings: Settings, has_search: bool) -> None:
-    """Refuse to tune where there are no layers to train, before anything is encoded."""
-    if not settings.layers:
+def _check_inputs(job: _Job, has_search: bool) -> None:
+    """Refuse what the method cannot do with these inputs, before anything is encoded."""
+    if job.plain.consumes != "texts" and not method(job.name).on_vectors:
+        raise DataError(
+            f"the method {job.name!r} changes or reads texts, and there are only vectors"
+        )
+    if not job.settings.layers:
         return
     from capelet.encoders.tuning import tunable
 
-    tunable(plain.encoder, settings.layers)
-    if len(plain.steps) != 1:
+    tunable(job.plain.encoder, job.settings.layers)
+    if len(job.plain.steps) != 1:
         raise DataError("--tune-layers trains an encoder, and here are steps before or behind it")
     if has_search:
         raise DataError(
@@ -214,44 +283,24 @@ def _check_layers(plain: PrivateEncoder, settings: Settings, has_search: bool) -
         )
 
 
-def _check_choices(plan: Plan, against: Sequence[Attribute], has_search: bool) -> None:
-    """Refuse what would be chosen by looking at all rows: settings, and classes."""
+def _check_choice(
+    plan: Plan, against: Sequence[Attribute], name: str, choice: Settings, has_search: bool
+) -> None:
+    """Refuse a method without what it needs, and what a private training would choose by looking.
+
+    Settings, and classes cut by frequency, are chosen by looking at all rows.
+    """
+    # An ε that will be searched need not be given.
+    is_open = has_search and choice.epsilon is None and "epsilon" in method(name).needs
+    check_needs(name, replace(choice, epsilon=1.0) if is_open else choice, plan.label, against)
+    if choice.training is None:
+        return
     if has_search:
         raise DataError(
             "a search among settings counts as training, and --train-epsilon does not cover it; "
             "leave --max-leakage and --min-utility out"
         )
     check_classes([*against, *([plan.label] if plan.label is not None else [])])
-
-
-def _fit_split(
-    plan: Plan,
-    parts: Split,
-    vectors: Vectors,
-    against: Sequence[Attribute],
-    name: str,
-    settings: Settings,
-    progress: Progress,
-    plain: PrivateEncoder,
-) -> Defence:
-    part = part_of(plan, parts, vectors, against)
-    if settings.training is not None:
-        part = with_units(part, plan, parts, settings.training)
-    if settings.layers:
-        from capelet.encoders.tuning import top_layers
-
-        assert plain.encoder is not None and part.texts is not None
-        top = top_layers(plain.encoder, part.texts, settings.layers, progress)
-        part = replace(part, top=top)
-    # Each split trains from its own seed, so that the mean covers the luck of training too.
-    settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
-    checkpoints = cache_folder() / "training"
-    place = plan.splits.index(parts)
-
-    def of_all_seeds(what: str, count: int, total: int) -> None:
-        progress(what, place * total + count, len(plan.splits) * total)
-
-    return fit(name, part, settings_of_split, checkpoints, of_all_seeds)
 
 
 def _remember_rows(
@@ -261,21 +310,6 @@ def _remember_rows(
     before = {origin.id for origin in plain.origins}
     ids = [origin.id for origin in private.origins if origin.id not in before]
     remember_training_rows(ids, [inputs[row] for row in parts.defender])
-
-
-def _findings(
-    plan: Plan,
-    encoder: PrivateEncoder,
-    releases: Sequence[Release],
-    original: Vectors | None,
-    attackers: Sequence[Family],
-    clock: Clock,
-    progress: Progress,
-    access: Sequence[Access] = (),
-) -> Findings:
-    rows, artefacts = measure_releases(plan, releases, original, attackers, clock, progress, access)
-    origin = audit_provenance(plan, encoder, releases[0], clock)
-    return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 
 
 def _joint(
@@ -304,20 +338,29 @@ def _joint(
     return rows
 
 
-def _about(
-    plan: Plan,
-    name: str,
-    settings: Settings,
-    against: Sequence[Attribute],
-    defences: Sequence[Defence],
-) -> dict[str, Any]:
+def _with_account(
+    job: _Job, after: Findings, defences: Sequence[Defence], held_out: Sequence[str]
+) -> Findings:
+    """The findings, with what the training believed and how it was made."""
+    rows = (*after.rows, *_joint(defences, job.against, recipe_hash(after.recipe)))
+    about = {
+        **_about(job, defences),
+        "held_out": list(held_out),
+        "versions": after.provenance["versions"],
+    }
+    return replace(after, rows=rows, provenance={**after.provenance, "protect": about})
+
+
+def _about(job: _Job, defences: Sequence[Defence]) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
+    plan, record = job.plan, method(job.name)
+    against = [item.name for item in job.against] if record.fights_with(job.settings) else []
     return {
-        "method": name,
-        "settings": _as_json(settings),
-        "against": [item.name for item in against] if method(name).fights_with(settings) else [],
+        "method": job.name,
+        "settings": _as_json(job.settings, record.fights == "by lambda"),
+        "against": against,
         "data": {"name": plan.corpus.name},
-        **_figures(plan, settings, defences),
+        **_figures(plan, job.settings, defences),
         "seeds": len(plan.splits),
         "private_towards_training_texts": all(
             item.outcome.map.training.status == "proven" for item in defences
@@ -336,6 +379,10 @@ def _figures(
     return {"trained_on": len(plan.splits[0].defender), "training_seconds": round(seconds, 2)}
 
 
-def _as_json(settings: Settings) -> dict[str, Any]:
-    """The settings as JSON: what was left at None is left out."""
-    return {key: value for key, value in asdict(settings).items() if value is not None}
+def _as_json(settings: Settings, by_lambda: bool) -> dict[str, Any]:
+    """The settings as JSON: what was left at None is left out, and λ where nothing is done by it.
+
+    A page that printed λ = 1 of a method without a λ would speak of a strength that it has not.
+    """
+    items = asdict(settings if by_lambda else replace(settings, lam=None))
+    return {key: value for key, value in items.items() if value is not None}
