@@ -1,0 +1,1 @@
+"""Studies: grids of cells, their statistics, and the pages of results."""
