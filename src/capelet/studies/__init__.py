@@ -1,1 +1,1 @@
-"""Studies: grids of cells, their statistics, and the pages of results."""
+"""Studies: grids of measurements from a plan, resumable, on this machine or on a cluster."""

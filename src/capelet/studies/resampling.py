@@ -13,12 +13,16 @@ import numpy as np
 
 from capelet.errors import DataError
 from capelet.findings.intervals import Bootstrap, weighted_means
-from capelet.findings.metrics import METRICS, Floats, Guesses, replicates
-from capelet.studies.rows import Row, VictimGuesses, count_of, split_of
+from capelet.findings.metrics import Floats, Guesses, replicates
+from capelet.studies.rows import PseudonymGuesses, Row, count_of, split_of
 
 Unit = Literal["split", "author"]
 # Student's stretch of percentiles is good from five units on (`findings.intervals`).
 LEAST_UNITS = 5
+# What the class guessed decides; other metrics rank victims by scores, which no store keeps.
+OF_GUESSES = ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro")
+# Weights are single-precision.
+TOLERANCE = 1e-5
 
 
 class People:
@@ -38,15 +42,23 @@ class People:
         return np.asarray(np.mean([self._replicates(row) for row in rows], axis=0))
 
     def _replicates(self, row: Row) -> Floats:
-        if row.metric not in METRICS:
+        if row.metric not in OF_GUESSES:
             raise DataError(
-                f"{row.metric!r} is not computed from guesses, so authors cannot be resampled; "
-                "compare over splits"
+                f"{row.metric!r} is not computed from the classes guessed, so authors cannot be "
+                f"resampled; compare over splits, or in one of {', '.join(OF_GUESSES)}"
             )
         guesses = guesses_of(row)
         codes = np.searchsorted(self._names, guesses.authors)
-        sample = Guesses(guesses.truth, guesses.scores, codes)
-        return replicates(row.metric, sample, self._weights[:, codes])
+        classes = int(max(guesses.truth.max(), guesses.guess.max())) + 1
+        sample = Guesses(guesses.truth.astype(np.intp), np.eye(classes)[guesses.guess], codes)
+        draws = replicates(row.metric, sample, self._weights[:, codes])
+        # Guesses of another attacker than the row's would give an interval of something else.
+        if abs(float(draws[0]) - row.value) > TOLERANCE:
+            raise DataError(
+                f"the guesses of a cell give {row.metric} {draws[0]:.4f}, its row says "
+                f"{row.value:.4f}: they are not of one measurement; measure the cell again"
+            )
+        return draws
 
 
 class Splits:
@@ -79,7 +91,7 @@ def units_of(rows: Sequence[Row], blocks: Sequence[str]) -> People | Splits:
     return Splits(rows, blocks)
 
 
-def guesses_of(row: Row) -> VictimGuesses:
+def guesses_of(row: Row) -> PseudonymGuesses:
     """The guesses of a row; refused where the cell kept none."""
     if row.guesses is None:
         raise DataError("a cell has no guesses of its victims, so authors cannot be resampled")

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import DataError, did_you_mean
 from capelet.findings.finding import Findings
-from capelet.findings.metrics import Codes, Floats
 
 Level = str | float
 # A combination of levels, and the split that it was measured in.
@@ -29,17 +29,17 @@ CHOICE = (None, "strongest")
 
 
 @dataclass(frozen=True, eq=False)
-class VictimGuesses:
-    """What was guessed of each victim of a cell, all under pseudonyms; never leaves the store.
+class PseudonymGuesses:
+    """The class guessed of each victim of a cell, under pseudonyms; it never leaves the store.
 
-    `scores` has a column per class. `authors` groups victims by person (or by identical texts).
-    The same person has the same pseudonym in every cell, so that cells can be compared in pairs.
+    `authors` groups victims by person (or by identical texts). The same person has the same
+    pseudonym in every cell, so that cells can be compared in pairs.
     """
 
     victims: npt.NDArray[Any]
     authors: npt.NDArray[Any]
-    truth: Codes
-    scores: Floats
+    truth: npt.NDArray[np.integer[Any]]
+    guess: npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Row:
     value: float
     degenerate: bool = False
     chance: float | None = None
-    guesses: VictimGuesses | None = None
+    guesses: PseudonymGuesses | None = None
 
 
 @dataclass(frozen=True)
