@@ -24,7 +24,7 @@ from capelet.findings.intervals import Score, percentile
 from capelet.findings.metrics import Floats
 from capelet.studies.resampling import People, Unit, guesses_of
 from capelet.studies.rows import Exclusions, Level, Row, count_of, format_level, gather, split_of
-from capelet.studies.statistics import CONDITIONAL, invert
+from capelet.studies.statistics import CONDITIONAL, invert, student
 
 # Below three differences Hedges' correction is not defined, and t says next to nothing.
 LEAST_SPLITS = 3
@@ -73,6 +73,8 @@ def compare_splits(
     first: Sequence[Row], second: Sequence[Row], blocks: Sequence[str] = ()
 ) -> Difference:
     """The mean difference over the splits that both cells have, with Student's interval."""
+    from scipy.stats import ttest_1samp
+
     pairs, exclusions = _pairs(first, second, blocks)
     values = np.array([after.value - before.value for before, after in pairs])
     if len(values) < LEAST_SPLITS:
@@ -80,21 +82,15 @@ def compare_splits(
             f"{count_of(len(values), 'split')} to compare, and {LEAST_SPLITS} are needed; give "
             f"more seeds. {exclusions.sentence}".rstrip()
         )
-    try:
-        from statsmodels.stats.weightstats import DescrStatsW
-    except ImportError:
-        raise MissingExtra("a comparison over splits", "study") from None
     if np.ptp(values) <= 1e-12 * np.abs(values).max(initial=1.0):
         raise DataError(
             "the difference is the same in every split, so nothing shows how far it varies by "
             "chance (are the splits copies of one another?)"
         )
-    statistics = DescrStatsW(values)
-    t, p, df = statistics.ttest_mean()
-    low, high = statistics.tconfint_mean()
-    score = Score(float(values.mean()), float(low), float(high))
-    effect = standardised_effect(float(t), int(df) + 1)
-    return _difference(pairs, "split", score, float(p), len(values), effect, exclusions)
+    test = ttest_1samp(values, 0.0)
+    effect = standardised_effect(float(test.statistic), len(values))
+    score, p = student(values.tolist()), float(test.pvalue)
+    return _difference(pairs, "split", score, p, len(values), effect, exclusions)
 
 
 def standardised_effect(t: float, pairs: int) -> StandardisedEffect:
