@@ -9,13 +9,19 @@ where a and b are the factors of the study. Left to a plain two-way analysis, th
 splits falls into the residual, F is far too small, and true differences are missed (Fisher 1935,
 Design of Experiments, chapter 4: randomised blocks).
 
+With two factors the block alone assumes that a split moves all levels of a factor alike. Where one
+encoder takes a split harder than another, the block's P of the encoder is too small. So each effect
+of a complete design has a second P, of repeated measures: judged by how far that very effect varies
+from split to split. Where the two P disagree, believe the larger.
+
 P-values are conditional on the corpus: its splits overlap, and none is a second corpus.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +44,11 @@ _TERMS = ("first", "second")
 
 @dataclass(frozen=True)
 class Effect:
-    """One line of an analysis of variance; `eta_squared` is the partial one, with its interval."""
+    """One line of an analysis of variance; `eta_squared` is the partial one, with its interval.
+
+    `p_repeated` is that of repeated measures; None for one factor, where it would be the same, for
+    the block, and where cells are missing.
+    """
 
     source: str
     sum_of_squares: float
@@ -49,6 +59,7 @@ class Effect:
     eta_squared: float
     eta_low: float
     eta_high: float
+    p_repeated: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +102,15 @@ def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = (
         )
     design = gather(rows, factors, blocks)
     _check_levels(design)
-    table, residual_df = _fit(design)
+    frame = _frame(design)
+    table, residual_df = _fit(design, frame)
+    repeated = _repeated_measures(design, frame)
     residual = float(table.loc["Residual", "sum_sq"])
     effects = tuple(
-        _effect(source, table.loc[term], residual, residual_df)
+        replace(
+            _effect(source, table.loc[term], residual, residual_df),
+            p_repeated=repeated.get(source),
+        )
         for source, term in _sources(design.factors)
     )
     return Anova(
@@ -133,12 +149,11 @@ def _check_levels(design: Design) -> None:
         )
 
 
-def _fit(design: Design) -> tuple[Any, int]:
-    """The table of statsmodels, and the degrees of freedom of its residual."""
+def _frame(design: Design) -> Any:
+    """The observations as statsmodels wants them, a line each."""
     try:
         import pandas
-        from statsmodels.formula.api import ols
-        from statsmodels.stats.anova import anova_lm
+        import statsmodels  # noqa: F401
     except ImportError:
         raise MissingExtra("an analysis of variance", "study") from None
     columns: dict[str, list[Any]] = {"value": [], "split": []}
@@ -149,12 +164,33 @@ def _fit(design: Design) -> tuple[Any, int]:
         columns["split"].append(repr(item.split))
         for term, level in zip(_TERMS, item.levels, strict=False):
             columns[term].append(repr(level))
+    return pandas.DataFrame(columns)
+
+
+def _fit(design: Design, frame: Any) -> tuple[Any, int]:
+    """The table of statsmodels, and the degrees of freedom of its residual."""
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
     product = " * ".join(f"C({term})" for term in _TERMS[: len(design.factors)])
-    model = ols(f"value ~ C(split) + {product}", data=pandas.DataFrame(columns))
+    model = ols(f"value ~ C(split) + {product}", data=frame)
     _check_estimable(design, model.exog)
     fit = model.fit()
     _check_residual(design, float(fit.ssr))
     return anova_lm(fit, typ=2), int(fit.df_resid)
+
+
+def _repeated_measures(design: Design, frame: Any) -> dict[str, float]:
+    """P of each effect against its own variation between splits; empty where that is not asked."""
+    from statsmodels.stats.anova import AnovaRM
+
+    combinations = math.prod(len(design.levels(place)) for place in range(len(design.factors)))
+    is_complete = len(design.observations) == combinations * design.splits
+    if len(design.factors) < 2 or not is_complete:
+        return {}
+    table = AnovaRM(frame, "value", "split", within=list(_TERMS)).fit().anova_table
+    names = [name for name, _ in _sources(design.factors)[1:]]
+    return dict(zip(names, map(float, table["Pr > F"]), strict=True))
 
 
 def _check_estimable(design: Design, exog: Any) -> None:
@@ -231,11 +267,11 @@ def eta_interval(ratio: float, df: int, residual_df: int) -> tuple[float, float]
     >>> [round(end, 2) for end in eta_interval(8.107, 3, 15)]
     [0.24, 0.72]
     """
-    from scipy.stats import ncf
+    from scipy.special import ncfdtr
 
     tail = (1 - COVERAGE_ETA) / 2
     ends = [
-        invert(lambda shift: float(ncf.cdf(ratio, df, residual_df, shift)), share, 0.0)
+        invert(lambda shift: float(ncfdtr(df, residual_df, shift, ratio)), share, 0.0)
         for share in (1 - tail, tail)
     ]
     low, high = (end / (end + df + residual_df + 1) for end in ends)

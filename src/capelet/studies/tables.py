@@ -30,6 +30,10 @@ from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
 from capelet.studies.sweeps import MatchedDifference
 
 BEST, CONSTANT = "★", "†"
+REPEATED = (
+    "P (repeated) judges each effect by its own variation between splits; where the two differ, "
+    "the larger is to be believed."
+)
 # P-values below are all alike: far beyond what these models can promise.
 _LEAST_P = 0.001
 
@@ -213,6 +217,7 @@ def _note(table: ResultTable, common_n: int | None) -> str:
 
 def anova_table(result: Anova) -> Table:
     """The analysis of variance as it is printed: SS, df, F, P, critical F, partial η²."""
+    has_repeated = any(effect.p_repeated is not None for effect in result.effects)
     lines = [
         Line(
             (
@@ -221,18 +226,22 @@ def anova_table(result: Anova) -> Table:
                 str(effect.df),
                 decimal(effect.f, 2),
                 p_value(effect.p),
+                *([_p_or_dash(effect.p_repeated)] if has_repeated else []),
                 decimal(effect.f_crit, 2),
                 f"{effect.eta_squared:.2f} ({effect.eta_low:.2f}–{effect.eta_high:.2f})",
             )
         )
         for effect in result.effects
     ]
-    blanks = (NOTHING,) * 4
+    blanks = (NOTHING,) * (4 + has_repeated)
     lines.append(
         Line(("residual", _number(result.residual), str(result.residual_df), *blanks), "control")
     )
     critical = f"F at {100 * SIGNIFICANCE:g} %"
-    columns = ("source", "SS", "df", "F", "P", critical, "partial η² (90 %)")
+    columns = (
+        "source", "SS", "df", "F", "P", *(["P (repeated)"] if has_repeated else []), critical,
+        "partial η² (90 %)",
+    )  # fmt: skip
     measure = measure_of(result.metric).title
     title = f"Analysis of variance of {result.target} ({measure}), within splits"
     return Table(
@@ -243,6 +252,7 @@ def anova_table(result: Anova) -> Table:
             sentence
             for sentence in (
                 f"{count_of(result.splits, 'split')} as blocks.",
+                REPEATED if has_repeated else "",
                 result.exclusions.sentence,
                 result.note,
             )
@@ -261,7 +271,7 @@ def difference_table(differences: Sequence[Difference], title: str = "Paired dif
                 item.target,
                 _change(item.metric, (item.value, item.low, item.high)),
                 p_value(item.p),
-                NOTHING if item.p_holm is None else p_value(item.p_holm),
+                _p_or_dash(item.p_holm),
                 _effect(item),
                 count_of(item.n, item.unit),
             )
@@ -314,6 +324,10 @@ def p_value(p: float) -> str:
     ('0.021', '<0.001')
     """
     return f"<{_LEAST_P}" if p < _LEAST_P else f"{p:.3f}"
+
+
+def _p_or_dash(p: float | None) -> str:
+    return NOTHING if p is None else p_value(p)
 
 
 def _number(value: float) -> str:
