@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,11 @@ import pandas
 import pytest
 from scipy.stats import ncf
 from statsmodels.formula.api import ols
-from statsmodels.stats.anova import anova_lm
+from studies.shared_splits import NULL, rows_of_values
 
 from capelet.errors import DataError, MissingExtra
 from capelet.studies.rows import Row
 from capelet.studies.statistics import CONDITIONAL, anova, eta_interval, student
-
-Floats = np.ndarray[Any, Any]
 
 # Box, Hunter, Hunter, Statistics for Experimenters (1978), p. 209: yield of penicillin, five blends
 # of raw material (blocks) by four variants of the process.
@@ -46,23 +43,8 @@ RADAR = np.array(
 )
 
 
-def rows_of_array(values: Floats, names: tuple[str, ...]) -> list[Row]:
-    """The last axis is the split; the others are factors with levels a0, a1 …"""
-    return [
-        Row(
-            {name: f"{name}{level}" for name, level in zip(names, place, strict=False)},
-            place[-1],
-            "utility",
-            "yield",
-            "accuracy",
-            float(values[place]),
-        )
-        for place in np.ndindex(values.shape)
-    ]
-
-
 def test_penicillin_is_reproduced() -> None:
-    result = anova(rows_of_array(PENICILLIN, ("process",)), ["process"])
+    result = anova(rows_of_values(PENICILLIN, ("process",)), ["process"])
     blend, process = result.effect("split"), result.effect("process")
     assert [round(item.sum_of_squares) for item in (blend, process)] == [264, 70]
     assert (round(result.residual), result.residual_df) == (226, 12)
@@ -77,7 +59,7 @@ def test_penicillin_is_reproduced() -> None:
 
 
 def test_vascular_grafts_are_reproduced() -> None:
-    result = anova(rows_of_array(GRAFTS, ("pressure",)), ["pressure"])
+    result = anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"])
     batch, pressure = result.effect("split"), result.effect("pressure")
     assert f"{pressure.sum_of_squares:.2f} {batch.sum_of_squares:.2f}" == "178.17 192.25"
     assert f"{result.residual:.2f} {result.residual_df}" == "109.89 15"
@@ -85,7 +67,7 @@ def test_vascular_grafts_are_reproduced() -> None:
 
 
 def test_two_factors_in_blocks_are_reproduced() -> None:
-    result = anova(rows_of_array(RADAR, ("clutter", "filter")), ["clutter", "filter"])
+    result = anova(rows_of_values(RADAR, ("clutter", "filter")), ["clutter", "filter"])
     lines = {item.source: (round(item.sum_of_squares, 2), item.df) for item in result.effects}
     assert lines == {
         "split": (402.17, 3),
@@ -99,7 +81,7 @@ def test_two_factors_in_blocks_are_reproduced() -> None:
 
 
 def test_partial_eta_squared() -> None:
-    pressure = anova(rows_of_array(GRAFTS, ("pressure",)), ["pressure"]).effect("pressure")
+    pressure = anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"]).effect("pressure")
     assert pressure.eta_squared == pytest.approx(178.17125 / (178.17125 + 109.88625))
     assert 0 < pressure.eta_low < pressure.eta_squared < pressure.eta_high < 1
 
@@ -120,81 +102,12 @@ def test_the_interval_of_eta_leaves_out_nought_where_p_is_small() -> None:
     assert eta_interval(3.30, 3, 15)[0] > 0.0
 
 
-# ---------------------------------------------------------------------------------------------
-# False alarms and power, with splits that the cells share
-
-# Three methods on two encoders in eight splits. A split moves all its cells together, three times
-# as far as a cell moves alone.
-SHAPE, SPLIT_DEVIATION, DEVIATION = (3, 2, 8), 0.06, 0.02
-EFFECT = 0.02
-
-
-def simulate(random: np.random.Generator, effect: float) -> Floats:
-    values = 0.6 + random.normal(0, DEVIATION, SHAPE) + random.normal(0, SPLIT_DEVIATION, SHAPE[-1])
-    values[0] += effect
-    return values
-
-
-def blocked_p(values: Floats) -> float:
-    rows = rows_of_array(values, ("method", "encoder"))
-    return anova(rows, ["method", "encoder"]).effect("method").p
-
-
-def plain_p(values: Floats) -> float:
-    """The two-way analysis that takes splits for independent repetitions: the control."""
-    first, second, _ = np.indices(values.shape).reshape(3, -1).astype(str)
-    frame = pandas.DataFrame({"value": values.ravel(), "first": first, "second": second})
-    fit = ols("value ~ C(first) * C(second)", data=frame).fit()
-    return float(anova_lm(fit, typ=2).loc["C(first)", "PR(>F)"])
-
-
-def alarms(p_of: Callable[[Floats], float], effect: float, count: int) -> float:
-    random = np.random.default_rng(16)
-    return float(np.mean([p_of(simulate(random, effect)) < 0.05 for _ in range(count)]))
-
-
-@pytest.mark.slow
-def test_a_thousand_nulls() -> None:
-    """The blocked analysis alarms in 3–7 %; the plain one never, which is no virtue: see power."""
-    assert 0.03 <= alarms(blocked_p, 0.0, 1000) <= 0.07
-    assert alarms(plain_p, 0.0, 1000) <= 0.005
-
-
-@pytest.mark.slow
-def test_the_block_has_power_where_the_plain_analysis_has_none() -> None:
-    """0.81 and 0.013 in the long run."""
-    assert 0.74 <= alarms(blocked_p, EFFECT, 400) <= 0.87
-    assert alarms(plain_p, EFFECT, 400) <= 0.03
-
-
-def test_nulls_and_power_in_short() -> None:
-    """So few that only a broken analysis fails: bounds that a right one misses once in 10,000."""
-    assert alarms(blocked_p, 0.0, 40) <= 0.20
-    assert alarms(blocked_p, EFFECT, 40) >= 0.55
-    assert alarms(plain_p, EFFECT, 40) <= 0.10
-
-
-@pytest.mark.slow
-def test_repeated_measures_bear_what_the_block_does_not() -> None:
-    """A split may move each method in its own way: then the block alarms too often."""
-    random = np.random.default_rng(5)
-    methods, _, splits = SHAPE
-    both = []
-    for _ in range(200):
-        own = random.normal(0, 1.5 * DEVIATION, (methods, 1, splits))
-        rows = rows_of_array(simulate(random, 0.0) + own, ("method", "encoder"))
-        effect = anova(rows, ["method", "encoder"]).effect("method")
-        both.append((effect.p, effect.p_repeated))
-    blocked, repeated = (np.array(both, dtype=float) < 0.05).mean(axis=0)
-    assert blocked > 0.15 and repeated <= 0.10
-
-
 def test_repeated_measures_need_a_complete_design_of_two_factors() -> None:
     result = anova(grid(), ["method", "encoder"])
     assert result.effect("split").p_repeated is None
     assert all(item.p_repeated is not None for item in result.effects[1:])
     assert all(item.p_repeated is None for item in anova(grid()[1:], ["method", "encoder"]).effects)
-    assert anova(rows_of_array(GRAFTS, ("pressure",)), ["pressure"]).effects[1].p_repeated is None
+    assert anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"]).effects[1].p_repeated is None
 
 
 # ---------------------------------------------------------------------------------------------
@@ -202,7 +115,7 @@ def test_repeated_measures_need_a_complete_design_of_two_factors() -> None:
 
 
 def grid() -> list[Row]:
-    return rows_of_array(simulate(np.random.default_rng(3), 0.1), ("method", "encoder"))
+    return rows_of_values(NULL.simulate(np.random.default_rng(3)))
 
 
 def without(rows: list[Row], **levels: str) -> list[Row]:
@@ -259,7 +172,7 @@ def test_an_empty_combination_is_refused() -> None:
 
 def test_a_factor_with_splits_of_its_own_is_refused() -> None:
     """Two corpora share no split, so a corpus cannot be told from its splits."""
-    rows = rows_of_array(simulate(np.random.default_rng(0), 0.0)[:, :2], ("method", "corpus"))
+    rows = rows_of_values(NULL.simulate(np.random.default_rng(0)), ("method", "corpus"))
     with pytest.raises(DataError, match="from the split"):
         anova(rows, ["method", "corpus"], blocks=["corpus"])
     result = anova(rows, ["method"], blocks=["corpus"])
@@ -269,7 +182,7 @@ def test_a_factor_with_splits_of_its_own_is_refused() -> None:
 def test_what_mixes_unlike_rows_is_refused() -> None:
     with pytest.raises(DataError, match="'encoder' varies"):
         anova(grid(), ["method"])
-    rows = rows_of_array(GRAFTS, ("pressure",))
+    rows = rows_of_values(GRAFTS, ("pressure",))
     with pytest.raises(DataError, match="has two values"):
         anova([*rows, rows[0]], ["pressure"])
     other = Row(rows[0].axes, 9, "utility", "yield", "f1_macro", 0.5)
@@ -278,7 +191,7 @@ def test_what_mixes_unlike_rows_is_refused() -> None:
 
 
 def test_what_cannot_be_tested_is_refused() -> None:
-    rows = rows_of_array(GRAFTS, ("pressure",))
+    rows = rows_of_values(GRAFTS, ("pressure",))
     with pytest.raises(DataError, match="did you mean 'pressure'"):
         anova(rows, ["presure"])
     with pytest.raises(DataError, match="no rows"):
@@ -309,7 +222,7 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtra, match=r"capelet\[study\]"):
-        anova(rows_of_array(GRAFTS, ("pressure",)), ["pressure"])
+        anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"])
 
 
 def test_the_record_is_json_and_says_what_p_is_conditional_on() -> None:

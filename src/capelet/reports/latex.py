@@ -48,7 +48,7 @@ def escape(content: str) -> str:
     r"""Text that LaTeX prints as it is, on one line.
 
     >>> escape("a_b & 50 % of ε"), escape("\\input{x}")
-    ('a\\_b \\& 50 \\% of $\\varepsilon$', '\\textbackslash{}input\\{x\\}')
+    ('a\\_b \\& 50~\\% of $\\varepsilon$', '\\textbackslash{}input\\{x\\}')
     """
     line = " ".join(str(content).split())
     # Sign by sign in one pass: an escape must not be escaped again.

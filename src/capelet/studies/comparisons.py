@@ -24,7 +24,7 @@ from capelet.findings.intervals import Score, percentile
 from capelet.findings.metrics import Floats
 from capelet.studies.resampling import People, Unit, guesses_of
 from capelet.studies.rows import Exclusions, Level, Row, count_of, format_level, gather, split_of
-from capelet.studies.statistics import CONDITIONAL, invert, student
+from capelet.studies.statistics import CONDITIONAL, student
 
 # Below three differences Hedges' correction is not defined, and t says next to nothing.
 LEAST_SPLITS = 3
@@ -100,20 +100,15 @@ def standardised_effect(t: float, pairs: int) -> StandardisedEffect:
 
     >>> effect = standardised_effect(2.5, 10)
     >>> round(effect.value, 3), round(effect.low, 3), round(effect.high, 3)
-    (0.723, 0.065, 1.393)
+    (0.722, 0.053, 1.363)
     """
-    from scipy.special import gammaln
-    from scipy.stats import nct
+    from scipy.special import gammaln, nctdtrinc
 
     df = pairs - 1
     # J(df): the mean of d is d/J, so J·d is free of bias.
     correction = math.exp(gammaln(df / 2) - gammaln((df - 1) / 2)) / math.sqrt(df / 2)
-    # nct's law falls with the noncentrality; far below t it is 1.
-    least = t - 20 * (1 + abs(t) / math.sqrt(df))
-    ends = [
-        invert(lambda shift: float(nct.cdf(t, df, shift)), share, least) for share in (0.975, 0.025)
-    ]
-    value, low, high = (correction * end / math.sqrt(pairs) for end in (t, *ends))
+    ends = nctdtrinc(df, (0.975, 0.025), t)
+    value, low, high = (correction * float(end) / math.sqrt(pairs) for end in (t, *ends))
     return StandardisedEffect(value, low, high)
 
 

@@ -14,13 +14,11 @@ import numpy as np
 from capelet.errors import DataError
 from capelet.findings.intervals import Bootstrap, weighted_means
 from capelet.findings.metrics import Floats, Guesses, replicates
-from capelet.studies.rows import PseudonymGuesses, Row, count_of, split_of
+from capelet.studies.rows import OF_GUESSES, PseudonymGuesses, Row, count_of, split_of
 
 Unit = Literal["split", "author"]
 # Student's stretch of percentiles is good from five units on (`findings.intervals`).
 LEAST_UNITS = 5
-# What the class guessed decides; other metrics rank victims by scores, which no store keeps.
-OF_GUESSES = ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro")
 # Weights are single-precision.
 TOLERANCE = 1e-5
 

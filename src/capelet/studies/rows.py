@@ -26,6 +26,8 @@ Place = tuple[tuple[Level, ...], tuple[Level, ...]]
 FIELDS = ("kind", "target", "metric")
 # Of a finding only what its own part chose is a row: the best on victims would be picked by luck.
 CHOICE = (None, "strongest")
+# Metrics that the class guessed decides; others rank victims by scores, which no store keeps.
+OF_GUESSES = ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +110,15 @@ class Design:
         return tuple(dict.fromkeys(item.levels[place] for item in self.observations))
 
 
-def rows_of(findings: Findings, axes: Mapping[str, Level], seed: int) -> list[Row]:
-    """The measurements of a cell's findings as rows: of the attacker chosen on its own part."""
+def rows_of(
+    findings: Findings, axes: Mapping[str, Level], seed: int, guesses: Any = None
+) -> list[Row]:
+    """The measurements of a cell's findings as rows: of the attacker chosen on its own part.
+
+    `guesses` is the cell's table in the store, if it has one: kind, target, victim, unit (both
+    pseudonyms), truth and guess.
+    """
+    by_target = {} if guesses is None else _guesses_by_target(guesses)
     return [
         Row(
             axes,
@@ -120,10 +129,26 @@ def rows_of(findings: Findings, axes: Mapping[str, Level], seed: int) -> list[Ro
             item.value,
             item.degenerate,
             item.chance,
+            by_target.get((item.kind, item.target)) if item.metric in OF_GUESSES else None,
         )
         for item in findings
         if item.attacker in CHOICE and item.subgroup is None
     ]
+
+
+def _guesses_by_target(table: Any) -> dict[tuple[str, str], PseudonymGuesses]:
+    """The guesses of an Arrow table, by kind and target."""
+    columns = {
+        name: np.asarray(table.column(name).to_pylist())
+        for name in ("kind", "target", "victim", "unit", "truth", "guess")
+    }
+    pairs = dict.fromkeys(zip(columns["kind"].tolist(), columns["target"].tolist(), strict=True))
+    result = {}
+    for kind, target in pairs:
+        own = (columns["kind"] == kind) & (columns["target"] == target)
+        arrays = (columns[name][own] for name in ("victim", "unit", "truth", "guess"))
+        result[kind, target] = PseudonymGuesses(*arrays)
+    return result
 
 
 def pick(rows: Iterable[Row], **levels: Level) -> list[Row]:
