@@ -38,7 +38,8 @@ def _grid(table: ResultTable, metric: str) -> Grid:
         tuple(map(format_level, table.columns)),
         tuple(tuple(None if cell is None else cell.value for cell in line) for line in table.cells),
         metric,
-        tuple(tuple(_marks(cell) for cell in line) for line in table.cells),
+        # Stars are of a column; a grid is read both ways.
+        tuple(tuple(_marks(cell, best="") for cell in line) for line in table.cells),
     )
 
 
@@ -59,7 +60,7 @@ def _dots(table: ResultTable) -> list[Bar]:
     ]
 
 
-def _marks(cell: Summary | None) -> str:
+def _marks(cell: Summary | None, best: str = BEST) -> str:
     if cell is None:
         return ""
-    return BEST * cell.best + CONSTANT * (cell.degenerate > 0)
+    return best * cell.best + CONSTANT * (cell.degenerate > 0)

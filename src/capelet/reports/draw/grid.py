@@ -10,7 +10,7 @@ from markupsafe import Markup
 from capelet.reports.draw.svg import short, svg, text
 from capelet.reports.words import NOTHING, is_number, score
 
-# A cell, and the room for the names of rows and columns, in a picture 640 wide at most.
+# A cell, and the room for the names of rows and columns.
 WIDE, HIGH, WEST, NORTH = 84.0, 44.0, 92.0, 40.0
 
 
@@ -18,7 +18,7 @@ WIDE, HIGH, WEST, NORTH = 84.0, 44.0, 92.0, 40.0
 class Grid:
     """Values by row and column, None where nothing was measured; `metric` says how they print.
 
-    `marks` stand behind the number of a cell (best, constant guesses), in words of the table.
+    `marks` stand behind the number of a cell (constant guesses), as in the table.
     """
 
     down: str
@@ -68,7 +68,7 @@ def _cell(grid: Grid, row: int, column: int) -> str:
     return (
         f'<g><title>{text(title)}</title><rect class="track" {frame}/>'
         f'<rect class="fill" fill-opacity="{0.55 * _depth(grid, value):.2f}" {frame}/>'
-        f'<text class="number" {middle}>{text(words)}</text></g>'
+        f'<text class="label" {middle}>{text(words)}</text></g>'
     )
 
 

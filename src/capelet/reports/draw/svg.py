@@ -50,8 +50,9 @@ def standalone(picture: Markup, width: int = 640) -> str:
     rules = re.findall(r"^(?:svg|\.c-\d).*$", style, re.MULTILINE)
     sheet = "\n".join([colours[0] if colours else "", *rules])
     head, body = str(picture).split(">", 1)
-    # A picture in per cent of its page has no width of its own.
-    head = re.sub(r' width="100%"', "", head)
-    size = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}"'
+    # A picture in per cent of its page has no width of its own; one with a view box has.
+    box = re.search(r'viewBox="0 0 ([\d.]+)', head)
+    head = head.replace(' width="100%"', "")
+    size = f'<svg xmlns="http://www.w3.org/2000/svg" width="{box[1] if box else width}"'
     ground = '<rect width="100%" height="100%" style="fill: var(--card)"/>'
     return f"{head.replace('<svg', size, 1)}><style>\n{sheet}\n</style>{ground}{body}\n"
