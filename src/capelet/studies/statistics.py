@@ -104,12 +104,12 @@ def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = (
     _check_levels(design)
     frame = _frame(design)
     table, residual_df = _fit(design, frame)
-    repeated = _repeated_measures(design, frame)
+    p_by_source = _repeated_measures(design, frame)
     residual = float(table.loc["Residual", "sum_sq"])
     effects = tuple(
         replace(
             _effect(source, table.loc[term], residual, residual_df),
-            p_repeated=repeated.get(source),
+            p_repeated=p_by_source.get(source),
         )
         for source, term in _sources(design.factors)
     )

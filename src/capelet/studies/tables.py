@@ -30,7 +30,7 @@ from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
 from capelet.studies.sweeps import MatchedDifference
 
 BEST, CONSTANT = "★", "†"
-REPEATED = (
+TWO_P_VALUES = (
     "P (repeated) judges each effect by its own variation between splits; where the two differ, "
     "the larger is to be believed."
 )
@@ -252,7 +252,7 @@ def anova_table(result: Anova) -> Table:
             sentence
             for sentence in (
                 f"{count_of(result.splits, 'split')} as blocks.",
-                REPEATED if has_repeated else "",
+                TWO_P_VALUES if has_repeated else "",
                 result.exclusions.sentence,
                 result.note,
             )
