@@ -135,7 +135,7 @@ def test_a_file_is_named_after_its_study(tmp_path: Path) -> None:
     write_results(tmp_path, [sample()])
     assert set(read_results(tmp_path)) == {"cape-strategies"}
     (tmp_path / "data/copy.json").write_text(sample().to_json())
-    with pytest.raises(OutputError, match="name it cape-strategies.json"):
+    with pytest.raises(OutputError, match=r"name it cape-strategies\.json"):
         read_results(tmp_path)
 
 
