@@ -269,3 +269,14 @@ def test_the_old_name_of_the_encoder_is_still_taken() -> None:
     assert old.rows == new.rows
     with pytest.raises(CapeletError, match="give one"):
         audit(corpus, PrivateEncoder(), private=PrivateEncoder(), **quick)
+
+
+def test_the_scores_of_a_seed_are_the_same_alone_and_among_others(planted: Corpus) -> None:
+    alone = audit(planted, seeds=[7], attackers=["logistic"])
+    among = audit(planted, seeds=(2, 7), attackers=["logistic"])
+    assert among.provenance["split"]["seeds"] == [2, 7]
+    for target in ("open", "hidden"):
+        for kind in ("attribute-inference", "attribute-inference-null"):
+            one, two = (strongest(item, target, kind) for item in (alone, among))
+            scores, both = one.parameters["by_seed"], two.parameters["by_seed"]
+            assert both[len(scores) :] == scores != both[: len(scores)]

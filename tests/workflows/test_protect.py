@@ -359,3 +359,23 @@ def test_the_last_layers_of_the_encoder_are_trained_along(reviews: Corpus, tmp_p
         protect(reviews, str(tmp_path / "out"), "gr", settings, seeds=1)
     with pytest.raises(DataError, match="too long for a search"):
         protect(reviews, encoder, "gr", settings, seeds=1, max_leakage=0.1)
+
+
+def test_the_training_of_a_seed_is_the_same_alone_and_among_others(leaky: Corpus) -> None:
+    few = replace(leaky, private={"named": leaky.private["named"]})
+    quick = Settings(schedule=Schedule(epochs=3, device="cpu"))
+    results = [
+        protect(few, None, "gr", quick, seeds=seeds, attackers=["logistic"], cache=False)
+        for seeds in ([7], [7, 2], [2])
+    ]
+
+    # The bytes of a map hold a random id; what it does is what was learnt.
+    vectors = [item.encoder.release(leaky.vectors).vectors for item in results]  # type: ignore[arg-type]
+
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert not np.array_equal(vectors[0], vectors[2])
+    rows = [
+        item.after.select(kind="utility", target="task", metric="accuracy")[0].parameters["by_seed"]
+        for item in results
+    ]
+    assert rows[1] == [*rows[0], *rows[2]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from capelet.cli.options import MOST_SEEDS
 from capelet.cli.terminal import echo
 from capelet.errors import DataError, did_you_mean
 
@@ -150,6 +151,26 @@ def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
         except ValueError:
             raise DataError(f"--bins {item!r} is not understood; write age=30,50") from None
     return edges_by_column
+
+
+def parse_seeds(seeds: str) -> int | list[int]:
+    """A number alone is a count of splits; a comma makes a list of seeds.
+
+    >>> parse_seeds("3"), parse_seeds("0,1,2"), parse_seeds("7,")
+    (3, [0, 1, 2], [7])
+    """
+    try:
+        if "," in seeds:
+            return [int(seed) for seed in split_names(seeds)]
+        count = int(seeds)
+    except ValueError:
+        raise DataError(
+            f"--seeds {seeds!r} is not understood; write 3 for three splits, 0,1,2 for the seeds "
+            "themselves, or 7, (with its comma) for seed 7 alone"
+        ) from None
+    if count > MOST_SEEDS:
+        raise DataError(f"--seeds is {count}, and {MOST_SEEDS} splits are the most")
+    return count
 
 
 def member_flags(values: list[object], column: str) -> list[bool]:

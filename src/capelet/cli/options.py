@@ -153,7 +153,13 @@ OnlyUnseen = Annotated[
 # ---- the attackers, and how sure a measurement is ----
 
 Split = Annotated[str, typer.Option(help="auto, {splits:or}.")]
-Seeds = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many splits to average over.")]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        metavar="N|LIST",
+        help="How many splits to average over; or which, by seed: 0,1,2, or 7, for 7 alone.",
+    ),
+]
 AttackSeed = Annotated[
     int, typer.Option(min=0, max=MOST_SEED, help="Seed of the split and of the attackers.")
 ]

@@ -15,6 +15,7 @@ from capelet.cli.inputs import (
     Reading,
     open_encoder,
     parse_bins,
+    parse_seeds,
     read_corpus,
     split_columns,
     split_names,
@@ -64,7 +65,7 @@ def protect(
     trials: options.Trials = 20,
     anyway: options.Anyway = False,
     split: options.Split = "auto",
-    seeds: options.Seeds = 3,
+    seeds: options.Seeds = "3",
     attackers: options.Attackers = None,
     no_cache: options.NoCache = False,
     json: options.Json = False,
@@ -95,7 +96,7 @@ def protect(
     }
     measuring: dict[str, Any] = {
         "held_out": split_columns(hold_out, list(corpus.private)),
-        "seeds": seeds,
+        "seeds": parse_seeds(seeds),
         "split_kind": split,
         "attackers": split_names(attackers),
         "derived": split_names(derive),

@@ -32,6 +32,10 @@ HELD_BACK = 0.1
 # With fewer, a fifth is a dozen victims, and no interval would say anything.
 LEAST_ROWS = 60
 
+# How many splits, numbered from 0, or the seeds of single ones.
+Seeds = int | Sequence[int]
+MOST_SEED = 2**32 - 1  # what every generator takes
+
 # Texts in; the vectors of all their words, one text after another, and where each text begins.
 WordVectors = Callable[[Sequence[str]], tuple[npt.NDArray[np.floating[Any]], Rows]]
 
@@ -45,6 +49,37 @@ class Material:
     balance: Sequence[Attribute] = ()
     word_vectors: WordVectors | None = None
     shares: tuple[float, ...] = tuple(SHARES.values())
+
+
+def seed_list(seeds: Seeds) -> tuple[int, ...]:
+    """The seeds themselves: a count N is 0 … N − 1, and a list is what it says.
+
+    Nothing of a seed (its split, training, noise) depends on which others were asked for: so one
+    split can be measured alone, and put beside the others later.
+
+    >>> seed_list(3), seed_list([7])
+    ((0, 1, 2), (7,))
+    """
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            raise DataError(f"seeds must be at least 1, and is {seeds}")
+        return tuple(range(seeds))
+    if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
+        raise DataError(
+            f"seeds must be a count or a list of whole numbers, and is a {type(seeds).__name__}"
+        )
+    numbers = list(seeds)
+    if not numbers:
+        raise DataError("seeds is an empty list; name one seed or more")
+    for number in numbers:
+        is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not is_whole or not 0 <= number <= MOST_SEED:
+            raise DataError(f"a seed must be a whole number from 0 to {MOST_SEED}")
+    # A split counted twice would make an interval narrower than its data.
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise DataError(f"the seed {twice} stands twice in the list; name each once")
+    return tuple(int(number) for number in numbers)
 
 
 def split(

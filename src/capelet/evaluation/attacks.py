@@ -23,6 +23,7 @@ from capelet.attacks.authorship import Authorship, TextCnn
 from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
+from capelet.data.splits import Seeds
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.evaluation.ceilings import Ceilings, TopBound
@@ -242,7 +243,7 @@ class TextAttacks:
 
     attacks: AttackPlan
     redact: bool = True
-    seeds: int = 5
+    seeds: Seeds = 5
     writers: int = 100
     inversion: Inversion = field(default_factory=Inversion)
     membership: Membership = field(default_factory=Membership)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
-from capelet.data.splits import group_rows, share_victims, split
+from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 from capelet.findings.metrics import Codes
@@ -50,7 +50,7 @@ class Plan:
     def of(
         cls,
         corpus: Corpus,
-        seeds: int = 5,
+        seeds: Seeds = 5,
         split_kind: str = "auto",
         derived: Sequence[str] = (),
         bins: Mapping[str, Sequence[float]] | None = None,
@@ -60,8 +60,7 @@ class Plan:
 
         Rows that `trained` the encoder are the defender's in every split.
         """
-        if seeds < 1:
-            raise DataError(f"seeds must be at least 1, and is {seeds}")
+        numbers = seed_list(seeds)
         corpus = add_derived(corpus, derived) if derived else corpus
         unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
         if unknown:
@@ -80,9 +79,7 @@ class Plan:
             )
         # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
         balance = [*secrets, *([label] if label else [])]
-        parts = tuple(
-            split_corpus(corpus, split_kind, seed, balance, trained) for seed in range(seeds)
-        )
+        parts = tuple(split_corpus(corpus, split_kind, seed, balance, trained) for seed in numbers)
         warnings = (*corpus.notes, *_warnings(secrets, label))
         return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from capelet.attacks.attribute import Family, families, one_thread
+from capelet.attacks.inversion.run import Inversion
+from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
 from capelet.data.readers import TableOptions, read
-from capelet.data.splits import group_rows
+from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access, Redraw
@@ -46,7 +48,7 @@ def audit(
     members: Sequence[bool] | None = None,
     auxiliary: Corpus | None = None,
     show_texts: bool = False,
-    seeds: int = 5,
+    seeds: Seeds = 5,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
     derived: Sequence[str] = (),
@@ -114,7 +116,14 @@ def audit(
     if other is not None:
         with clock("auxiliary"):
             rows = [*rows, *_from_elsewhere(plan, other, target, release, attacker_families)]
-    others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
+    first_seed = plan.splits[0].seed
+    others = TextAttacks(
+        kinds,
+        redact=not show_texts,
+        seeds=seeds,
+        inversion=Inversion(seed=first_seed),
+        membership=Membership(seed=first_seed),
+    )
     more, pictures = others.measure(plan, target, release, members, clock, progress)
     origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
     if other is not None:
@@ -150,7 +159,7 @@ def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:
 def plan_of(
     corpus: Corpus,
     attacks: AttackPlan,
-    seeds: int = 5,
+    seeds: Seeds = 5,
     split_kind: str = "auto",
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
@@ -160,10 +169,8 @@ def plan_of(
     if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
         return Plan.of(corpus, seeds, split_kind, derived, bins, trained)
-    if seeds < 1:
-        raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    parts = split_corpus(corpus, split_kind, trained=trained)
+    parts = split_corpus(corpus, split_kind, seed_list(seeds)[0], trained=trained)
     return Plan(corpus, (), None, (parts,), group_rows(corpus), corpus.notes)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
+from capelet.data.splits import Seeds
 from capelet.defences import Defence, Settings, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
@@ -73,7 +74,7 @@ def protect(
     fixed: Sequence[str] = (),
     trials: int = 20,
     anyway: bool = False,
-    seeds: int = 3,
+    seeds: Seeds = 3,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
     derived: Sequence[str] = (),
