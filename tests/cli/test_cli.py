@@ -189,6 +189,23 @@ def test_seeds_may_be_a_list(data: Path, tmp_path: Path) -> None:
     assert split["seeds"] == [7]
 
 
+def test_official_parts_come_from_a_column(data: Path, tmp_path: Path) -> None:
+    table = pa.parquet.read_table(data)
+    parts = ["test" if row % 4 == 0 else "train" for row in range(len(table))]
+    path = tmp_path / "parts.parquet"
+    pa.parquet.write_table(table.append_column("official", [parts]), path)
+    quick = ("--private", "open", "--attackers", "logistic", "--seeds", "1", "--vectors", "v")
+    out = tmp_path / "out"
+    code, _, _ = call("audit", path, *quick, "--split", "column:official", "--out", out)
+    assert code == 0
+    split = json.loads((out / "findings.json").read_text())["provenance"]["split"]
+    assert split["kind"] == "column:official" and split["sizes"]["victims"] == parts.count("test")
+    assert "as the column &#39;official&#39; has it" in (out / "report.html").read_text()
+    other = tmp_path / "other"
+    code, _, complaint = call("audit", path, *quick, "--split", "column:offical", "--out", other)
+    assert code == 2 and "'official'" in complaint and not other.exists()
+
+
 def test_vectors_beside_texts_are_what_is_audited(data: Path, tmp_path: Path) -> None:
     columns = ("--text", "text", "--vectors", "v", "--private", "open")
     quick = ("--seeds", "1", "--attackers", "logistic")

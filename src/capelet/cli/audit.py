@@ -30,6 +30,7 @@ from capelet.cli.terminal import (
     verdict_summaries,
     with_command,
 )
+from capelet.data.official import column_of
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def audit(
     check_writable(folder)
     gates = Gates(fail_over, require_under, min_victims)
     _check_gates(gates, private, derive, data, split_names(attacks))
-    columns = Columns(text, label, tuple(private or ()), author, vectors)
+    names = tuple(private or ())
+    columns = Columns(text, label, names, author, vectors, column_of(split))
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     corpus, members = _read_with_members(data, columns, reading, member)
     settings: dict[str, Any] = {

@@ -29,11 +29,13 @@ class Columns:
     private: Sequence[str] = ()
     author: str | None = None
     vectors: str | None = None
+    official: str | None = None
 
     @property
     def any(self) -> bool:
         """Whether the user named a column at all."""
-        return self != Columns()
+        # A set has no official parts of its own: the split names their column.
+        return self != Columns(official=self.official)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> 
                 f"the set {data!r} is whole and read as it is; leave out --drop-empty, "
                 "--merge-rare, --encoding and --separator"
             )
-        return load(data, where=how.where)
+        return load(data, where=how.where, official=columns.official)
     # Without a suffix it was meant as the name of a set.
     if not Path(data).suffix and not Path(data).exists():
         raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
@@ -76,6 +78,7 @@ def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> 
         label=columns.label,
         private=split_columns(columns.private, sheet.table.column_names),
         author=columns.author,
+        official=columns.official,
         vectors=columns.vectors,
         where=how.where,
         drop_empty=how.drop_empty,

@@ -152,7 +152,9 @@ OnlyUnseen = Annotated[
 
 # ---- the attackers, and how sure a measurement is ----
 
-Split = Annotated[str, typer.Option(help="auto, {splits:or}.")]
+Split = Annotated[
+    str, typer.Option(help="auto, {splits:or}; or column:NAME, a column of train, dev and test.")
+]
 Seeds = Annotated[
     str,
     typer.Option(

@@ -21,6 +21,7 @@ from capelet.cli.inputs import (
     split_names,
 )
 from capelet.cli.terminal import echo, print_json, print_verdicts, progress_bars, with_command
+from capelet.data.official import column_of
 from capelet.errors import CapeletError, OutputError
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def protect(
     check_writable(out)
     _check_free(out)
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
-    columns = Columns(text, label, tuple(private or ()), author, vectors)
+    names = tuple(private or ())
+    columns = Columns(text, label, names, author, vectors, column_of(split))
     corpus = read_corpus(data, columns, reading)
     if keep == "auto":
         keep = _what_to_keep(corpus, split_names(derive), method)

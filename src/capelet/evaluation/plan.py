@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.corpus import Corpus, Split
+from capelet.data.corpus import PARTS, Corpus, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
@@ -80,7 +80,11 @@ class Plan:
         # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
         balance = [*secrets, *([label] if label else [])]
         parts = tuple(split_corpus(corpus, split_kind, seed, balance, trained) for seed in numbers)
-        warnings = (*corpus.notes, *_warnings(secrets, label))
+        warnings = (
+            *corpus.notes,
+            *rows_left_out(parts[0], len(corpus)),
+            *_warnings(secrets, label),
+        )
         return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
 
     def with_common_victims(self) -> Plan:
@@ -101,6 +105,17 @@ class Plan:
             f"commonest class of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
             f"{least_epsilon(prior):.3g}",
         )
+
+
+def rows_left_out(parts: Split, rows: int) -> tuple[str, ...]:
+    """What is said of rows that belong to no part, where there are any."""
+    count = rows - sum(len(getattr(parts, name)) for name in PARTS)
+    if not count:
+        return ()
+    return (
+        f"{count:,} rows belong to no part: the column has them for training, and their author (or "
+        "the same text) for test too",
+    )
 
 
 def _warnings(secrets: Sequence[Attribute], label: Attribute | None) -> tuple[str, ...]:

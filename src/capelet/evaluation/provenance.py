@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from capelet.data.corpus import PARTS, Corpus
+from capelet.data.corpus import PARTS, Corpus, Split
 from capelet.data.labels import Attribute
+from capelet.data.official import column_of
 from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.encoders.own import public_fingerprint
 from capelet.evaluation.plan import Plan
@@ -86,7 +87,7 @@ def audit_provenance(
         cache=describe_cache(model),
         split={
             "kind": plan.splits[0].kind,
-            "shares": SHARES,
+            "shares": _shares(plan.splits[0]),
             "sizes": {part: len(getattr(plan.splits[0], part)) for part in PARTS},
             "seeds": [parts.seed for parts in plan.splits],
         },
@@ -255,6 +256,14 @@ def _duplicates(plan: Plan) -> dict[str, Any]:
         "near": len(near) - len(np.unique(near)),
         "victims_near_attacker": linked_share(plan.splits[0], near),
     }
+
+
+def _shares(parts: Split) -> dict[str, float]:
+    """The shares that a split aims at; of official parts those that they have."""
+    if column_of(parts.kind) is None:
+        return SHARES
+    sizes = {name: len(getattr(parts, name)) for name in PARTS}
+    return {name: round(size / sum(sizes.values()), 3) for name, size in sizes.items()}
 
 
 def versions() -> dict[str, str]:

@@ -18,6 +18,7 @@ from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
+from capelet.data.official import column_of
 from capelet.data.readers import TableOptions, read
 from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
@@ -28,7 +29,7 @@ from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
 from capelet.evaluation.elsewhere import Auxiliary, attack_from_elsewhere
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Flags, Plan, split_corpus
+from capelet.evaluation.plan import Flags, Plan, rows_left_out, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
@@ -73,6 +74,8 @@ def audit(
     everything looks better than it is.
     """
     if not isinstance(corpus, Corpus):
+        # A split by a column needs that column, whoever reads the table.
+        columns.setdefault("official", column_of(split_kind))
         corpus = corpus_of(corpus, private, columns)
     elif columns:
         raise CapeletError(
@@ -148,11 +151,12 @@ def _from_elsewhere(
 def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:
     """The corpus of a named set, or of whatever `read` takes."""
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
+        official = columns.pop("official", None)
         if columns or private is not None:
             raise DataError(
                 f"the set {data!r} knows its own columns; read its file to choose others"
             )
-        return load(data)
+        return load(data, official=official)
     return read(data, private=() if private is None else private, **columns)
 
 
@@ -171,7 +175,8 @@ def plan_of(
         return Plan.of(corpus, seeds, split_kind, derived, bins, trained)
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
     parts = split_corpus(corpus, split_kind, seed_list(seeds)[0], trained=trained)
-    return Plan(corpus, (), None, (parts,), group_rows(corpus), corpus.notes)
+    notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
+    return Plan(corpus, (), None, (parts,), group_rows(corpus), notes)
 
 
 def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
