@@ -158,8 +158,8 @@ def steps_of(
     """
     if "seed" in recipe:
         raise CapeletError(
-            "this is the recipe of a study, whose noise was seeded: it promises nothing, and "
-            "nothing is released by it; take its steps without the seed"
+            "a recipe has only [[steps]]; it was given 'seed' too, as the recipe of a study is, "
+            "whose noise promises nothing: take its steps without the seed"
         )
     unknown = sorted(set(recipe) - {"steps"})
     if unknown:
