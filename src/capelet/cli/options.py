@@ -176,7 +176,10 @@ SeededRelease = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
 ]
-Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
+Attackers = Annotated[
+    str | None,
+    typer.Option(help="{attackers}; all by default. Sized: mlp:depth=3,width=200."),
+]
 KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
 InversionAttacks = Annotated[
     str, typer.Option("--attacks", "--attack", help="{inversion attacks}.")

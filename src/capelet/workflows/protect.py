@@ -176,7 +176,10 @@ def protect(
             )
             for parts, base in zip(plan.splits, bases, strict=True)
         ]
-    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
+    encoders = [
+        PrivateEncoder(*texts, *steps_with(item, plain.steps), head=item.outcome.head)
+        for item in defences
+    ]
     _remember_rows(plan.splits[0], inputs, encoders[0], plain)
     with clock("release"):  # by the object that is saved: what is measured is what ships
         sources = _sources(encoders, plan) if seeded_noise else encoders
