@@ -23,7 +23,7 @@ from capelet.attacks.attribute import (
     few_labels,
     race,
 )
-from capelet.attacks.families import FAMILIES, Perceptron
+from capelet.attacks.families import Perceptron
 from capelet.attacks.views import folds_of
 from capelet.errors import CapeletError
 from capelet.findings.metrics import balanced_accuracy
