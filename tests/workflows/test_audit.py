@@ -15,6 +15,7 @@ from capelet.data.reviews import optimum
 from capelet.encoders import load as load_encoder
 from capelet.errors import CapeletError
 from capelet.findings import Finding, Findings
+from capelet.findings.metrics import OTHER_METRICS
 from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
@@ -307,3 +308,18 @@ def test_seeded_noise_repeats_and_a_seed_does_not_know_the_others(planted: Corpu
 def test_without_noise_there_is_nothing_to_seed(planted: Corpus) -> None:
     findings = audit(planted, seeds=1, attackers=["logistic"], seeded_noise=True)
     assert findings.provenance["noise"] == "none" and "seed" not in findings.recipe
+
+
+def test_more_metrics_stand_beside_the_usual_ones(planted: Corpus) -> None:
+    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    usual, more = audit(planted, **quick), audit(planted, **quick, metrics=OTHER_METRICS)
+    rows = {(row.kind, row.target, row.metric, row.attacker, row.subgroup): row for row in more}
+    for row in usual:  # what is there without the option does not change
+        same = rows.pop((row.kind, row.target, row.metric, row.attacker, row.subgroup))
+        assert same.value == row.value
+    assert {key[2] for key in rows} == {*OTHER_METRICS}
+    leak = rows["attribute-inference", "open", "empirical_privacy", "strongest", None]
+    (accuracy,) = usual.select(
+        kind="attribute-inference", target="open", metric="accuracy", attacker="strongest"
+    )
+    assert leak.value == pytest.approx(1 - accuracy.value) and leak.ceiling is None

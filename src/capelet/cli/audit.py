@@ -69,6 +69,7 @@ def audit(
     min_victims: options.MinVictims = None,
     seeded_noise: options.SeededRelease = False,
     threads: options.Threads = None,
+    metrics: options.Metrics = None,
     no_cache: options.NoCache = False,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -104,6 +105,7 @@ def audit(
         "bins": parse_bins(bins),
         "seeded_noise": seeded_noise,
         "threads": threads,
+        "metrics": split_names(metrics),
         "cache": not no_cache,
     }
     _check_attacks(corpus, settings)  # before a model is read

@@ -176,6 +176,12 @@ SeededRelease = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
 ]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="More metrics: empirical_privacy, empirical_privacy_f1, recall_present, recall_absent."
+    ),
+]
 Attackers = Annotated[
     str | None,
     typer.Option(help="{attackers}; all by default. Sized: mlp:depth=3,width=200."),

@@ -59,6 +59,7 @@ def audit(
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
+    metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress | None = None,
     private: Any = None,
@@ -78,7 +79,7 @@ def audit(
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is. With `seeded_noise` the release of each split is a study's,
     drawn from the split's seed, so that the audit can be repeated to the last digit. `threads` is
-    how many splits are attacked abreast.
+    how many splits are attacked abreast, `metrics` are computed beside the usual ones.
     """
     if not isinstance(corpus, Corpus):
         # A split by a column needs that column, whoever reads the table.
@@ -101,7 +102,9 @@ def audit(
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
     trained = rows_that_trained(target, inputs)
-    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_threads(threads)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_work(
+        threads, metrics
+    )
     if auxiliary is not None and "attributes" not in kinds.kinds:
         raise DataError("auxiliary data teach attackers of attributes; ask for those too")
     other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derived, bins)

@@ -91,6 +91,7 @@ def protect(
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
+    metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress = silent,
 ) -> Protection:
@@ -105,7 +106,7 @@ def protect(
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     With `seeded_noise` what is measured are study releases, drawn from each split's seed; the
     encoder that is returned draws from the operating system like any other. `threads` is how many
-    splits are attacked abreast.
+    splits are attacked abreast, `metrics` are computed beside the usual ones.
     """
     clock = Clock()
     choice = method(method_name).with_lambda(settings or Settings())
@@ -113,7 +114,7 @@ def protect(
     if choice.training is not None:
         check_units(corpus, choice.training, split_kind, bool(derived))
         split_kind = SPLIT
-    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_threads(threads)
+    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     has_search = any(value is not None for value in wish.values())
