@@ -402,4 +402,8 @@ Run = Annotated[
         help="A folder that `audit`, `protect`, `invert`, `membership` or `lm attack` wrote."
     ),
 ]
+Runs = Annotated[
+    list[Path], typer.Argument(help="Folders that `capelet lm attack` wrote, two or more.")
+]
+OutComparison = Annotated[Path, typer.Option(help="Folder of the comparison.")]
 OtherRun = Annotated[Path | None, typer.Argument(help="A second one, to compare with.")]
