@@ -19,6 +19,7 @@ from capelet.findings.metrics import OTHER_METRICS
 from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
+from capelet.reports import render_html
 from capelet.workflows.audit import audit
 
 
@@ -323,3 +324,23 @@ def test_more_metrics_stand_beside_the_usual_ones(planted: Corpus) -> None:
         kind="attribute-inference", target="open", metric="accuracy", attacker="strongest"
     )
     assert leak.value == pytest.approx(1 - accuracy.value) and leak.ceiling is None
+
+
+def test_releases_beside_are_drawn_into_one_map(planted: Corpus) -> None:
+    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    others = {"weak": PrivateEncoder(Laplace(500.0)), "strong": PrivateEncoder(Laplace(1.0))}
+    findings = audit(planted, beside=others, **quick)
+    content = findings.artefacts["tsne_clouds"]
+    assert set(content["clouds"]) == {"original", "weak", "strong"} and content["shown"] == 120
+    assert audit(planted, beside=others, **quick).artefacts["tsne_clouds"] == content
+    page = render_html(findings)
+    assert "Several releases in one map" in page
+    plain = audit(planted, **quick)
+    assert "tsne_clouds" not in plain.artefacts
+    assert "Several releases in one map" not in render_html(plain)
+    with pytest.raises(CapeletError, match="'narrow' have 3 coordinates"):
+        audit(planted, beside={"narrow": PrivateEncoder(Projection(3))}, **quick)
+    with pytest.raises(CapeletError, match="called 'original'"):
+        audit(planted, beside={"original": others["weak"]}, **quick)
+    with pytest.raises(CapeletError, match="'words' consumes texts"):
+        audit(planted, beside={"words": PrivateEncoder("wordllama")}, **quick)

@@ -203,6 +203,12 @@ AllowOverlap = Annotated[
 Window = Annotated[
     int, typer.Option(max=MOST_SEEDS, help="Words to either side of a window's centre.")
 ]
+Beside = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A recipe whose release is drawn into one map with the vectors. May be repeated."
+    ),
+]
 ReleasedFile = Annotated[
     Path | None,
     typer.Argument(help="A released Parquet file: what does it tell beside its vectors?"),
