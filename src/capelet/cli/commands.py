@@ -47,6 +47,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "dual utility": dual.utility,
     "lm train": lm.train,
     "lm attack": lm.attack,
+    "lm compare": lm.compare,
     "budgets show": budgets.show,
     "budgets raise": budgets.raise_cap,
     "budgets erase": budgets.erase,

@@ -152,12 +152,40 @@ OnlyUnseen = Annotated[
 
 # ---- the attackers, and how sure a measurement is ----
 
-Split = Annotated[str, typer.Option(help="auto, {splits:or}.")]
-Seeds = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many splits to average over.")]
+Split = Annotated[
+    str, typer.Option(help="auto, {splits:or}; or column:NAME, a column of train, dev and test.")
+]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        metavar="N|LIST",
+        help="How many splits to average over; or which, by seed: 0,1,2, or 7, for 7 alone.",
+    ),
+]
 AttackSeed = Annotated[
     int, typer.Option(min=0, max=MOST_SEED, help="Seed of the split and of the attackers.")
 ]
-Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
+SeededRelease = Annotated[
+    bool,
+    typer.Option(
+        "--seeded-noise",
+        help="Measure releases whose noise is drawn from each split's seed, so that a study can be "
+        "repeated: no guarantee.",
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="More metrics: empirical_privacy, empirical_privacy_f1, recall_present, recall_absent."
+    ),
+]
+Attackers = Annotated[
+    str | None,
+    typer.Option(help="{attackers}; all by default. Sized: mlp:depth=3,width=200."),
+]
 KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
 InversionAttacks = Annotated[
     str, typer.Option("--attacks", "--attack", help="{inversion attacks}.")
@@ -172,8 +200,20 @@ Minutes = Annotated[float | None, typer.Option(help="How long the attack 'sequen
 AllowOverlap = Annotated[
     bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
 ]
+ByFrequency = Annotated[
+    bool,
+    typer.Option(
+        "--by-frequency", help="Look at pairs of sentences by how frequent their words are, too."
+    ),
+]
 Window = Annotated[
     int, typer.Option(max=MOST_SEEDS, help="Words to either side of a window's centre.")
+]
+Beside = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A recipe whose release is drawn into one map with the vectors. May be repeated."
+    ),
 ]
 ReleasedFile = Annotated[
     Path | None,
@@ -218,7 +258,35 @@ Use = Annotated[
     typer.Option("--for", help="What is released, to choose the method by: {uses:or}."),
 ]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
-Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
+Lambda = Annotated[
+    str | None,
+    typer.Option(
+        "--lambda",
+        help="How hard the secrets are fought: a number, or one for each, as in gender=1,age=0.3.",
+    ),
+]
+AdversaryLoss = Annotated[
+    str, typer.Option(help="What the map has from its adversary: reversal or bounded.")
+]
+Preset = Annotated[
+    str | None, typer.Option(help="A paper's settings, {presets:or}; options go before it.")
+]
+BatchRows = Annotated[int | None, typer.Option(min=1, max=MOST, help="Texts per step.")]
+LearningRate = Annotated[float | None, typer.Option(help="Learning rate of Adam.")]
+MostEpochs = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="Times that all texts are seen, at most.")
+]
+HeadUnits = Annotated[
+    int | None, typer.Option(min=1, max=MOST_WIDTH, help="Hidden units of the heads.")
+]
+Dropout = Annotated[float | None, typer.Option(help="Share of them that a step leaves out.")]
+WordTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        help="Word vectors for mdp: an encoder's name, or a file in word2vec's text.",
+    ),
+]
 Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
 TrainEpsilon = Annotated[
     float | None,
@@ -350,4 +418,8 @@ Run = Annotated[
         help="A folder that `audit`, `protect`, `invert`, `membership` or `lm attack` wrote."
     ),
 ]
+Runs = Annotated[
+    list[Path], typer.Argument(help="Folders that `capelet lm attack` wrote, two or more.")
+]
+OutComparison = Annotated[Path, typer.Option(help="Folder of the comparison.")]
 OtherRun = Annotated[Path | None, typer.Argument(help="A second one, to compare with.")]

@@ -8,30 +8,46 @@ serves which use stands in `uses`.
 
 from __future__ import annotations
 
-from capelet.defences.methods import METHODS, Method, check_needs, fit, method
+from capelet.defences.methods import (
+    METHODS,
+    Method,
+    check_attributes,
+    check_needs,
+    check_options,
+    fit,
+    method,
+)
 from capelet.defences.settings import (
     KEEPS,
+    PRESETS,
     Defence,
+    HeadShape,
     Part,
     Schedule,
     Settings,
     TrainingPrivacy,
+    with_choices,
 )
 from capelet.defences.uses import USES, Proposal, propose
 
 __all__ = [
     "KEEPS",
     "METHODS",
+    "PRESETS",
     "USES",
     "Defence",
+    "HeadShape",
     "Method",
     "Part",
     "Proposal",
     "Schedule",
     "Settings",
     "TrainingPrivacy",
+    "check_attributes",
     "check_needs",
+    "check_options",
     "fit",
     "method",
     "propose",
+    "with_choices",
 ]

@@ -9,33 +9,47 @@ audit of those needs no private column.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, NotRequired, Unpack, cast
 
 from capelet.attacks.attribute import Family, families, one_thread
+from capelet.attacks.inversion.run import Inversion
+from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
+from capelet.data.official import column_of
 from capelet.data.readers import TableOptions, read
-from capelet.data.splits import group_rows
+from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
+from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access, Redraw
 from capelet.evaluation.adaptive import insiders_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
 from capelet.evaluation.elsewhere import Auxiliary, attack_from_elsewhere
-from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
+from capelet.evaluation.geometry import (
+    deviation,
+    separability,
+    tsne,
+    tsne_clouds,
+    tsne_shift,
+)
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Flags, Plan, split_corpus
+from capelet.evaluation.plan import Flags, Plan, rows_left_out, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.origins import seen_in_training
 from capelet.release import PrivateEncoder, Release
+from capelet.release.study import StudyEncoder
 from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
+# How a picture calls the vectors of the encoder, and those of the audited release.
+ORIGINAL, RELEASED = "original", "released"
 
 
 class CorpusOptions(TableOptions):
@@ -52,11 +66,15 @@ def audit(
     members: Sequence[bool] | None = None,
     auxiliary: Corpus | None = None,
     show_texts: bool = False,
-    seeds: int = 5,
+    seeds: Seeds = 5,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
+    seeded_noise: bool = False,
+    threads: int | None = None,
+    metrics: Sequence[str] = (),
+    beside: Mapping[str, PrivateEncoder] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
     private: Any = None,
@@ -74,14 +92,17 @@ def audit(
     `show_texts`. With a Corpus, `private` is the old name of `encoder`, and deprecated.
     Progress shows as a line in a terminal or a notebook, unless `progress` is given. Rows that
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
-    everything looks better than it is.
+    everything looks better than it is. With `seeded_noise` the release of each split is a study's,
+    drawn from the split's seed, so that the audit can be repeated to the last digit. `threads` is
+    how many splits are attacked abreast, `metrics` are computed beside the usual ones. `beside` are
+    other private encoders by name, whose releases are put into one map with this one's vectors.
     """
     if isinstance(corpus, Corpus) and private is not None and not columns:
         if encoder is not None:
             raise CapeletError("audit was given encoder= and its old name private=; give one")
         warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
         encoder, private = private, None
-    corpus = corpus_of(corpus, {**columns, "private": private})
+    corpus = corpus_of(corpus, {**columns, "private": private}, split_kind)
     progress = default_progress(progress)
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
@@ -90,12 +111,19 @@ def audit(
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
     trained = rows_that_trained(target, inputs)
-    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_work(
+        threads, metrics
+    )
+    if beside:
+        _check_beside(beside, target)
     if auxiliary is not None and "attributes" not in kinds.kinds:
         raise DataError("auxiliary data teach attackers of attributes; ask for those too")
     other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derived, bins)
+    if seeded_noise and not cache:  # the texts are released once for each seed
+        target = target.with_encoder(RememberingEncoder)
+    encoders = encoders_of(target, plan, seeded_noise)
     with clock("encoding"):
-        release = target.release(inputs, progress)
+        releases = release_each(encoders, inputs, progress)
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
     if "attributes" in kinds.kinds:
@@ -104,23 +132,96 @@ def audit(
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
             plan,
-            [release] * len(plan.splits),
+            releases,
             original,
             attacker_families,
             clock,
             progress,
             # Whoever names families asks for those alone.
-            access_of([target] * len(plan.splits), inputs, None if attackers else original),
+            access_of(encoders, inputs, None if attackers else original),
         )
+    if beside:
+        with clock("scores"), one_thread():
+            artefacts["tsne_clouds"] = _clouds(plan, target, releases[0], beside, inputs)
     if other is not None:
         with clock("auxiliary"):
-            rows = [*rows, *_from_elsewhere(plan, other, target, release, attacker_families)]
-    others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
-    more, pictures = others.measure(plan, target, release, members, clock, progress)
-    origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
+            more = _from_elsewhere(plan, other, encoders[0], releases[0], attacker_families)
+            rows = [*rows, *more]
+    first_seed = plan.splits[0].seed
+    others = TextAttacks(
+        kinds,
+        redact=not show_texts,
+        seeds=seeds,
+        inversion=Inversion(seed=first_seed),
+        membership=Membership(seed=first_seed),
+    )
+    more, pictures = others.measure(plan, encoders[0], releases[0], members, clock, progress)
+    origin = {**audit_provenance(plan, target, releases[0], clock), **_attack_entries(kinds)}
     if other is not None:
         origin |= {"auxiliary": describe_auxiliary(other.corpus, other.overlap)}
-    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
+    return Findings((*rows, *more), origin, releases[0].recipe, {**artefacts, **pictures})
+
+
+def _check_beside(beside: Mapping[str, PrivateEncoder], target: PrivateEncoder) -> None:
+    """Refuse, before anything is encoded, what has no place in one map with the target's."""
+    for name, private in beside.items():
+        if name in (ORIGINAL, RELEASED):
+            raise DataError(f"a release beside this one is called {name!r}; give it another name")
+        if private.consumes != target.consumes:
+            raise DataError(
+                f"{name!r} consumes {private.consumes}, and what is audited {target.consumes}; "
+                "leave it out of --beside"
+            )
+
+
+def encoders_of(
+    private: PrivateEncoder, plan: Plan, seeded: bool, purpose: str = "release"
+) -> list[PrivateEncoder]:
+    """For each split what its release is drawn by: the encoder itself, or with the split's seed."""
+    if not (seeded and private.draws):
+        return [private] * len(plan.splits)
+    return [StudyEncoder.of(private, parts.seed, purpose) for parts in plan.splits]
+
+
+def release_each(
+    encoders: Sequence[PrivateEncoder], inputs: Any, progress: Progress
+) -> list[Release]:
+    """The release of each split; where splits share an encoder, they share its release."""
+    releases = {id(item): item.release(inputs, progress) for item in dict.fromkeys(encoders)}
+    return [releases[id(item)] for item in encoders]
+
+
+def _clouds(
+    plan: Plan,
+    target: PrivateEncoder,
+    release: Release,
+    beside: Mapping[str, PrivateEncoder],
+    inputs: Any,
+) -> dict[str, Any]:
+    """One map of the original vectors of the victims and of what several releases make of them."""
+    original = target.unprotected().release(inputs).vectors
+    clouds = {ORIGINAL: original} | ({RELEASED: release.vectors} if target.protects else {})
+    seed = plan.splits[0].seed
+    for name, private in beside.items():
+        # Drawn from the seed: a picture is no release, and can be drawn again.
+        vectors = private.with_encoder(_same_vectors(target)).study_release(inputs, seed).vectors
+        if vectors.shape != original.shape:
+            raise DataError(
+                f"the vectors of {name!r} have {vectors.shape[1]} coordinates, and the original "
+                f"ones {original.shape[1]}: they have no common map; leave it out of --beside"
+            )
+        clouds[name] = vectors
+    return tsne_clouds(clouds, plan.splits[0].victims, seed=0)
+
+
+def _same_vectors(target: PrivateEncoder) -> Callable[[Encoder], Encoder]:
+    """An encoder of the same weights is the one at hand, whose vectors are in the cache."""
+
+    def change(encoder: Encoder) -> Encoder:
+        own = target.encoder
+        return own if own is not None and own.fingerprint == encoder.fingerprint else encoder
+
+    return change
 
 
 def _from_elsewhere(
@@ -137,8 +238,11 @@ def _from_elsewhere(
     return attack_from_elsewhere(plan, auxiliary, release, own, attackers, redraw)
 
 
-def corpus_of(data: Any, columns: CorpusOptions) -> Corpus:
-    """A corpus as it is, that of a named set, or that of whatever `read` takes."""
+def corpus_of(data: Any, columns: CorpusOptions, split_kind: str = "auto") -> Corpus:
+    """A corpus as it is, that of a named set, or that of whatever `read` takes.
+
+    A split by a column needs that column, whoever reads the table.
+    """
     for key in columns:
         if key not in CorpusOptions.__annotations__:
             # As Python says it of a misspelt argument: it is no column.
@@ -157,14 +261,15 @@ def corpus_of(data: Any, columns: CorpusOptions) -> Corpus:
             raise DataError(
                 f"the set {data!r} knows its own columns; read its file to choose others"
             )
-        return load(data)
+        return load(data, official=column_of(split_kind))
+    names.setdefault("official", column_of(split_kind))
     return read(data, **names)
 
 
 def plan_of(
     corpus: Corpus,
     attacks: AttackPlan,
-    seeds: int = 5,
+    seeds: Seeds = 5,
     split_kind: str = "auto",
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
@@ -174,11 +279,10 @@ def plan_of(
     if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
         return Plan.of(corpus, seeds, split_kind, derived, bins, trained)
-    if seeds < 1:
-        raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    parts = split_corpus(corpus, split_kind, trained=trained)
-    return Plan(corpus, (), None, (parts,), group_rows(corpus), corpus.notes)
+    parts = split_corpus(corpus, split_kind, seed_list(seeds)[0], trained=trained)
+    notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
+    return Plan(corpus, (), None, (parts,), group_rows(corpus), notes)
 
 
 def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
@@ -237,8 +341,12 @@ def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | No
 
     Noise can be drawn again by everyone; `raw` are the vectors that insiders hold, None for none.
     """
-    # Splits of one encoder share its lock.
-    redraws = {id(item): Redraw(item, inputs) for item in encoders if adds_noise(item)}
+    locks: dict[int, Lock] = {}
+    redraws = {
+        id(item): Redraw(item, inputs, locks.setdefault(id(item.encoder), Lock()))
+        for item in encoders
+        if adds_noise(item)
+    }
     insiders = insiders_of(encoders, raw)
     return [
         Access(redraws.get(id(encoder)), insider)

@@ -23,11 +23,12 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
-from capelet.defences import Defence, Settings, check_needs, fit, method
+from capelet.data.splits import Seeds
+from capelet.defences import Defence, Settings, check_attributes, check_needs, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, bare
-from capelet.errors import DataError, did_you_mean
+from capelet.errors import DataError
 from capelet.evaluation.access import Access
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
@@ -37,19 +38,31 @@ from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
 from capelet.release import PrivateEncoder, Release, recipe_hash
+from capelet.release.study import StudyEncoder
 from capelet.workflows.audit import (
     CorpusOptions,
     access_of,
     corpus_of,
+    encoders_of,
     inputs_of,
     measure_releases,
     private_encoder,
+    release_each,
 )
 from capelet.workflows.progress import default_progress
-from capelet.workflows.search import check_wish, part_of, search, steps_with
-from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
+from capelet.workflows.search import check_wish, search, steps_with
+from capelet.workflows.training import (
+    Lesson,
+    attributes_to_fight,
+    fit_split,
+    rewritten_lessons,
+    settings_of,
+)
+from capelet.workflows.units import SPLIT, check_classes, check_units
 
 JOINT = "joint-adversary"
+# Settings of which an account speaks only where somebody chose them.
+OF_HEADS = ("lambdas", "adversary_loss", "heads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +94,14 @@ def protect(
     fixed: Sequence[str] = (),
     trials: int = 20,
     anyway: bool = False,
-    seeds: int = 3,
+    seeds: Seeds = 3,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
+    seeded_noise: bool = False,
+    threads: int | None = None,
+    metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress | None = None,
     **columns: Unpack[CorpusOptions],
@@ -101,46 +117,59 @@ def protect(
     when fresh victims do not show that the chosen one keeps `max_leakage`.
     An ε at which nothing can beat the commonest class is refused, unless `anyway`. With
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
+    With `seeded_noise` what is measured are study releases, drawn from each split's seed; the
+    encoder that is returned draws from the operating system like any other. `threads` is how many
+    splits are attacked abreast, `metrics` are computed beside the usual ones.
     """
     clock = Clock()
-    corpus, progress = corpus_of(corpus, columns), default_progress(progress)
+    corpus, progress = corpus_of(corpus, columns, split_kind), default_progress(progress)
     choice = method(method_name).with_lambda(settings or Settings())
     attacker_families = families(attackers)
     if choice.training is not None:
         check_units(corpus, choice.training, split_kind, bool(derived))
         split_kind = SPLIT
-    plan = Plan.of(corpus, seeds, split_kind, derived, bins)
-    against = _against(plan, held_out)
+    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
+    against = attributes_to_fight(plan, held_out)
     has_search = max_leakage is not None or min_utility is not None
     if has_search:
         plan = plan.with_common_victims()
     _check_choice(plan, against, method_name, choice, has_search)
+    if seeded_noise and has_search:
+        raise DataError(
+            "a search draws noise of its own, which no seed repeats; leave --seeded-noise out, or "
+            "--max-leakage and --min-utility"
+        )
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
     texts = method(method_name).text_steps(choice)
     job = _Job(
-        plan, method_name, choice, against, texts, plain, inputs_of(corpus, plain), clock, progress
-    )
+        plan, method_name, choice, against, texts, plain, inputs_of(corpus, plain), seeded_noise,
+        clock, progress,
+    )  # fmt: skip
     _check_epsilon(plan, choice, method_name, anyway)
     check_state()
     _check_inputs(job, has_search)
-    original, base = job.encode()
+    originals, lessons = job.encode()
+    original = originals[0]
     frontier = None
     if has_search:
         with clock("search"):
             frontier = search(
-                plan, base.vectors, original.vectors, against, method_name, choice,
+                plan, lessons[0].vectors, original.vectors, against, method_name, choice,
                 fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
                 max_leakage=max_leakage, min_utility=min_utility,
             )  # fmt: skip
         job = replace(job, settings=replace(choice, **frontier.best_settings()))
-    defences = job.train(base.vectors)
-    encoders, releases = job.release(defences)
+    defences = job.train(lessons)
+    encoders, sources, releases = job.release(defences)
     # The same splits and attackers before and after: only the encoder differs.
-    before = job.measure(plain, [original] * len(plan.splits), None, attacker_families)
-    access = access_of(encoders, job.inputs, None if attackers else original.vectors)
+    before = job.measure(plain, originals, None, attacker_families)
+    access = access_of(sources, job.inputs, None if attackers else original.vectors)
     after = job.measure(encoders[0], releases, original.vectors, attacker_families, access)
+    for item in defences[1:]:
+        if isinstance(item.encoder, TunedEncoder):
+            item.encoder.forget()  # only the encoder of the first seed is kept
     if frontier is not None:
         check_wish(frontier, _strongest(after, against))
         after = replace(after, artefacts={**after.artefacts, "frontier": frontier.artefact()})
@@ -152,7 +181,8 @@ def protect(
 class _Job:
     """One method to be trained and measured on one plan, after all that is refused was refused.
 
-    `texts` are the steps before the encoder, `plain` is what is protected.
+    `texts` are the steps before the encoder, `plain` is what is protected; `seeded` is the noise of
+    a study, from the seed of each split.
     """
 
     plan: Plan
@@ -162,59 +192,50 @@ class _Job:
     texts: tuple[Any, ...]
     plain: PrivateEncoder
     inputs: Any
+    seeded: bool
     clock: Clock
     progress: Progress
 
-    def encode(self) -> tuple[Release, Release]:
-        """What is released without protection, and what the defence learns on.
-
-        Text steps act before the encoder, so the defence learns on what they leave of a text.
-        """
+    def encode(self) -> tuple[list[Release], list[Lesson]]:
+        """Split by split, what is released without protection, and what the defence learns on."""
         with self.clock("encoding"):
-            original = self.plain.release(self.inputs, self.progress)
+            unprotected = encoders_of(self.plain, self.plan, self.seeded, "original")
+            originals = release_each(unprotected, self.inputs, self.progress)
             if not self.texts:
-                return original, original
-            rewriter = PrivateEncoder(*self.texts, *self.plain.steps)
-            return original, rewriter.release(self.inputs, self.progress)
+                return originals, [Lesson(item.vectors, self.inputs) for item in originals]
+            return originals, rewritten_lessons(
+                self.texts, self.plain, self.inputs, self.plan, self.seeded, self.progress
+            )
 
-    def train(self, vectors: Vectors) -> list[Defence]:
+    def train(self, lessons: Sequence[Lesson]) -> list[Defence]:
         """A defence for each split, each on its own defender's part."""
-        with self.clock("training"):
-            return [self._fit(parts, vectors) for parts in self.plan.splits]
-
-    def _fit(self, parts: Split, vectors: Vectors) -> Defence:
-        plan, settings = self.plan, self.settings
-        part = part_of(plan, parts, vectors, self.against)
-        if settings.training is not None:
-            part = with_units(part, plan, parts, settings.training)
-        if settings.layers:
-            from capelet.encoders.tuning import top_layers
-
-            assert self.plain.encoder is not None and part.texts is not None
-            top = top_layers(self.plain.encoder, part.texts, settings.layers, self.progress)
-            part = replace(part, top=top)
-        # Each split trains from its own seed, so that the mean covers the luck of training too.
-        settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
-        place = plan.splits.index(parts)
-
-        def of_all_seeds(what: str, count: int, total: int) -> None:
-            self.progress(what, place * total + count, len(plan.splits) * total)
-
         checkpoints = cache_folder() / "training"
-        return fit(self.name, part, settings_of_split, checkpoints, of_all_seeds)
+        with self.clock("training"):
+            return [
+                fit_split(
+                    self.plan, parts, lesson, self.against, self.name,
+                    settings_of(self.settings, parts, self.seeded),
+                    self.plain, checkpoints, self.progress,
+                )
+                for parts, lesson in zip(self.plan.splits, lessons, strict=True)
+            ]  # fmt: skip
 
-    def release(self, defences: Sequence[Defence]) -> tuple[list[PrivateEncoder], list[Release]]:
-        """All rows through the private encoder of each split; which rows trained is remembered."""
+    def release(
+        self, defences: Sequence[Defence]
+    ) -> tuple[list[PrivateEncoder], list[PrivateEncoder], list[Release]]:
+        """The private encoder of each split, what releases in its place, and all rows through it.
+
+        Which rows trained the first is remembered: it is the one that is saved.
+        """
         encoders = [
-            PrivateEncoder(*self.texts, *steps_with(item, self.plain.steps)) for item in defences
+            PrivateEncoder(*self.texts, *steps_with(item, self.plain.steps), head=item.outcome.head)
+            for item in defences
         ]
         _remember_rows(self.plan.splits[0], self.inputs, encoders[0], self.plain)
         with self.clock("release"):  # by the object that is saved: what is measured is what ships
-            releases = [private.release(self.inputs, self.progress) for private in encoders]
-        for item in defences[1:]:
-            if isinstance(item.encoder, TunedEncoder):
-                item.encoder.forget()  # only the encoder of the first seed is kept
-        return encoders, releases
+            sources = _sources(encoders, self.plan) if self.seeded else encoders
+            releases = [private.release(self.inputs, self.progress) for private in sources]
+        return encoders, sources, releases
 
     def measure(
         self,
@@ -232,15 +253,10 @@ class _Job:
         return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
 
 
-def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
-    names = [item.name for item in plan.secrets]
-    for name in held_out:
-        if name not in names:
-            raise DataError(
-                f"--hold-out names {name!r}, which is no private attribute; "
-                f"{did_you_mean(name, names)}"
-            )
-    return tuple(item for item in plan.secrets if item.name not in held_out)
+def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEncoder]:
+    """The encoder of each split, with noise from that split's seed where it draws any."""
+    splits = zip(encoders, plan.splits, strict=True)
+    return [StudyEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
 
 
 def _strongest(findings: Findings, against: Sequence[Attribute]) -> list[Finding]:
@@ -293,6 +309,7 @@ def _check_choice(
     # An ε that will be searched need not be given.
     is_open = has_search and choice.epsilon is None and "epsilon" in method(name).needs
     check_needs(name, replace(choice, epsilon=1.0) if is_open else choice, plan.label, against)
+    check_attributes(choice, [item.name for item in against])
     if choice.training is None:
         return
     if has_search:
@@ -380,9 +397,14 @@ def _figures(
 
 
 def _as_json(settings: Settings, by_lambda: bool) -> dict[str, Any]:
-    """The settings as JSON: what was left at None is left out, and λ where nothing is done by it.
+    """The settings as JSON, without those at None, those of heads as ever, and a λ that does nothing.
 
-    A page that printed λ = 1 of a method without a λ would speak of a strength that it has not.
+    """The settings as JSON, without those at None, heads as ever, and a λ that does nothing.
     """
-    items = asdict(settings if by_lambda else replace(settings, lam=None))
-    return {key: value for key, value in items.items() if value is not None}
+    content = asdict(settings if by_lambda else replace(settings, lam=None))
+    usual = asdict(Settings())
+    return {
+        key: value
+        for key, value in content.items()
+        if value is not None and not (key in OF_HEADS and value == usual[key])
+    }
