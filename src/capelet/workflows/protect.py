@@ -397,9 +397,9 @@ def _figures(
 
 
 def _as_json(settings: Settings, by_lambda: bool) -> dict[str, Any]:
-    """The settings as JSON, without those at None, those of heads as ever, and a λ that does nothing.
-
     """The settings as JSON, without those at None, heads as ever, and a λ that does nothing.
+
+    A page that printed λ = 1 of a method without a λ would speak of a strength that it has not.
     """
     content = asdict(settings if by_lambda else replace(settings, lam=None))
     usual = asdict(Settings())
