@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from capelet.privacy.connection import Connection
 from capelet.privacy.people import fold_person
+from capelet.privacy.postgres import SCHEMES, PostgresConnection
 from capelet.privacy.sqlite import SQLiteConnection
 
 
@@ -74,9 +75,16 @@ class Entry(NamedTuple):
 _KEY_ROWS = f"SELECT {', '.join(KeyRow._fields)} FROM keys"
 
 
+def address(place: Path | str) -> Path | str:
+    """Where a store is: the URL of a database as it is, anything else as a path."""
+    is_url = isinstance(place, str) and place.startswith(SCHEMES)
+    return place if is_url else Path(place)
+
+
 def connect(place: Path | str) -> Connection:
-    """The connection to a store, by the path of a file."""
-    return SQLiteConnection(Path(place))
+    """The connection to a store: a file, or a database of PostgreSQL."""
+    where = address(place)
+    return SQLiteConnection(where) if isinstance(where, Path) else PostgresConnection(where)
 
 
 class Database:
@@ -94,18 +102,21 @@ class Database:
     def transaction(self) -> AbstractContextManager[None]:
         return self.connection.transaction()
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self.connection.snapshot()
+
     # ---- facts and people ----
 
     def fact(self, name: str) -> str | None:
         rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return _text(rows[0][0]) if rows else None
 
-    def set_fact(self, name: str, value: str) -> None:
+    def set_fact(self, name: str, value: str | bytes) -> None:
         self._write(
             "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = "
             "excluded.value",
             name,
-            value.encode(),
+            value.encode() if isinstance(value, str) else value,
         )
 
     def digest(self, *parts: bytes) -> bytes:

@@ -100,7 +100,8 @@ class SQLiteConnection(Connection):
 
     def _share_key(self, db: sqlite3.Connection) -> None:
         # Of two processes the first decides the key, and the second takes it over.
-        db.execute("INSERT INTO facts VALUES ('key', ?) ON CONFLICT DO NOTHING", (self.key,))
+        query = "INSERT INTO facts VALUES ('key', ?) ON CONFLICT DO NOTHING"
+        db.execute(query, (self.stored_key(),))
         self.take_key(db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0])
 
     def _close(self) -> None:
