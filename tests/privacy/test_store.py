@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError, OutputError, StoreDown
 from capelet.privacy.budgets import Budget, BudgetError, needs_of
 from capelet.privacy.database import connect
 from capelet.privacy.guarantees import NONE, Guarantee
@@ -355,6 +355,50 @@ def test_a_store_of_a_newer_version_is_refused(path: Path) -> None:
     direct.close()
     with pytest.raises(OutputError, match=r"a newer Capelet \(version 4 of the store"):
         Ledger(path)
+
+
+def test_a_full_disk_charges_nothing_in_part(path: Path) -> None:
+    with Ledger(path) as ledger:
+        settle(ledger, ["ann"])
+        raw = ledger._db.connection._raw
+        pages = raw.execute("PRAGMA page_count").fetchone()[0]
+        raw.execute(f"PRAGMA max_page_count = {pages + 2}")
+        names = [b"full %d" % number for number in range(500)]
+        with pytest.raises(StoreDown, match=r"disk is full\); nothing of this charge was made"):
+            settle(ledger, ["bob"] * 500, names=names)
+        assert ledger.counts() == (1, 1, 2.0) and not ledger.names_among(names)
+        raw.execute("PRAGMA max_page_count = 1000000")
+        settle(ledger, ["bob"] * 500, names=names)
+        ledger.verify(ledger.head)
+
+
+def test_a_file_that_was_deleted_or_replaced_is_not_written(path: Path, tmp_path: Path) -> None:
+    """Charges in a file without a name would be gone with the process."""
+    with Ledger(path) as ledger:
+        settle(ledger, ["ann"])
+        ledger.ping()
+        path.rename(tmp_path / "moved.db")
+        for act in (ledger.ping, lambda: settle(ledger, ["ann"])):
+            with pytest.raises(StoreDown, match=r"was deleted or replaced|is gone"):
+                act()
+        assert not path.exists()  # an empty one would give everybody a new budget
+        with Ledger(path) as other:
+            settle(other, ["ann"])
+        with pytest.raises(OutputError, match="another store stands in the place"):
+            settle(ledger, ["ann"])
+        path.unlink()
+    with Ledger(path) as ledger, Ledger(tmp_path / "moved.db") as moved:
+        assert ledger.spent("ann") is None and spent(moved, "ann") == 2.0
+
+
+def test_another_process_may_make_the_store_later(place: Place) -> None:
+    """Who looked before sees it from then on: keys that were made, budgets that were set."""
+    with Ledger(place) as early, Ledger(place) as late:
+        assert early.budget is None and not early.keys.exist()
+        late.limit(Budget(2.0))
+        late.keys.add("team")
+        settle(late, ["ann"])
+        assert early.budget == Budget(2.0) and early.keys.exist() and spent(early, "ann") == 2.0
 
 
 # ---- threads and processes -----------------------------------------------------------------------

@@ -109,6 +109,12 @@ class Connection(ABC):
             if self._raw is None:
                 self._connect()
 
+    def refresh(self) -> None:
+        """Open a store that somebody else has made since, and leave a parent's connection."""
+        is_inherited = self._process != os.getpid() and self._raw is not None
+        if is_inherited or (self._raw is None and self.exists()):
+            self.open()
+
     def __enter__(self) -> Self:
         return self
 
@@ -128,6 +134,17 @@ class Connection(ABC):
                 "was released; start again"
             )
         self.key, self._has_stored_key = key, True
+
+    def check_new(self) -> None:
+        """Refuse to make a store anew where this connection has used one: all would be forgotten.
+
+        Everyone would have a full budget again, and every text be released a second time.
+        """
+        if self._has_stored_key:
+            raise StoreDown(
+                f"the ledger {self.place!r} is gone since it was opened; nothing was charged or "
+                "released; bring it back from a copy, and start again"
+            )
 
     def stored_key(self) -> bytes:
         """What the store is to hold of this connection's key."""
@@ -195,8 +212,7 @@ class Connection(ABC):
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """The result of a query; nothing where there is no store yet."""
-        if self._process != os.getpid() and self._raw is not None:
-            self.open()
+        self.refresh()
         with self._turn:
             if self._raw is None:
                 return []

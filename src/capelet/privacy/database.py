@@ -98,6 +98,7 @@ class Database:
 
     @property
     def key(self) -> bytes:
+        self.connection.refresh()
         return self.connection.key
 
     def transaction(self) -> AbstractContextManager[None]:

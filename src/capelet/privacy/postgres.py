@@ -126,6 +126,7 @@ class PostgresConnection(Connection):
             self._raw.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             tables = _tables(self._raw)
             if not tables:
+                self.check_new()
                 self._create_tables()
             elif "facts" not in tables:
                 raise OutputError(
