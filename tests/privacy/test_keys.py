@@ -61,6 +61,8 @@ def test_an_erasure_ends_a_persons_keys(place: Place) -> None:
         ledger.settle(["ann"], [b"name"], np.zeros((1, 2)), Guarantee(1.0))
         ledger.erase("ann")
         assert ledger.keys.find(hers) is None and ledger.keys.find(his) is not None
+        assert ledger.erase("bob") == 0  # who was never charged may have a key, too
+        assert ledger.keys.find(his) is None
 
 
 def test_what_is_no_key(place: Place) -> None:

@@ -346,12 +346,11 @@ class Ledger:
         """
         person = normalise_person(subject)
         with self._db.transaction():
-            number = self._db.numbers([person]).get(person)
-            if number is None:
+            number, pseudonym = self._db.numbers([person]).get(person), self._db.pseudonym(person)
+            keys = self._db.revoke_keys_of(pseudonym, self._clock().isoformat(timespec="seconds"))
+            if number is None and keys == 0:
                 raise CapeletError(f"nobody of this name was charged in {self.place!r}")
-            releases = self._db.erase(number)
-            pseudonym = self._db.pseudonym(person)
-            self._db.revoke_keys_of(pseudonym, self._clock().isoformat(timespec="seconds"))
+            releases = 0 if number is None else self._db.erase(number)
             act = {"person": pseudonym.hex(), "releases": releases}
             self._db.append("erasure", json.dumps(act))
         self._db.connection.flush()
