@@ -33,9 +33,9 @@ def test_a_revoked_key_is_unknown_to_every_replica(place: Place) -> None:
     with Ledger(place) as one, Ledger(place) as other:
         key, secret = one.keys.add("team")
         assert other.keys.find(secret) == key
-        ended = other.keys.revoke(key.id)
-        assert ended.revoked is not None and one.keys.find(secret) is None
-        assert one.keys.revoke(key.id) == ended  # again: the first time stays
+        record = other.keys.revoke(key.id)
+        assert record.revoked is not None and one.keys.find(secret) is None
+        assert one.keys.revoke(key.id) == record  # again: the first time stays
         # Revoking the last key does not let everybody in.
         assert one.keys.exist()
         with pytest.raises(CapeletError, match="there is no key 'key-0'"):
@@ -45,10 +45,9 @@ def test_a_revoked_key_is_unknown_to_every_replica(place: Place) -> None:
 def test_whose_key_it_is_only_the_secret_tells(place: Place) -> None:
     with Ledger(place) as ledger:
         key, secret = ledger.keys.add("phone", subject=" Ann Lee ")
-        found = ledger.keys.find(secret)
-        assert key.subject == "Ann Lee" and found == key
-        (listed,) = ledger.keys.all()
-        assert listed.subject is not None and listed.subject.startswith("person-")
+        assert key.subject == "Ann Lee" and ledger.keys.find(secret) == key
+        (entry,) = ledger.keys.all()
+        assert entry.subject is not None and entry.subject.startswith("person-")
     with connect(place) as connection:
         content = repr(connection.rows("SELECT * FROM keys"))
     assert "Ann" not in content and secret not in content and "phone" in content

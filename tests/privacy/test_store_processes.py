@@ -246,7 +246,7 @@ def test_after_kills_what_is_charged_is_what_is_kept(
     assert check_answers(place, tmp_path) > 0
 
 
-def work_until_told(place: str, folder: str) -> None:
+def work_until_the_end(place: str, folder: str) -> None:
     """Four workers, until the file `end` appears."""
     Ledger(place).close()
     workers = [fork(settle_for_ever, place, folder, number) for number in range(4)]
@@ -269,7 +269,7 @@ def test_a_database_that_is_killed_under_load_loses_no_charge(
     own_server.start()
     try:
         url, chance = own_server.create("people"), random.Random(1)
-        load = start_clean_process("work_until_told", url, tmp_path)
+        load = start_clean_process("work_until_the_end", url, tmp_path)
         while not list(tmp_path.glob("*.answers")):
             time.sleep(0.05)
         for _ in range(30):

@@ -57,5 +57,5 @@ def revoke(key: options.KeyId, store: options.Store, json: options.Json = False)
     Example: `capelet keys revoke key-1f00c3a2b4d5 --store people.db`
     """
     with open_ledger(store) as ledger:
-        ended = ledger.keys.revoke(key)
-    echo(jsonlib.dumps(asdict(ended)) if json else f"revoked: {ended.id} ({ended.label})")
+        record = ledger.keys.revoke(key)
+    echo(jsonlib.dumps(asdict(record)) if json else f"revoked: {record.id} ({record.label})")
