@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies.word_models import WordTraining
 
 from capelet.attacks.membership.run import Membership, WordTable, read_words
 from capelet.attacks.membership.scores import (
@@ -25,6 +24,7 @@ from capelet.attacks.membership.scores import (
 )
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
+from capelet.studies.word_models import WordTraining
 
 
 def corpus(count: int, seed: int = 0, words: int = 600) -> list[list[str]]:

@@ -1,0 +1,342 @@
+"""A run of a study: what is missing is measured, everything else is read from the store.
+
+The driver alone writes. It gives tasks to an engine, keeps what comes back, tries again what was
+lost with a worker, and leaves to other runs what they are at work on. Killed at any moment, it
+leaves whole cells; the next run goes on from there, and ends with the same table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from capelet.errors import CapeletError, OutputError
+from capelet.files import writable_folder, write_whole
+from capelet.interfaces import Progress, silent
+from capelet.studies.cell import Cell, Encoding, canonical
+from capelet.studies.claims import Ruling, Value
+from capelet.studies.engines import Ended, Engine
+from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.sources import encodings_of
+from capelet.studies.store import Store
+
+# A cell that ended its process so often will end the next one too.
+MOST_LOSSES = 3
+# Seconds between two looks at what another run is doing.
+_PATIENCE = 1.0
+STUDY, TABLE = "study.json", "table.json"
+
+
+@dataclass
+class Counts:
+    """What a run did, for the one who waits for it."""
+
+    measured: int = 0
+    stored: int = 0
+    failed: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+
+class Run:
+    """The work on one list of cells, with one engine and one store."""
+
+    def __init__(self, store: Store, engine: Engine, progress: Progress = silent) -> None:
+        self._store, self._engine, self._progress = store, engine, progress
+        self._losses: dict[str, int] = {}
+        self.counts = Counts()
+
+    def measure(self, cells: Sequence[Cell], retry: bool = False) -> Counts:
+        """Measure every cell that the store does not have; failures too, if `retry`."""
+        missing = [cell for cell in cells if self._is_missing(cell, retry)]
+        self.counts.stored = len(cells) - len(missing)
+        try:
+            self._encode(missing)
+            self._measure(missing, len(cells), retry)
+        finally:
+            self._engine.close()
+            self._store.close()
+        self.counts.failed = sum(self._store.failure(cell.key) is not None for cell in cells)
+        return self.counts
+
+    def _is_missing(self, cell: Cell, retry: bool) -> bool:
+        return cell.key not in self._store and (retry or self._store.failure(cell.key) is None)
+
+    def _encode(self, cells: Sequence[Cell]) -> None:
+        """The first stage: each text once through each encoder, into the cache."""
+        work: dict[str, Encoding] = {}
+        for cell in cells:
+            rows, encoder = cell.inputs.get("rows"), cell.inputs.get("encoder")
+            # What the cells then find missing, such as noised texts, they encode themselves.
+            if encoder is not None:
+                for task in encodings_of(cell.sources["corpus"], rows, encoder):
+                    work.setdefault(canonical(asdict(task)), task)
+        tasks = deque(work.values())
+        total, count, running = len(tasks), 0, 0
+        while tasks or running:
+            while tasks and running < self._engine.slots:
+                self._engine.start(tasks.popleft())
+                running += 1
+            for ended in self._engine.wait(_PATIENCE):
+                running, count = running - 1, count + 1
+                # A failure here is not the end: the cells will meet it again, and say so.
+                block = ended.task
+                assert isinstance(block, Encoding)
+                if ended.loss is not None and self._may_try_again(canonical(asdict(block))):
+                    tasks.append(block)
+                    count -= 1
+            self._progress("encoding", count, total)
+
+    def _measure(self, cells: Sequence[Cell], total: int, retry: bool) -> None:
+        waiting, running = deque(cells), 0
+        self._progress("cells", self.counts.stored, total)
+        while waiting or running:
+            running += self._start(waiting, self._engine.slots - running, retry)
+            ended = self._engine.wait(_PATIENCE) if running else []
+            if not running:
+                # All that is left is in the hands of another run.
+                time.sleep(_PATIENCE)
+            for item in ended:
+                running -= 1
+                if (again := self._keep(item)) is not None:
+                    waiting.appendleft(again)
+            self._progress("cells", total - len(waiting) - running, total)
+
+    def _start(self, waiting: deque[Cell], free: int, retry: bool) -> int:
+        """Start up to so many cells that no other run has; each is looked at once."""
+        count = 0
+        for _ in range(len(waiting)):
+            if count >= free:
+                break
+            cell = waiting.popleft()
+            if not self._store.claim(cell.key):
+                waiting.append(cell)
+                continue
+            # Another run may have ended it since we made our list.
+            if not self._is_missing(cell, retry and cell.key not in self._losses):
+                self._store.give_back(cell.key)
+                continue
+            self._engine.start(cell)
+            count += 1
+        return count
+
+    def _keep(self, ended: Ended) -> Cell | None:
+        """Write what came of a cell; the cell itself where it is to be tried again."""
+        cell = ended.task
+        assert isinstance(cell, Cell)
+        try:
+            if ended.outcome is None:
+                if self._may_try_again(cell.key):
+                    return cell
+                reason = f"{ended.loss}, {MOST_LOSSES} times"
+                self._store.write_failure(cell, reason, 0.0)
+            elif ended.outcome.measurement is not None:
+                self._store.write(cell, ended.outcome.measurement, ended.outcome.seconds)
+                self.counts.measured += 1
+                self.counts.seconds.append(ended.outcome.seconds)
+            else:
+                reason = ended.outcome.reason or "it gave nothing"
+                self._store.write_failure(cell, reason, ended.outcome.seconds)
+        finally:
+            self._store.give_back(cell.key)
+        return None
+
+    def _may_try_again(self, key: str) -> bool:
+        self._losses[key] = self._losses.get(key, 0) + 1
+        return self._losses[key] < MOST_LOSSES
+
+
+# ---- estimates -----------------------------------------------------------------------------------
+
+
+def estimate(store: Store, cells: Sequence[Cell]) -> tuple[float, int]:
+    """Seconds of one process for these cells from the times of stored ones; how many are unknown.
+
+    A cell takes as long as stored ones of its kind, corpus, encoder, method and size did; where
+    there are none, as those of its kind.
+    """
+    near: dict[str, list[float]] = {}
+    for key in store.all_keys():
+        meta = store.meta(key)
+        for name in _likes(meta.identity["kind"], meta.identity["inputs"]):
+            near.setdefault(name, []).append(meta.seconds)
+    total, unknown = 0.0, 0
+    for cell in cells:
+        times = next((near[name] for name in _likes(cell.kind, cell.inputs) if name in near), None)
+        total += fmean(times) if times else 0.0
+        unknown += times is None
+    return total, unknown
+
+
+def _likes(kind: str, inputs: Any) -> tuple[str, ...]:
+    """Descriptions of a cell, the closest first."""
+    names = ("corpus", "rows", "encoder", "method", "attackers")
+    return (canonical([kind, *(inputs.get(name) for name in names)]), kind)
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Results:
+    """A study as far as it is done: values of its cells, rulings on its claims, what is missing."""
+
+    plan: Plan
+    size: str
+    cells: tuple[PlannedCell, ...]
+    values: tuple[Value, ...]
+    rulings: tuple[Ruling, ...]
+    failures: tuple[tuple[PlannedCell, str], ...]
+    missing: int
+
+    @classmethod
+    def of(cls, plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -> Results:
+        """What the store has of these cells."""
+        values: list[Value] = []
+        failures: list[tuple[PlannedCell, str]] = []
+        missing = 0
+        for item in cells:
+            if item.cell.key in store:
+                values += _values_of(item, store)
+            elif (reason := store.failure(item.cell.key)) is not None:
+                failures.append((item, reason))
+            else:
+                missing += 1
+        rulings = tuple(claim.rule(values, size) for claim in plan.claims)
+        return cls(plan, size, tuple(cells), tuple(values), rulings, tuple(failures), missing)
+
+    def document(self) -> dict[str, Any]:
+        """For machines: a line for each combination and measure, with its values by seed.
+
+        Nothing in it depends on when, where and in which order cells were measured.
+        """
+        lines: dict[str, dict[str, Any]] = {}
+        for item in self.values:
+            about = {
+                "axes": dict(item.axes),
+                "kind": item.kind,
+                "target": item.target,
+                "metric": item.metric,
+                "attacker": item.attacker,
+            }
+            line = lines.setdefault(canonical(about), {**about, "by_seed": {}})
+            line["by_seed"][str(item.seed)] = item.value
+        for line in lines.values():
+            line["mean"] = fmean(line["by_seed"].values())
+        return {
+            "schema": 1,
+            "name": self.plan.name,
+            "title": self.plan.title,
+            "paper": self.plan.paper,
+            "kind": self.plan.kind,
+            "size": self.size,
+            "cells": len(self.cells),
+            "missing": self.missing,
+            "failures": [
+                {"axes": dict(item.axes), "seed": item.cell.seed, "reason": reason}
+                for item, reason in self.failures
+            ],
+            "claims": [asdict(ruling) for ruling in self.rulings],
+            "lines": list(lines.values()),
+        }
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `table.json` and `table.md`."""
+        target = writable_folder(folder)
+        text = json.dumps(self.document(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_whole(target / TABLE, text + "\n")
+        write_whole(target / "table.md", self.markdown())
+        return target
+
+    def markdown(self) -> str:
+        """The table for people: a row for each combination, a column for each measure."""
+        from capelet.studies.page import study_page
+
+        return study_page(self)
+
+
+def _values_of(item: PlannedCell, store: Store) -> Iterator[Value]:
+    for row in store.read(item.cell.key):
+        if row.subgroup is None and math.isfinite(row.value) and not row.degenerate:
+            yield Value(
+                item.axes, item.cell.seed, row.kind, row.target, row.metric, row.attacker, row.value
+            )
+
+
+def write_study(
+    folder: Path, plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store
+) -> None:
+    """Keep which cells a study has and where they are stored, for `status`."""
+    account = {
+        "schema": 1,
+        "name": plan.name,
+        "size": size,
+        "store": str(store.folder.resolve()),
+        "cells": [{"key": item.cell.key, "axes": dict(item.axes)} for item in cells],
+    }
+    write_whole(writable_folder(folder) / STUDY, json.dumps(account, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a study is, as anybody can see who may read its folder."""
+
+    name: str
+    size: str
+    cells: int
+    stored: int
+    running: int
+    failures: tuple[str, ...]
+    seconds_left: float | None
+
+    @property
+    def missing(self) -> int:
+        return self.cells - self.stored - len(self.failures)
+
+    @classmethod
+    def read(cls, folder: Path | str) -> Status:
+        path = Path(folder) / STUDY
+        try:
+            account = json.loads(path.read_bytes())
+            keys = [str(item["key"]) for item in account["cells"]]
+            name, size, place = account["name"], account["size"], account["store"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise OutputError(
+                f"no study in {str(folder)!r}; give a folder that `capelet study` wrote"
+            ) from None
+        store = Store(place)
+        stored = [key for key in keys if key in store]
+        failures = [store.failure(key) for key in keys if key not in store]
+        reasons = tuple(reason for reason in failures if reason is not None)
+        running = sum(store.is_claimed(key) for key in keys if key not in store)
+        left = len(keys) - len(stored) - len(reasons)
+        times = [store.meta(key).seconds for key in stored]
+        seconds = fmean(times) * left / max(1, running) if times else None
+        return cls(str(name), str(size), len(keys), len(stored), running, reasons, seconds)
+
+
+def run_cells(
+    plan: Plan,
+    size: str,
+    cells: Sequence[PlannedCell],
+    store: Store,
+    engine: Engine,
+    *,
+    retry: bool = False,
+    progress: Progress = silent,
+) -> tuple[Results, Counts]:
+    """Measure what is missing of a study's cells; what they say, and what was done."""
+    counts = Run(store, engine, progress).measure([item.cell for item in cells], retry)
+    results = Results.of(plan, size, cells, store)
+    if not results.values:
+        raise CapeletError(
+            f"no cell of the plan {plan.name!r} could be measured; the first says: "
+            f"{results.failures[0][1]}"
+        )
+    return results, counts

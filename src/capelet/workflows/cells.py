@@ -1,0 +1,232 @@
+"""One split of one combination, measured from its seed alone: the cells that studies are made of.
+
+An audit and a protection run over several splits and draw noise from the operating system, as a
+release must. A study asks for the same table twice, so here everything is drawn from the seed, the
+noise too, and what comes out carries the status `none`. "Before" is not measured beside each
+method: it is the cell without steps, which all methods of one corpus, encoder and split share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.attacks.attribute import Family, families
+from capelet.data.corpus import Corpus, Rows, Split
+from capelet.data.labels import Attribute
+from capelet.defences import Settings, check_needs, fit, method
+from capelet.encoders.own import TunedEncoder
+from capelet.errors import DataError
+from capelet.evaluation.geometry import deviation, separability
+from capelet.evaluation.leakage import Tally, attack_all, findings_of
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.provenance import describe_guarantee, versions
+from capelet.evaluation.utility import neighbours
+from capelet.findings import Finding, Findings
+from capelet.findings.metrics import Codes
+from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
+from capelet.release import PrivateEncoder, Release
+from capelet.release.recipe import recipe_hash
+from capelet.workflows.audit import access_of, inputs_of
+from capelet.workflows.search import part_of, steps_with
+
+
+@dataclass(frozen=True, eq=False)
+class VictimGuesses:
+    """What the strongest attacker, or the task's probe, said of each victim of one target.
+
+    `rows` and `units` number rows of the corpus and persons in it: with the texts at hand they name
+    people, so whoever keeps them replaces them by pseudonyms first.
+    """
+
+    kind: str
+    target: str
+    rows: Rows
+    units: Codes
+    truth: npt.NDArray[np.int16]
+    guess: npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How one split is made and who attacks it."""
+
+    seed: int
+    split_kind: str = "auto"
+    attackers: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    bins: Mapping[str, Sequence[float]] | None = None
+
+    def plan(self, corpus: Corpus) -> Plan:
+        """The plan of this one split."""
+        return Plan.of(corpus, [self.seed], self.split_kind, self.derived, self.bins)
+
+    def families(self) -> list[Family]:
+        return families(self.attackers)
+
+
+class StudyEncoder(PrivateEncoder):
+    """A private encoder whose releases are drawn from a seed, one after another: for studies alone.
+
+    Attackers who draw their own texts again get new noise each time, as from a real release; the
+    whole sequence repeats when the study does. What it releases promises nothing.
+    """
+
+    def __init__(self, *steps: str | Encoder | Step, seed: int) -> None:
+        super().__init__(*steps)
+        self._seed, self._releases = seed, 0
+
+    def release(self, inputs: Sequence[str] | Vectors, progress: Progress = silent) -> Release:
+        """The next release of the sequence."""
+        self._releases += 1
+        if all(step.guarantee is None for step in self.steps):
+            return super().release(inputs, progress)
+        return self.study_release(inputs, draw_seed(self._seed, self._releases), progress)
+
+
+def draw_seed(*numbers: int) -> int:
+    """A seed for each place where a cell draws noise; equal numbers give equal seeds everywhere.
+
+    >>> draw_seed(0, 1) == draw_seed(0, 1) != draw_seed(1, 0)
+    True
+    """
+    digest = hashlib.sha256(",".join(map(str, numbers)).encode()).digest()
+    # 63 bits: a seed of every generator that we use.
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+# Tags that keep the draws of one cell apart: what a map learns on, and what is attacked.
+_TRAINING, _RELEASE = 1, 2
+
+
+def measure_steps(
+    corpus: Corpus, encoder: Encoder | None, steps: Sequence[Step], protocol: Protocol
+) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    """What a release with these vector steps leaks on one split; without steps it is "before"."""
+    plan = protocol.plan(corpus)
+    plain = PrivateEncoder(*([encoder] if encoder is not None else []))
+    inputs = inputs_of(corpus, plain)
+    original = plain.release(inputs)
+    private = StudyEncoder(*plain.steps, *steps, seed=draw_seed(protocol.seed, _RELEASE))
+    release = private.release(inputs) if steps else original
+    return _measure(plan, private, inputs, release, original if steps else None, protocol)
+
+
+def measure_method(
+    corpus: Corpus,
+    encoder: Encoder | None,
+    name: str,
+    settings: Settings,
+    protocol: Protocol,
+    hold_out: Sequence[str] = (),
+) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    """Fit a method on the defender's part of one split, and measure what its release leaks.
+
+    `hold_out` are private attributes that the training may not see.
+    """
+    choice = method(name).with_lambda(settings)
+    plan = protocol.plan(corpus)
+    parts = plan.splits[0]
+    against = tuple(item for item in plan.secrets if item.name not in hold_out)
+    check_needs(name, choice, plan.label, against)
+    plain = PrivateEncoder(*([encoder] if encoder is not None else []))
+    if plain.consumes != "texts" and not method(name).on_vectors:
+        raise DataError(f"the method {name!r} changes or reads texts, and there are only vectors")
+    inputs = inputs_of(corpus, plain)
+    original = plain.release(inputs)
+    texts = method(name).text_steps(choice)
+    training_seed = draw_seed(protocol.seed, _TRAINING)
+    base = StudyEncoder(*texts, *plain.steps, seed=training_seed).release(inputs)
+    defence = _fit(plan, parts, base.vectors, against, name, choice, plain)
+    steps = (*texts, *steps_with(defence, plain.steps))
+    private = StudyEncoder(*steps, seed=draw_seed(protocol.seed, _RELEASE))
+    release = private.release(inputs)
+    try:
+        return _measure(plan, private, inputs, release, original, protocol)
+    finally:
+        if isinstance(defence.encoder, TunedEncoder):
+            defence.encoder.forget()
+
+
+def _fit(
+    plan: Plan,
+    parts: Split,
+    vectors: Vectors,
+    against: Sequence[Attribute],
+    name: str,
+    settings: Settings,
+    plain: PrivateEncoder,
+) -> Any:
+    part = part_of(plan, parts, vectors, against)
+    if settings.layers:
+        from capelet.encoders.tuning import top_layers
+
+        assert plain.encoder is not None and part.texts is not None
+        part = replace(part, top=top_layers(plain.encoder, part.texts, settings.layers, silent))
+    schedule = replace(settings.schedule, seed=parts.seed)
+    # No checkpoints: a cell is short, and must not depend on what lies on a disk.
+    return fit(name, part, replace(settings, schedule=schedule))
+
+
+def _measure(
+    plan: Plan,
+    private: PrivateEncoder,
+    inputs: Any,
+    release: Release,
+    original: Release | None,
+    protocol: Protocol,
+) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    raw = None if original is None else original.vectors
+    access = []
+    if original is not None:
+        # Whoever names families asks for those alone, as in an audit.
+        access = access_of([private], inputs, None if protocol.attackers else raw)
+    tally = attack_all(plan, [release.vectors], protocol.families(), silent, access)
+    rows = findings_of(plan, release, tally)
+    if raw is not None:
+        rows.append(neighbours(plan, raw, [release.vectors], release.recipe_hash))
+        if raw.shape == release.vectors.shape:
+            rows += deviation(plan, raw, release.vectors, release.recipe_hash)
+            rows += separability(plan, raw, release.vectors, release.recipe_hash)
+    return study_findings(rows, release, protocol.seed), _guesses(plan, tally)
+
+
+def study_findings(rows: Sequence[Finding], release: Release, seed: int) -> Findings:
+    """The rows with their seed, and a provenance without times or names that chance gave.
+
+    A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
+    be equal files, so the id is left out.
+    """
+    steps = [
+        {key: value for key, value in step.items() if key != "id"}
+        for step in release.recipe.get("steps", [])
+    ]
+    recipe = {"steps": steps}
+    name = recipe_hash(recipe)
+    own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
+    origin = {
+        "guarantee": describe_guarantee(release.guarantee, release.word_guarantee),
+        "versions": versions(),
+    }
+    return Findings(own, origin, recipe)
+
+
+def _guesses(plan: Plan, tally: Tally) -> tuple[VictimGuesses, ...]:
+    """Of the strongest attacker of each target, in the order of the split's victims."""
+    targets = {("attribute-inference", item.name): item for item in plan.secrets}
+    if plan.label is not None:
+        targets["utility", plan.label.name] = plan.label
+    victims = plan.splits[0].victims
+    table = []
+    for (kind, name), target in targets.items():
+        (guesses,) = tally.guesses[kind, name, "strongest"]
+        # A row whose value is missing is nobody's victim; see `leakage`.
+        rows = victims[target.codes[victims] >= 0]
+        truth, guess = guesses.truth.astype(np.int16), guesses.predictions.astype(np.int16)
+        table.append(VictimGuesses(kind, name, rows, plan.units[rows], truth, guess))
+    return tuple(table)
