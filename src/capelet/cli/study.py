@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from capelet.studies.claims import Ruling
     from capelet.studies.plan import Plan, PlannedCell
     from capelet.studies.run import Counts, Results
-    from capelet.studies.store import Store
 
 
 def run(
@@ -43,7 +42,6 @@ def run(
     """
     from capelet.files import check_writable
     from capelet.studies.plan import Plan
-    from capelet.studies.store import Store
 
     study = Plan.read(plan)
     folder = out or Path("runs") / f"{study.name}-{size}"
@@ -53,9 +51,8 @@ def run(
     if dry_run:
         _print_estimate(study, cells, place, workers, json)
         return
-    results, counts = _measure(
-        study, size, cells, Store(place), folder, (engine, workers, address), retry, json
-    )
+    engine_settings = (engine, workers, address)
+    results, counts = _measure(study, size, cells, place, folder, engine_settings, retry, json)
     if json:
         print_json(_summary(results, counts, folder))
         return
@@ -104,7 +101,6 @@ def check(
     Example: `capelet study check papers --size small --out runs/papers`
     """
     from capelet.studies.plan import Plan
-    from capelet.studies.store import Store
 
     files = _plan_files(plans)
     # All of them before the first one runs: a slip in the last must not cost an hour.
@@ -115,11 +111,11 @@ def check(
     summaries = []
     for file, study in studies:
         # One store for all: unprotected cells are shared between plans.
-        cell_store = Store(store or base / "store")
+        place = store or base / "store"
         folder = base / file.parent.name / study.name
         engine_settings = (engine, workers, address)
         results, counts = _measure(
-            study, size, cells[file], cell_store, folder, engine_settings, True, json
+            study, size, cells[file], place, folder, engine_settings, True, json
         )
         surprises += sum(item.surprising for item in results.rulings) + len(results.failures)
         summaries.append(_summary(results, counts, folder))
@@ -147,7 +143,7 @@ def _measure(
     plan: Plan,
     size: str,
     cells: Sequence[PlannedCell],
-    store: Store,
+    place: Path,
     folder: Path,
     engine: tuple[str, int | None, str | None],
     retry: bool,
@@ -155,11 +151,14 @@ def _measure(
 ) -> tuple[Results, Counts]:
     from capelet.studies.engines import engine_of
     from capelet.studies.run import run_cells, write_study
+    from capelet.studies.store import Store
 
+    # Before anything is written: there may be no such cluster.
+    machines, store = engine_of(*engine), Store(place)
     write_study(folder, plan, size, cells, store)
     with progress_bars(quiet) as progress:
         results, counts = run_cells(
-            plan, size, cells, store, engine_of(*engine), retry=retry, progress=progress
+            plan, size, cells, store, machines, retry=retry, progress=progress
         )
     results.save(folder)
     return results, counts
@@ -199,7 +198,7 @@ def _print_estimate(
     )
     echo(
         f"{plan.name}: {len(cells):,} cells, {len(cells) - len(missing):,} stored, "
-        f"{len(missing):,} to measure; {time_sentence}"
+        f"{len(missing):,} to measure" + (f"; {time_sentence}" if missing else "")
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.findings import Finding
 from capelet.interfaces import Encoder, Step
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.sources import encoder_of, sample
@@ -161,6 +162,15 @@ def _private(cell: Cell) -> Any:
     return StudyEncoder(_encoder(cell), *_steps(cell), seed=draw_seed(cell.seed))
 
 
+def _measurement(
+    rows: Sequence[Finding], cell: Cell, recipe: Mapping[str, Any] | None = None
+) -> Measurement:
+    """The findings of an attack that makes its releases itself; it gives no guesses by row."""
+    from capelet.workflows.cells import study_findings
+
+    return Measurement(study_findings(rows, cell.seed, recipe))
+
+
 def _check_inversion(inputs: Mapping[str, Any]) -> None:
     from capelet.attacks.inversion.run import ATTACKS
 
@@ -190,18 +200,7 @@ def _invert(cell: Cell) -> Measurement:
     )
     private = _private(cell)
     findings = attack.measure(texts, private, auxiliary=own, authors=authors)
-    return _without_ids(findings.rows, private, cell.seed)
-
-
-def _without_ids(rows: Sequence[Any], private: Any, seed: int) -> Measurement:
-    """The findings of an attack that makes its releases itself."""
-    from capelet.privacy.guarantees import NONE
-    from capelet.release import Release
-    from capelet.workflows.cells import study_findings
-
-    # Only what the release says of itself is used: its vectors are the attack's own business.
-    about = Release(None, NONE, private.recipe)  # type: ignore[arg-type]
-    return Measurement(study_findings(rows, about, seed))
+    return _measurement(findings.rows, cell, private.recipe)
 
 
 def _authorship(cell: Cell) -> Measurement:
@@ -222,7 +221,7 @@ def _authorship(cell: Cell) -> Measurement:
     )
     words = [words_of(text) for text in corpus.texts] if baseline else None
     rows = attack.measure(release.vectors, corpus.author.tolist(), words, release.recipe_hash)
-    return _without_ids(rows, private, cell.seed)
+    return _measurement(rows, cell, private.recipe)
 
 
 def _check_words(inputs: Mapping[str, Any]) -> None:
@@ -240,7 +239,6 @@ def _membership(cell: Cell) -> Measurement:
     from capelet.attacks.membership.run import Membership
     from capelet.data.splits import group_rows
     from capelet.data.text import words_of
-    from capelet.findings import Findings
     from capelet.studies.word_models import WordTraining
 
     inputs, corpus = cell.inputs, _corpus(cell)
@@ -262,7 +260,7 @@ def _membership(cell: Cell) -> Measurement:
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
     attack = Membership(window=int(inputs["window"]), seed=cell.seed)
     findings = attack.of_words(texts, member, table, authors)
-    return Measurement(Findings(findings.rows))
+    return _measurement(findings.rows, cell)
 
 
 def _dual(cell: Cell) -> Measurement:
@@ -274,7 +272,6 @@ def _dual(cell: Cell) -> Measurement:
     from capelet.data.splits import group_rows
     from capelet.defences.contrastive import Contrastive, Sentences
     from capelet.encoders import load
-    from capelet.errors import DataError
     from capelet.release import PrivateEncoder
 
     inputs, corpus = cell.inputs, _corpus(cell)
@@ -300,12 +297,12 @@ def _dual(cell: Cell) -> Measurement:
         if authors is not None:
             shots = Authorship(int(inputs["shots"]), int(inputs["writers"]), seeds=[cell.seed])
             rows += shots.measure(private.release(other.texts.tolist()).vectors, authors)
-        return _without_ids(rows, private, cell.seed)
+    # Its folder is gone, and so is the name that it had there.
+    return _measurement(rows, cell)
 
 
 def _language(cell: Cell) -> Measurement:
     """Train a language model with canaries, and try to read them out again."""
-    from capelet.findings import Findings
     from capelet.workflows.language.attack import AttackSettings, TrainingTexts, attack_model
     from capelet.workflows.language.training import (
         CanarySettings,
@@ -345,7 +342,7 @@ def _language(cell: Cell) -> Measurement:
             TrainingTexts(texts, authors),
             AttackSettings(int(inputs["samples"]), cell.seed, "cpu"),
         )
-    return Measurement(Findings(findings.rows))
+    return _measurement(findings.rows, cell)
 
 
 _DUAL_KEYS: dict[str, Any] = {

@@ -25,7 +25,7 @@ from capelet.errors import DataError
 from capelet.evaluation.geometry import deviation, separability
 from capelet.evaluation.leakage import Tally, attack_all, findings_of
 from capelet.evaluation.plan import Plan
-from capelet.evaluation.provenance import describe_guarantee, versions
+from capelet.evaluation.provenance import versions
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Codes
@@ -193,10 +193,12 @@ def _measure(
         if raw.shape == release.vectors.shape:
             rows += deviation(plan, raw, release.vectors, release.recipe_hash)
             rows += separability(plan, raw, release.vectors, release.recipe_hash)
-    return study_findings(rows, release, protocol.seed), _guesses(plan, tally)
+    return study_findings(rows, protocol.seed, release.recipe), _guesses(plan, tally)
 
 
-def study_findings(rows: Sequence[Finding], release: Release, seed: int) -> Findings:
+def study_findings(
+    rows: Sequence[Finding], seed: int, recipe: Mapping[str, Any] | None = None
+) -> Findings:
     """The rows with their seed, and a provenance without times or names that chance gave.
 
     A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
@@ -204,16 +206,12 @@ def study_findings(rows: Sequence[Finding], release: Release, seed: int) -> Find
     """
     steps = [
         {key: value for key, value in step.items() if key != "id"}
-        for step in release.recipe.get("steps", [])
+        for step in (recipe or {}).get("steps", [])
     ]
-    recipe = {"steps": steps}
-    name = recipe_hash(recipe)
+    same = {"steps": steps} if steps else {}
+    name = recipe_hash(same) if steps else None
     own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
-    origin = {
-        "guarantee": describe_guarantee(release.guarantee, release.word_guarantee),
-        "versions": versions(),
-    }
-    return Findings(own, origin, recipe)
+    return Findings(own, {"versions": versions()}, same)
 
 
 def _guesses(plan: Plan, tally: Tally) -> tuple[VictimGuesses, ...]:
