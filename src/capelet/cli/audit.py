@@ -67,6 +67,8 @@ def audit(
     fail_over: options.FailOver = None,
     require_under: options.RequireUnder = None,
     min_victims: options.MinVictims = None,
+    seeded_noise: options.SeededRelease = False,
+    threads: options.Threads = None,
     no_cache: options.NoCache = False,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -100,6 +102,8 @@ def audit(
         "attackers": split_names(attackers),
         "derived": split_names(derive),
         "bins": parse_bins(bins),
+        "seeded_noise": seeded_noise,
+        "threads": threads,
         "cache": not no_cache,
     }
     _check_attacks(corpus, settings)  # before a model is read

@@ -165,6 +165,17 @@ Seeds = Annotated[
 AttackSeed = Annotated[
     int, typer.Option(min=0, max=MOST_SEED, help="Seed of the split and of the attackers.")
 ]
+SeededRelease = Annotated[
+    bool,
+    typer.Option(
+        "--seeded-noise",
+        help="Measure releases whose noise is drawn from each split's seed, so that a study can be "
+        "repeated: no guarantee.",
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
+]
 Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
 KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
 InversionAttacks = Annotated[

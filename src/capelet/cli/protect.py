@@ -68,6 +68,8 @@ def protect(
     split: options.Split = "auto",
     seeds: options.Seeds = "3",
     attackers: options.Attackers = None,
+    seeded_noise: options.SeededRelease = False,
+    threads: options.Threads = None,
     no_cache: options.NoCache = False,
     json: options.Json = False,
 ) -> None:
@@ -103,6 +105,8 @@ def protect(
         "attackers": split_names(attackers),
         "derived": split_names(derive),
         "bins": parse_bins(bins),
+        "seeded_noise": seeded_noise,
+        "threads": threads,
         "cache": not no_cache,
     }
     training = _training_privacy(train_epsilon, train_delta, unit)

@@ -109,7 +109,10 @@ class _PrivateLearner:
             # All classes weigh alike: their frequencies are the texts'.
             network.weights[item.name] = torch.ones(len(item.classes), device=self.device)
         # Not seeded: noise for row i from a known seed would depend on how many rows precede it.
-        self.random = torch.Generator(self.device).manual_seed(secrets.randbits(63))
+        seed = self.privacy.seed_noise
+        self.random = torch.Generator(self.device).manual_seed(
+            secrets.randbits(63) if seed is None else seed
+        )
         self.optimiser = torch.optim.Adam(network.parameters(), schedule.rate, eps=1e-7)
         self.parts = Parts(
             {"network": network}, {"network": self.optimiser}, {"network": self.random}

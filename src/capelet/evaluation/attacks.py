@@ -32,6 +32,7 @@ from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.release import PrivateEncoder, Release
+from capelet.release.steps import as_step
 
 ALL = "all"
 # How often the attacker sends each of its texts through a noised release.
@@ -301,7 +302,7 @@ def with_texts(corpus: Corpus, private: PrivateEncoder) -> PrivateEncoder:
     """The private encoder; for ready vectors one that looks up which vector a text has."""
     if private.consumes == "texts" or corpus.texts is None or corpus.vectors is None:
         return private
-    return PrivateEncoder(ReadyVectors(corpus), *private.steps)
+    return private.with_steps([as_step(ReadyVectors(corpus)), *private.steps])
 
 
 class ReadyVectors:

@@ -15,7 +15,7 @@ from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, spl
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
 from capelet.findings.metrics import Codes
-from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
+from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
 
 Flags = npt.NDArray[np.bool_]
 
@@ -33,7 +33,10 @@ def split_corpus(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What will be measured: the secrets, the task, the splits, and who counts as one person."""
+    """What will be measured: the secrets, the task, the splits, and who counts as one person.
+
+    `threads` is how many splits are attacked abreast; None for as many as there are cores.
+    """
 
     corpus: Corpus
     secrets: tuple[Attribute, ...]
@@ -41,6 +44,7 @@ class Plan:
     splits: tuple[Split, ...]
     units: Codes
     warnings: tuple[str, ...]
+    threads: int | None = None
 
     @property
     def targets(self) -> int:
@@ -90,6 +94,10 @@ class Plan:
     def with_common_victims(self) -> Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
         return replace(self, splits=share_victims(self.splits, self.units))
+
+    def with_threads(self, threads: int | None) -> Plan:
+        """The plan with so many splits abreast."""
+        return replace(self, threads=None if threads is None else check_count("threads", threads))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""

@@ -92,6 +92,7 @@ def audit_provenance(
             "seeds": [parts.seed for parts in plan.splits],
         },
         guarantee=describe_guarantee(release.guarantee, release.word_guarantee),
+        noise=noise_source(encoder, release),
         versions=versions(),
         warnings=[*plan.warnings, *plan.advance(release.guarantee)],
         seconds=clock.summary(),
@@ -220,6 +221,13 @@ def describe_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[st
         "sentence": guarantee.sentence(),
         "words": words.sentence() if words is not None else None,
     }
+
+
+def noise_source(encoder: PrivateEncoder, release: Release) -> str:
+    """Where the noise of the measured release came from; that of a study could be drawn again."""
+    if not encoder.draws:
+        return "none"
+    return "operating system" if release.law is None else "seeded"
 
 
 def describe_encoder(model: Encoder | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from capelet.data.splits import seed_list
 from capelet.encoders import load
 from capelet.encoders.model_folder import (
     PRIVATE_ENCODER,
@@ -37,8 +38,9 @@ from capelet.encoders.own import save_own
 from capelet.errors import CapeletError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
+from capelet.mechanisms.sampling import NoiseStep
 from capelet.mechanisms.words import OnTexts, WordDropout
-from capelet.privacy.guarantees import Guarantee, chain, compose_trainings
+from capelet.privacy.guarantees import Guarantee, as_seeded, chain, compose_trainings
 from capelet.privacy.origins import Origin
 from capelet.release.maps import Map
 from capelet.release.steps import (
@@ -48,6 +50,7 @@ from capelet.release.steps import (
     map_encoder,
     origins_of,
     run,
+    run_seeded,
     steps_of,
     with_own_files,
 )
@@ -62,13 +65,16 @@ METADATA = b"capelet"
 class Release:
     """Vectors, what is guaranteed about them, and the recipe that made them.
 
-    `word_guarantee` is what holds of each single word beyond that; see `PrivateEncoder`.
+    `word_guarantee` is what holds of each single word beyond that; see `PrivateEncoder`. Of a study
+    release, which promises nothing, `law` is what the same noise would promise had it come from the
+    operating system: scores of a study are read against the ceilings of that.
     """
 
     vectors: Vectors
     guarantee: Guarantee
     recipe: Mapping[str, Any]
     word_guarantee: Guarantee | None = None
+    law: Guarantee | None = None
 
     @property
     def recipe_hash(self) -> str:
@@ -243,6 +249,11 @@ class PrivateEncoder:
         return len(self.steps) > (self.encoder is not None)
 
     @property
+    def draws(self) -> bool:
+        """Whether two releases of one text differ."""
+        return any(isinstance(step, NoiseStep) for step in self.steps)
+
+    @property
     def guarantee(self) -> Guarantee:
         """What the noise promises to texts that pass, and what the texts that trained are promised.
 
@@ -285,13 +296,42 @@ class PrivateEncoder:
         batch = run(self.steps, inputs, progress)
         return Release(np.asarray(batch), self.guarantee, self.recipe, self.word_guarantee)
 
+    def study_release(
+        self,
+        inputs: Sequence[str] | Vectors,
+        seed: int,
+        progress: Progress = silent,
+        *,
+        draw: str = "release 0",
+    ) -> Release:
+        """The same distribution from a seeded generator, for studies: it promises nothing.
+
+        Equal seeds give equal bytes; `draw` names one of several from a seed. The status of its
+        guarantee is `none` and its recipe names the seed, so that no ledger takes the one and no
+        encoder is made of the other.
+        """
+        number = seed_list([seed])[0]
+        batch = run_seeded(self.steps, inputs, number, draw, progress)
+        words = self.word_guarantee
+        return Release(
+            np.asarray(batch),
+            as_seeded(self.guarantee),
+            {**self.recipe, "seed": number},
+            None if words is None else as_seeded(words),
+            law=self.guarantee,
+        )
+
     def unprotected(self) -> PrivateEncoder:
         """The encoder alone, for comparison."""
         return PrivateEncoder(*([self.encoder] if self.encoder is not None else []))
 
     def with_encoder(self, change: Callable[[Encoder], Encoder]) -> PrivateEncoder:
         """The same steps around another encoder, such as the one with a cache in front."""
-        return PrivateEncoder(*map_encoder(self.steps, change))
+        return self.with_steps(map_encoder(self.steps, change))
+
+    def with_steps(self, steps: Sequence[Step]) -> PrivateEncoder:
+        """Other steps, and all else as it is here."""
+        return PrivateEncoder(*steps)
 
 
 def is_private_encoder(name: str) -> bool:
