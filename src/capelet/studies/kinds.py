@@ -157,9 +157,10 @@ def _protect(cell: Cell) -> Measurement:
 
 
 def _private(cell: Cell) -> Any:
-    from capelet.workflows.cells import StudyEncoder, draw_seed
+    from capelet.release import PrivateEncoder
+    from capelet.workflows.cells import with_seeded_noise
 
-    return StudyEncoder(_encoder(cell), *_steps(cell), seed=draw_seed(cell.seed))
+    return with_seeded_noise(PrivateEncoder(_encoder(cell), *_steps(cell)), cell.seed)
 
 
 def _measurement(

@@ -1,14 +1,13 @@
 """One split of one combination, measured from its seed alone: the cells that studies are made of.
 
-An audit and a protection run over several splits and draw noise from the operating system, as a
-release must. A study asks for the same table twice, so here everything is drawn from the seed, the
-noise too, and what comes out carries the status `none`. "Before" is not measured beside each
-method: it is the cell without steps, which all methods of one corpus, encoder and split share.
+A study asks for the same table twice, so everything is drawn from the seed, the noise too, and what
+comes out carries the status `none`. The numbers are those of `audit` and `protect` with seeded
+noise for the same seed alone. But "before" is not measured beside each method: it is the cell
+without steps, which all methods of one corpus, encoder and split share.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,9 +28,10 @@ from capelet.evaluation.provenance import versions
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Codes
-from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
+from capelet.interfaces import Encoder, Step, Vectors, silent
 from capelet.release import PrivateEncoder, Release
 from capelet.release.recipe import recipe_hash
+from capelet.release.study import StudyEncoder
 from capelet.workflows.audit import access_of, inputs_of
 from capelet.workflows.search import part_of, steps_with
 
@@ -70,49 +70,24 @@ class Protocol:
         return families(self.attackers)
 
 
-class StudyEncoder(PrivateEncoder):
-    """A private encoder whose releases are drawn from a seed, one after another: for studies alone.
-
-    Attackers who draw their own texts again get new noise each time, as from a real release; the
-    whole sequence repeats when the study does. What it releases promises nothing.
-    """
-
-    def __init__(self, *steps: str | Encoder | Step, seed: int) -> None:
-        super().__init__(*steps)
-        self._seed, self._releases = seed, 0
-
-    def release(self, inputs: Sequence[str] | Vectors, progress: Progress = silent) -> Release:
-        """The next release of the sequence."""
-        self._releases += 1
-        if all(step.guarantee is None for step in self.steps):
-            return super().release(inputs, progress)
-        return self.study_release(inputs, draw_seed(self._seed, self._releases), progress)
-
-
-def draw_seed(*numbers: int) -> int:
-    """A seed for each place where a cell draws noise; equal numbers give equal seeds everywhere.
-
-    >>> draw_seed(0, 1) == draw_seed(0, 1) != draw_seed(1, 0)
-    True
-    """
-    digest = hashlib.sha256(",".join(map(str, numbers)).encode()).digest()
-    # 63 bits: a seed of every generator that we use.
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-# Tags that keep the draws of one cell apart: what a map learns on, and what is attacked.
-_TRAINING, _RELEASE = 1, 2
+def with_seeded_noise(
+    private: PrivateEncoder, seed: int, purpose: str = "release"
+) -> PrivateEncoder:
+    """The encoder with noise from the seed where it draws any, as a seeded audit has it."""
+    return StudyEncoder.of(private, seed, purpose) if private.draws else private
 
 
 def measure_steps(
     corpus: Corpus, encoder: Encoder | None, steps: Sequence[Step], protocol: Protocol
 ) -> tuple[Findings, tuple[VictimGuesses, ...]]:
-    """What a release with these vector steps leaks on one split; without steps it is "before"."""
+    """What a release with these steps leaks on one split; without steps it is "before"."""
     plan = protocol.plan(corpus)
     plain = PrivateEncoder(*([encoder] if encoder is not None else []))
     inputs = inputs_of(corpus, plain)
     original = plain.release(inputs)
-    private = StudyEncoder(*plain.steps, *steps, seed=draw_seed(protocol.seed, _RELEASE))
+    texts = [step for step in steps if step.consumes == "texts"]
+    others = [step for step in steps if step.consumes != "texts"]
+    private = with_seeded_noise(PrivateEncoder(*texts, *plain.steps, *others), protocol.seed)
     release = private.release(inputs) if steps else original
     return _measure(plan, private, inputs, release, original if steps else None, protocol)
 
@@ -140,11 +115,13 @@ def measure_method(
     inputs = inputs_of(corpus, plain)
     original = plain.release(inputs)
     texts = method(name).text_steps(choice)
-    training_seed = draw_seed(protocol.seed, _TRAINING)
-    base = StudyEncoder(*texts, *plain.steps, seed=training_seed).release(inputs)
+    base = original
+    if texts:
+        teacher = PrivateEncoder(*texts, *plain.steps)
+        base = with_seeded_noise(teacher, protocol.seed, "training").release(inputs)
     defence = _fit(plan, parts, base.vectors, against, name, choice, plain)
     steps = (*texts, *steps_with(defence, plain.steps))
-    private = StudyEncoder(*steps, seed=draw_seed(protocol.seed, _RELEASE))
+    private = with_seeded_noise(PrivateEncoder(*steps), protocol.seed)
     release = private.release(inputs)
     try:
         return _measure(plan, private, inputs, release, original, protocol)
