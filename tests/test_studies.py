@@ -20,6 +20,7 @@ NEEDS = {
     "private_maps.py": ("blog", "ag_entities"),
     "judge_power.py": (),
     "coverage.py": (),
+    "shared_splits.py": (),
 }
 
 
@@ -171,3 +172,9 @@ def test_coverage(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("balanced_accuracy", "accuracy_gap", "top5", "advantage", "recall_at_10"):
         assert f"| {name} |" in printed
     assert "| audit | victims | leak | inconclusive | no leak found |" in printed
+
+
+def test_shared_splits(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three analyses of four cases; how often they alarm needs more than this."""
+    run_script("studies", "shared_splits.py", "--simulations", 2)
+    assert "| no method differs |" in capsys.readouterr().out

@@ -6,7 +6,9 @@ user text passes through `text`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from importlib import resources
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -35,3 +37,22 @@ def short(content: Any, most: int) -> str:
     """
     words = str(content)
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+
+
+def standalone(picture: Markup, width: int = 640) -> str:
+    """The picture as a file of its own: with its name space, the colours of a page, and a ground.
+
+    A page of the documentation shows it as an image, where no style sheet reaches it.
+    """
+    style = resources.files("capelet.reports").joinpath("templates/style.css").read_text("utf-8")
+    # The light colours, and whatever is said of pictures; the rest of the page's style is not ours.
+    colours = re.search(r"^:root \{.*?^\}$", style, re.DOTALL | re.MULTILINE)
+    rules = re.findall(r"^(?:svg|\.c-\d).*$", style, re.MULTILINE)
+    sheet = "\n".join([colours[0] if colours else "", *rules])
+    head, body = str(picture).split(">", 1)
+    # A picture in per cent of its page has no width of its own; one with a view box has.
+    box = re.search(r'viewBox="0 0 ([\d.]+)', head)
+    head = head.replace(' width="100%"', "")
+    size = f'<svg xmlns="http://www.w3.org/2000/svg" width="{box[1] if box else width}"'
+    ground = '<rect width="100%" height="100%" style="fill: var(--card)"/>'
+    return f"{head.replace('<svg', size, 1)}><style>\n{sheet}\n</style>{ground}{body}\n"

@@ -1,0 +1,190 @@
+"""What a committed file of results may hold: a list of fields, and nothing beside them.
+
+The list is one of what is allowed, not of what is forbidden: whoever adds a column with the guess
+of each victim, by intent or by slip, is refused because nobody named it here. Names of levels are
+short words, so that no text and no list of people fits into them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SCHEMA = 1
+VERDICTS = ("holds", "fails", "cannot be tested here")
+# Sentences of our own; a text of a corpus would have to be short to pass, and has no field.
+LONGEST_WORD, LONGEST_SENTENCE = 120, 2000
+# So many splits nobody runs: they would be rows about people under the name of splits.
+MOST_SEEDS = 1000
+# Axes that would make a row one about a person, and those that may only say how many there are.
+PERSONAL = {
+    "author", "guess", "guesses", "id", "person", "pseudonym", "row", "subject", "text", "truth",
+    "unit", "user", "victim",
+}  # fmt: skip
+COUNTS = {"authors", "people", "rows", "subjects", "texts", "units", "users", "victims"}
+
+Check = Callable[[Any], bool]
+
+
+def check_results(document: Any) -> None:
+    """A ValueError that names the first field which may not be there, or is not as it should be.
+
+    >>> check_results({"schema": 1, "guesses": [0, 1]})
+    Traceback (most recent call last):
+    ValueError: the file has a field 'guesses' that results do not hold; ...
+    """
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError(f"it has not the schema {SCHEMA}")
+    _check(document, _DOCUMENT, _OPTIONAL, "the file")
+    seeds = set(document["origin"]["seeds"])
+    for place, row in enumerate(document["rows"]):
+        if row["seed"] not in seeds:
+            raise ValueError(f"row {place} is of a split that the file's seeds do not name")
+
+
+def _check(item: Any, fields: Mapping[str, Check], optional: set[str], where: str) -> None:
+    if not isinstance(item, dict):
+        raise ValueError(f"{where} is no object")
+    for name in item:
+        if name not in fields:
+            raise ValueError(
+                f"{where} has a field {str(name)[:40]!r} that results do not hold; what is about "
+                "single people stays in the store"
+            )
+    for name, fits in fields.items():
+        if name not in item:
+            if name not in optional:
+                raise ValueError(f"{where} has no {name!r}")
+        elif not fits(item[name]):
+            raise ValueError(f"{where} has a {name!r} that is not as results have it")
+
+
+def _is_word(value: Any) -> bool:
+    is_short = isinstance(value, str) and len(value) <= LONGEST_WORD and value.isprintable()
+    # Pseudonyms are digests; no level of an axis looks like one.
+    return is_short and not re.search(r"[0-9a-f]{16}", value)
+
+
+def _is_sentence(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_SENTENCE
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_axes(value: Any) -> bool:
+    """Names to short words or numbers; no name of something that single people have."""
+    if not isinstance(value, dict) or len(value) > 30:
+        return False
+    names = all(_is_word(name) and name.lower() not in PERSONAL for name in value)
+    levels = all(_is_word(level) or _is_number(level) for level in value.values())
+    return names and levels and not any(isinstance(value.get(name), str) for name in COUNTS)
+
+
+def _or_null(fits: Check) -> Check:
+    return lambda value: value is None or fits(value)
+
+
+def _list_of(fits: Check, most: int | None = None) -> Check:
+    return lambda value: (
+        isinstance(value, list) and (most is None or len(value) <= most) and all(map(fits, value))
+    )
+
+
+def _record(fields: Mapping[str, Check], optional: set[str] | None = None) -> Check:
+    def fits(value: Any) -> bool:
+        # The innermost complaint names the field; a plain "not as it should be" would hide it.
+        _check(value, fields, optional or set(), "an entry")
+        return True
+
+    return fits
+
+
+_TRIPLE: Check = lambda value: _list_of(_is_number)(value) and len(value) == 3  # noqa: E731
+_ROW: dict[str, Check] = {
+    "axes": _is_axes,
+    "seed": _is_count,
+    "kind": _is_word,
+    "target": _is_word,
+    "metric": _is_word,
+    "value": _or_null(_is_number),
+    "degenerate": lambda value: isinstance(value, bool),
+    "chance": _or_null(_is_number),
+}
+_EFFECT: dict[str, Check] = {
+    **dict.fromkeys(("value", "low", "high"), _is_number),
+    "name": _is_sentence,
+}
+_EXCLUSIONS: dict[str, Check] = {"degenerate": _is_count, "missing": _list_of(_is_word)}
+_UNIT: Check = lambda value: value in ("split", "author")  # noqa: E731
+_DIFFERENCE: dict[str, Check] = {
+    **dict.fromkeys(("first", "second", "kind", "target", "metric"), _is_word),
+    **dict.fromkeys(("value", "low", "high", "p"), _is_number),
+    "unit": _UNIT,
+    "n": _is_count,
+    "effect": _or_null(_record(_EFFECT)),
+    "p_holm": _or_null(_is_number),
+    "exclusions": _record(_EXCLUSIONS),
+    "note": _is_sentence,
+}
+_AT_UTILITY: dict[str, Check] = {
+    **dict.fromkeys(("first", "second", "target", "metric"), _is_word),
+    **dict.fromkeys(("first_leakage", "second_leakage", "difference"), _TRIPLE),
+    "utility": _is_number,
+    "unit": _UNIT,
+    "n": _is_count,
+    "degenerate": _is_count,
+    "note": _is_sentence,
+}
+_CLAIM: dict[str, Check] = {
+    "text": _is_sentence,
+    "verdict": lambda value: value in VERDICTS,
+    **dict.fromkeys(("value", "low", "high"), _or_null(_is_number)),
+    "why": _is_sentence,
+}
+_LAYOUT: dict[str, Check] = {
+    **dict.fromkeys(("title", "down", "across"), _is_word),
+    "where": _is_axes,
+}
+_ANALYSIS: dict[str, Check] = {
+    "factors": _list_of(_is_word, 2),
+    "where": _is_axes,
+    "blocks": _list_of(_is_word, 5),
+}
+_ORIGIN: dict[str, Check] = {
+    "date": _is_word,
+    "seeds": _list_of(_is_count, MOST_SEEDS),
+    "seconds": _is_number,
+    "size": _is_word,
+    "stand_ins": _is_sentence,
+}
+_DOCUMENT: dict[str, Check] = {
+    "schema": _is_count,
+    # Parts of file names: they must not leave their folder.
+    **dict.fromkeys(
+        ("paper", "plan"),
+        lambda value: (
+            isinstance(value, str) and re.fullmatch(r"[a-z0-9-]{1,60}", value) is not None
+        ),
+    ),
+    "title": _is_word,
+    **dict.fromkeys(("headline", "why"), _is_sentence),
+    "verdict": lambda value: value in VERDICTS,
+    "origin": _record(_ORIGIN),
+    "rows": _list_of(_record(_ROW, {"chance", "degenerate"})),
+    "layouts": _list_of(_record(_LAYOUT), 20),
+    "blocks": _list_of(_is_word, 5),
+    "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
+    "differences": _list_of(_record(_DIFFERENCE)),
+    "at_utility": _list_of(_record(_AT_UTILITY)),
+    "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why"}), 100),
+}
+_OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims"}

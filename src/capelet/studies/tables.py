@@ -1,0 +1,352 @@
+"""Tables of a study: two axes, a mean over splits in each cell, and what its numbers rest on.
+
+A `ResultTable` holds numbers; `page_table` puts them into words as a block that every renderer of
+`reports` can draw (HTML, Markdown, LaTeX). Tables of statistics become the same block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from capelet.findings import Finding
+from capelet.findings.kinds import better, kind_of, measure_of
+from capelet.reports.draw.pareto import NAMES
+from capelet.reports.page import Line, Table
+from capelet.reports.words import NOTHING, change, decimal, score_with_interval
+from capelet.studies.comparisons import Difference
+from capelet.studies.rows import (
+    Exclusions,
+    Level,
+    Row,
+    count_of,
+    format_level,
+    gather,
+    level_of,
+)
+from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
+from capelet.studies.sweeps import MatchedDifference
+
+BEST, CONSTANT = "★", "†"
+TWO_P_VALUES = (
+    "P (repeated) judges each effect by its own variation between splits; where the two differ, "
+    "the larger is to be believed."
+)
+# P-values below are all alike: far beyond what these models can promise.
+_LEAST_P = 0.001
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which axis goes down, which across, and the levels that are shown of the others.
+
+    `target` and `metric` are axes too: a table of attributes has its targets across.
+    """
+
+    title: str
+    down: str
+    across: str = "target"
+    where: Mapping[str, Level] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell of a table: the mean over `n` splits with its 95 % interval.
+
+    `degenerate` splits, where all guesses were one class, are left out of the mean. Where nothing
+    else is there the mean is theirs, and `n` is 0: the number is shown, and never the best.
+    """
+
+    kind: str
+    target: str
+    metric: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    degenerate: int = 0
+    chance: float | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows of a study by two axes; None where a combination was not measured."""
+
+    title: str
+    down: str
+    across: str
+    rows: tuple[Level, ...]
+    columns: tuple[Level, ...]
+    cells: tuple[tuple[Summary | None, ...], ...]
+    exclusions: Exclusions
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for `table.json`."""
+        return asdict(self)
+
+
+def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) -> ResultTable:
+    """The rows as a table; refused where a cell would mix unlike measurements."""
+    rows_shown = [
+        row
+        for row in rows
+        if all(level_of(row, name) == level for name, level in layout.where.items())
+    ]
+    axes = (layout.down, layout.across)
+    groups: dict[tuple[Level, Level], list[Row]] = {}
+    for row in rows_shown:
+        place = tuple(level_of(row, axis) for axis in axes)
+        # Without a level on an axis it is no cell of this table: the baseline of an ε has none.
+        if None not in place:
+            groups.setdefault(place, []).append(row)  # type: ignore[arg-type]
+    for group in groups.values():
+        gather(group, (), blocks)
+    down, across = (tuple(dict.fromkeys(place[i] for place in groups)) for i in (0, 1))
+    cells = [[_summary(groups.get((row, column))) for column in across] for row in down]
+    missing = tuple(
+        f"{format_level(row)}, {format_level(column)}"
+        for row in down
+        for column in across
+        if (row, column) not in groups
+    )
+    degenerate = sum(cell.degenerate for line in cells for cell in line if cell is not None)
+    with_best = tuple(zip(*map(_mark_best, zip(*cells, strict=True)), strict=True))
+    return ResultTable(
+        layout.title, *axes, down, across, with_best, Exclusions(degenerate, missing)
+    )
+
+
+def _summary(rows: Sequence[Row] | None) -> Summary | None:
+    if not rows:
+        return None
+    usable = [row for row in rows if math.isfinite(row.value) and not row.degenerate]
+    constant = [row for row in rows if row.degenerate]
+    values = [row.value for row in usable or constant]
+    if not values:
+        return None
+    interval = student(values)
+    # One value shows nothing of how far it varies; those of constant guesses mean nothing.
+    low, high = (interval.low, interval.high) if len(usable) > 1 else (None, None)
+    chances = {row.chance for row in rows}
+    return Summary(
+        rows[0].kind,
+        rows[0].target,
+        rows[0].metric,
+        interval.value,
+        low,
+        high,
+        len(usable),
+        len(constant),
+        chances.pop() if len(chances) == 1 else None,
+    )
+
+
+def _mark_best(column: Sequence[Summary | None]) -> tuple[Summary | None, ...]:
+    """The column with its best mean marked; of a leak that is the least."""
+    candidates = [cell for cell in column if cell is not None and cell.n > 0]
+    kinds = {(cell.kind, cell.metric) for cell in candidates}
+    # Between unlike measurements, or where neither more nor less is better, nothing is best.
+    sense = better(*kinds.pop()) if len(kinds) == 1 and len(candidates) > 1 else None
+    if sense is None:
+        return tuple(column)
+    choose = min if sense == "less" else max
+    best = choose(cell.value for cell in candidates)
+    return tuple(
+        replace(cell, best=cell.n > 0 and cell.value == best) if cell is not None else None
+        for cell in column
+    )
+
+
+def page_table(table: ResultTable) -> Table:
+    """The table in words: `78.4 % (76.0–80.6) ★`."""
+    counts = {cell.n for line in table.cells for cell in line if cell is not None and cell.n}
+    common_n = counts.pop() if len(counts) == 1 else None
+    lines = [
+        Line((format_level(row), *(_words(cell, common_n) for cell in line)))
+        for row, line in zip(table.rows, table.cells, strict=True)
+    ]
+    headings = [_heading(table, place) for place in range(len(table.columns))]
+    columns = (NAMES.get(table.down, table.down), *headings)
+    return Table(table.title, columns, tuple(lines), _note(table, common_n))
+
+
+def _words(cell: Summary | None, common_n: int | None) -> str:
+    if cell is None:
+        return NOTHING
+    finding = Finding(cell.kind, cell.target, cell.metric, cell.value, cell.low, cell.high)
+    marks = [BEST] * cell.best + [CONSTANT] * (cell.degenerate > 0)
+    size = [] if common_n is not None or not cell.n else [f"[{cell.n}]"]
+    return " ".join([score_with_interval(finding), *size, *marks])
+
+
+def _heading(table: ResultTable, place: int) -> str:
+    """The level, and the metric where columns differ in it."""
+    metrics = [
+        {cell.metric for cell in column if cell is not None}
+        for column in zip(*table.cells, strict=True)
+    ]
+    level = format_level(table.columns[place])
+    if len(set.union(*metrics)) == 1 or len(metrics[place]) != 1 or table.across == "metric":
+        return level
+    (metric,) = metrics[place]
+    return f"{level} ({measure_of(metric).title})"
+
+
+def _note(table: ResultTable, common_n: int | None) -> str:
+    """What the numbers are, in the order in which a reader asks."""
+    cells = [cell for line in table.cells for cell in line if cell is not None]
+    kinds = dict.fromkeys((cell.kind, cell.metric) for cell in cells)
+    measures = "; ".join(
+        f"{kind_of(kind).title}: {measure_of(metric).title}" for kind, metric in kinds
+    )
+    mean = f"mean over {count_of(common_n, 'split')}" if common_n else "mean over the splits in [ ]"
+    sentences = [
+        f"{measures}; {mean}" + (", with Student’s 95 % interval." if common_n != 1 else "."),
+        f"{BEST} best mean of its column." if any(cell.best for cell in cells) else "",
+        f"{CONSTANT} constant guesses in some splits, which are left out, or in all of them."
+        if table.exclusions.degenerate
+        else "",
+        table.exclusions.sentence,
+        CONDITIONAL if any(cell.low is not None for cell in cells) else "",
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def anova_table(result: Anova) -> Table:
+    """The analysis of variance as it is printed: SS, df, F, P, critical F, partial η²."""
+    has_repeated = any(effect.p_repeated is not None for effect in result.effects)
+    lines = [
+        Line(
+            (
+                effect.source,
+                _number(effect.sum_of_squares),
+                str(effect.df),
+                decimal(effect.f, 2),
+                p_value(effect.p),
+                *([_p_or_dash(effect.p_repeated)] if has_repeated else []),
+                decimal(effect.f_crit, 2),
+                f"{effect.eta_squared:.2f} ({effect.eta_low:.2f}–{effect.eta_high:.2f})",
+            )
+        )
+        for effect in result.effects
+    ]
+    blanks = (NOTHING,) * (4 + has_repeated)
+    lines.append(
+        Line(("residual", _number(result.residual), str(result.residual_df), *blanks), "control")
+    )
+    critical = f"F at {100 * SIGNIFICANCE:g} %"
+    columns = (
+        "source", "SS", "df", "F", "P", *(["P (repeated)"] if has_repeated else []), critical,
+        "partial η² (90 %)",
+    )  # fmt: skip
+    measure = measure_of(result.metric).title
+    title = f"Analysis of variance of {result.target} ({measure}), within splits"
+    return Table(
+        title,
+        columns,
+        tuple(lines),
+        " ".join(
+            sentence
+            for sentence in (
+                f"{count_of(result.splits, 'split')} as blocks.",
+                TWO_P_VALUES if has_repeated else "",
+                result.exclusions.sentence,
+                result.note,
+            )
+            if sentence
+        ),
+    )
+
+
+def difference_table(differences: Sequence[Difference], title: str = "Paired differences") -> Table:
+    """Second minus first, one comparison per line, with Holm's P beside the plain one."""
+    lines = [
+        Line(
+            (
+                item.first,
+                item.second,
+                item.target,
+                _change(item.metric, (item.value, item.low, item.high)),
+                p_value(item.p),
+                _p_or_dash(item.p_holm),
+                _effect(item),
+                count_of(item.n, item.unit),
+            )
+        )
+        for item in differences
+    ]
+    columns = (
+        "first", "second", "target", "second − first (95 %)", "P", "P (Holm)", "g (95 %)", "unit",
+    )  # fmt: skip
+    units = {item.unit for item in differences}
+    sentences = [
+        "Differences of shares are in points.",
+        "Over authors the interval is for these attackers and new people." * ("author" in units),
+        "g: Hedges’ g of the differences by split (d_z)." * ("split" in units),
+        *dict.fromkeys(item.exclusions.sentence for item in differences),
+        CONDITIONAL,
+    ]
+    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
+
+
+def matched_table(results: Sequence[MatchedDifference], title: str = "At equal utility") -> Table:
+    """What two methods leak at the same task score."""
+    lines = [
+        Line(
+            (
+                item.first,
+                item.second,
+                item.target,
+                decimal(item.utility, 3),
+                _value(item, item.first_leakage),
+                _value(item, item.second_leakage),
+                _change(item.metric, item.difference),
+                count_of(item.n, item.unit),
+            )
+        )
+        for item in results
+    ]
+    columns = (
+        "first", "second", "target", "task score", "first leaks", "second leaks",
+        "second − first (95 %)", "unit",
+    )  # fmt: skip
+    note = f"Read by straight lines between the settings that were measured. {CONDITIONAL}"
+    return Table(title, columns, tuple(lines), note, words=3)
+
+
+def p_value(p: float) -> str:
+    """Three decimals; a bound where they would be noughts.
+
+    >>> p_value(0.0214), p_value(0.00004)
+    ('0.021', '<0.001')
+    """
+    return f"<{_LEAST_P}" if p < _LEAST_P else f"{p:.3f}"
+
+
+def _p_or_dash(p: float | None) -> str:
+    return NOTHING if p is None else p_value(p)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}".replace("-", "−")
+
+
+def _value(item: MatchedDifference, ends: tuple[float, float, float]) -> str:
+    return score_with_interval(Finding("", item.target, item.metric, *ends))
+
+
+def _change(metric: str, ends: tuple[float, float, float]) -> str:
+    value, low, high = (change(metric, end) for end in ends)
+    return f"{value} ({low} to {high})"
+
+
+def _effect(item: Difference) -> str:
+    if item.effect is None:
+        return NOTHING
+    value, low, high = (
+        decimal(end, 2) for end in (item.effect.value, item.effect.low, item.effect.high)
+    )
+    return f"{value} ({low} to {high})"

@@ -1,0 +1,224 @@
+"""Pages of results: drawn from their files to the byte; no file holds anything about a victim."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capelet.errors import OutputError
+from capelet.studies.comparisons import adjust, compare_splits, compare_victims
+from capelet.studies.documents import check_results
+from capelet.studies.results import (
+    Analysis,
+    Origin,
+    Result,
+    Ruling,
+    result_files,
+    results_index,
+    results_page,
+    write_results,
+)
+from capelet.studies.rows import PseudonymGuesses, Row, pick
+from capelet.studies.statistics import CONDITIONAL
+from capelet.studies.sweeps import MatchedDifference
+from capelet.studies.tables import Layout
+
+RESULTS = Path(__file__).parents[2] / "docs/results"
+
+
+def sample() -> Result:
+    """A study of two methods on three splits, with the guesses of its victims still in the rows."""
+    random = np.random.default_rng(0)
+    people = np.array([f"{place:032x}" for place in range(60)])
+    truth = random.integers(0, 2, 60)
+    rows = []
+    for method, share in (("fx", 0.8), ("cape", 0.6)):
+        for seed in range(3):
+            guess = np.where(random.random(60) < share, truth, 1 - truth)
+            guesses = PseudonymGuesses(people, people, truth, guess)
+            value = float(np.mean(guess == truth))
+            rows.append(
+                Row(
+                    {"method": method, "corpus": "stance"},
+                    seed,
+                    "attribute-inference",
+                    "gender",
+                    "accuracy",
+                    value,
+                    chance=0.5,
+                    guesses=guesses,
+                )
+            )
+    sides = [pick(rows, method=name) for name in ("fx", "cape")]
+    triple = (0.6, 0.55, 0.65)
+    return Result(
+        "cape",
+        "strategies",
+        "CAPE, Table 3: four strategies",
+        "gender attacker .659 → .603 | task .820 → .746",
+        "fails",
+        "A fresh attacker reads <gender> all the same.",
+        Origin("2026-11-16", (0, 1, 2), 754.2, "small", "`stance` for reviews"),
+        tuple(rows),
+        (Layout("Leakage by strategy", "method"),),
+        ("corpus",),
+        (Analysis(("method",), {"target": "gender"}, ("corpus",)),),
+        adjust([compare_splits(*sides), compare_victims(*sides)]),
+        (
+            MatchedDifference(
+                "ldp", "cape", "gender", "accuracy", 0.8, triple, triple, (0.0, -0.1, 0.1),
+                "author", 60,
+            ),
+        ),
+        (
+            Ruling("CAPE leaks less than noise", "fails", 0.01, -0.02, 0.04),
+            Ruling("It is fast", "cannot be tested here", why="no timings in the paper"),
+        ),
+    )  # fmt: skip
+
+
+def test_every_page_in_docs_is_as_its_data_have_it() -> None:
+    """Draw all of docs/results again and compare bytes; it holds for no page at all, too."""
+    files = result_files(RESULTS)
+    there = {path.name for path in RESULTS.iterdir() if path.is_file()}
+    assert there == set(files)
+    for name, content in files.items():
+        assert (RESULTS / name).read_text("utf-8") == content, f"draw docs/results/{name} again"
+
+
+def test_a_folder_of_results_is_drawn_from_its_data(tmp_path: Path) -> None:
+    paths = write_results(tmp_path, [sample()])
+    names = {path.relative_to(tmp_path).as_posix() for path in paths}
+    page = "cape-strategies.md"
+    assert names == {"data/cape-strategies.json", "index.md", page, "cape-strategies-1.svg"}
+    assert result_files(tmp_path) == {
+        path.name: path.read_text("utf-8") for path in paths if path.suffix != ".json"
+    }
+    # The control: a number that somebody typed is noticed.
+    (tmp_path / page).write_text((tmp_path / page).read_text("utf-8").replace("fx", "gr"))
+    assert result_files(tmp_path)[page] != (tmp_path / page).read_text("utf-8")
+
+
+def test_nothing_yet() -> None:
+    assert "None is kept yet." in results_index([])
+
+
+def test_the_file_gives_the_result_back() -> None:
+    result = sample()
+    again = Result.parse(result.to_json(), "cape-strategies.json")
+    assert again.to_json() == result.to_json()
+    assert results_page(again) == results_page(result)
+    assert all(row.guesses is None for row in again.rows)
+
+
+def test_no_victim_is_in_the_file_or_on_the_page() -> None:
+    result = sample()
+    texts = result.to_json() + results_page(result)
+    guesses = result.rows[0].guesses
+    assert guesses is not None
+    assert not any(name in texts for name in guesses.victims)
+    assert "guess" not in json.loads(result.to_json())["rows"][0]
+
+
+def test_the_page_says_all() -> None:
+    page = results_page(sample())
+    for part in (
+        "# CAPE, Table 3: four strategies",
+        "**Fails.** A fresh attacker reads &lt;gender&gt; all the same.",
+        r"gender attacker .659 → .603 \| task .820 → .746",
+        "**Stand-ins:**",
+        "![Leakage by strategy](cape-strategies-1.svg)",
+        "Split seeds: 0, 1, 2",
+        "12 min 34 s",
+        "papers/cape/strategies.toml, size small",
+        "Analysis of variance of gender",
+        "Paired differences",
+        "At equal utility",
+        "no timings in the paper",
+        CONDITIONAL,
+    ):
+        assert part in page, part
+    index = results_index([sample(), replace(sample(), plan="other", verdict="holds")])
+    assert "2 studies: 1 holds, 1 fails, 0 cannot be tested here." in index
+    assert "[CAPE, Table 3: four strategies](cape-strategies.md)" in index
+
+
+# ---------------------------------------------------------------------------------------------
+# What a file may hold
+
+
+def document() -> dict[str, Any]:
+    return json.loads(sample().to_json())
+
+
+def change(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """The sample's document with one field set."""
+    result = copy.deepcopy(document())
+    place: Any = result
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return result
+
+
+DIGEST = "9f86d081884c7d659a2feaa0c55ad015"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("guesses",), [0, 1, 1]),
+        (("rows", 0, "guess"), 1),
+        (("rows", 0, "guesses"), {"victims": [DIGEST]}),
+        (("rows", 0, "axes", "victim"), "v17"),
+        (("rows", 0, "axes", "author"), 17),
+        (("rows", 0, "axes", "authors"), "mary"),
+        (("rows", 0, "axes", "method"), DIGEST),
+        (("rows", 0, "axes", "method"), "my whole review of the hotel, word for word " * 5),
+        (("rows", 0, "axes", "method"), ["a", "b"]),
+        (("rows", 0, "value"), [0.5, 0.6]),
+        (("rows", 0, "target"), DIGEST),
+        (("rows", 0, "seed"), 77),
+        (("differences", 0, "hits"), [1, 0]),
+        (("differences", 0, "effect", "by_person"), [0.1]),
+        (("differences", 0, "exclusions", "missing"), [DIGEST]),
+        (("at_utility", 0, "difference"), [0.1, 0.2, 0.3, 0.4]),
+        (("claims", 0, "verdict"), "probably"),
+        (("origin", "seeds"), list(range(2000))),
+        (("paper",), "../../etc"),
+        (("schema",), 2),
+        (("rows",), {}),
+    ],
+)
+def test_whatever_else_is_refused(path: tuple[str | int, ...], value: Any) -> None:
+    with pytest.raises(ValueError):
+        check_results(change(path, value))
+    with pytest.raises(OutputError, match="no file of results as Capelet writes it"):
+        Result.parse(json.dumps(change(path, value)), "x.json")
+
+
+def test_what_results_hold_is_not_refused() -> None:
+    check_results(document())
+    check_results(change(("rows", 0, "axes", "authors"), 800))
+    check_results(change(("rows", 0, "value"), None))
+
+
+def test_a_complaint_never_quotes_the_value() -> None:
+    with pytest.raises(ValueError) as error:
+        check_results(change(("rows", 0, "axes", "method"), DIGEST))
+    assert DIGEST not in str(error.value)
+
+
+def test_a_bad_result_is_not_written(tmp_path: Path) -> None:
+    row = replace(sample().rows[0], axes={"user": "mary"})
+    with pytest.raises(OutputError, match="cannot be kept"):
+        write_results(tmp_path, [sample(), replace(sample(), rows=(row,))])
+    assert not list(tmp_path.rglob("*.json"))
+    with pytest.raises(OutputError, match="it is no JSON"):
+        Result.parse("{", "x.json")

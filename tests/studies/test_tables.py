@@ -1,0 +1,213 @@
+"""Tables of a study: means over splits, the best in its direction, and every sign escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from capelet.errors import DataError
+from capelet.reports import latex, markdown
+from capelet.reports.draw.svg import standalone
+from capelet.studies.comparisons import adjust, compare_splits
+from capelet.studies.pictures import picture
+from capelet.studies.rows import Row
+from capelet.studies.statistics import CONDITIONAL, anova, student
+from capelet.studies.sweeps import MatchedDifference
+from capelet.studies.tables import (
+    BEST,
+    CONSTANT,
+    Layout,
+    anova_table,
+    difference_table,
+    matched_table,
+    page_table,
+    tabulate,
+)
+
+LEAK = {"fx": [0.70, 0.72, 0.74], "gr": [0.60, 0.61, 0.65], "cape": [0.50, 0.50, 0.50]}
+TASK = {"fx": [0.90, 0.91, 0.92], "gr": [0.88, 0.90, 0.89], "cape": [0.60, 0.62, 0.61]}
+
+
+def rows() -> list[Row]:
+    """Three methods, an attribute and a task; the attacker of `cape` says one class always."""
+    items = []
+    for kind, target, metric, values in (
+        ("attribute-inference", "gender", "balanced_accuracy", LEAK),
+        ("utility", "stars", "accuracy", TASK),
+    ):
+        for method, by_seed in values.items():
+            for seed, value in enumerate(by_seed):
+                constant = method == "cape" and kind != "utility"
+                chance = 0.5 if kind != "utility" else None
+                axes = {"method": method}
+                items.append(Row(axes, seed, kind, target, metric, value, constant, chance))
+    return items
+
+
+def table_of(items: list[Row], **fields: object) -> object:
+    return tabulate(items, Layout("By method", "method", **fields))  # type: ignore[arg-type]
+
+
+def test_means_over_splits_with_their_interval() -> None:
+    table = tabulate(rows(), Layout("By method", "method"))
+    assert (table.rows, table.columns) == (("fx", "gr", "cape"), ("gender", "stars"))
+    cell = table.cells[0][0]
+    assert cell is not None and cell.n == 3
+    assert (cell.value, cell.low, cell.high) == student(LEAK["fx"]).ends
+
+
+def test_the_best_leaks_least_and_works_most_and_is_never_constant() -> None:
+    table = tabulate(rows(), Layout("By method", "method"))
+    best = [[cell is not None and cell.best for cell in line] for line in table.cells]
+    assert best == [[False, True], [True, False], [False, False]]
+    constant = table.cells[2][0]
+    assert constant is not None and (constant.n, constant.degenerate) == (0, 3)
+    assert constant.value == 0.5 and constant.low is None
+    # The control: the same values by an attacker who does guess are the best.
+    honest = [replace(row, degenerate=False) for row in rows()]
+    cell = tabulate(honest, Layout("By method", "method")).cells[2][0]
+    assert cell is not None and cell.best
+
+
+def test_in_words() -> None:
+    drawn = page_table(tabulate(rows(), Layout("By method", "method")))
+    assert drawn.columns == ("method", "gender (balanced accuracy)", "stars (accuracy)")
+    assert drawn.lines[1].cells[1] == f"62.0 % (55.4–68.6) {BEST}"
+    assert drawn.lines[2].cells[1] == f"50.0 % {CONSTANT}"
+    for part in ("mean over 3 splits", "3 degenerate cells left out", BEST, CONSTANT, CONDITIONAL):
+        assert part in drawn.note
+
+
+def test_what_is_missing_is_a_dash_and_is_named() -> None:
+    items = [row for row in rows() if not (row.target == "stars" and row.axes["method"] == "gr")]
+    drawn = page_table(tabulate(items, Layout("By method", "method")))
+    assert drawn.lines[1].cells[2] == "–"
+    assert "1 cell missing (gr, stars)" in drawn.note
+    fewer = [row for row in rows() if row.seed or row.axes["method"] != "gr"]
+    drawn = page_table(tabulate(fewer, Layout("By method", "method")))
+    assert drawn.lines[1].cells[1].endswith(f"[2] {BEST}")
+
+
+def test_a_cell_of_unlike_rows_is_refused() -> None:
+    items = [*rows(), replace(rows()[0], axes={"method": "fx", "encoder": "glove"}, seed=7)]
+    with pytest.raises(DataError, match="'encoder' varies"):
+        tabulate(items, Layout("By method", "method"))
+    assert tabulate(rows(), Layout("t", "method", where={"kind": "utility"})).columns == ("stars",)
+
+
+HOSTILE = r"a|b <script> _x_ & 50% $y$ \input{z} # ~ ^ {q}"
+
+
+def test_markdown_and_latex_escape_every_sign() -> None:
+    axes = {"method": HOSTILE}
+    items = [Row(axes, seed, "utility", "stars", "accuracy", 0.8 + seed / 50) for seed in (0, 1)]
+    drawn = page_table(tabulate(items, Layout(HOSTILE, "method")))
+    text = markdown.table(drawn)
+    assert "<script>" not in text and r"a\|b" in text
+    code = latex.table(drawn)
+    body = code.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    assert r"\textbackslash{}input\{z\}" in body
+    # Every special sign has its backslash, other than those that our own commands are made of.
+    bare = re.sub(
+        r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater)\{\}", "", body
+    )
+    bare = re.sub(r"\\[&%#_{}$]|\\\\$|^\{\}|(?<=\d)~(?=\\%)", "", bare, flags=re.MULTILINE)
+    assert bare.count("&") == 1  # between the two columns
+    assert not set("%#~^$\\") & set(bare.replace(r"\%", "")), bare
+
+
+def test_latex_of_our_signs() -> None:
+    drawn = page_table(tabulate(rows(), Layout("ε and λ", "method")))
+    code = latex.table(drawn)
+    assert r"\caption{$\varepsilon$ and $\lambda$}" in code
+    assert r"62.0~\% (55.4--68.6) $\star$" in code and r"$\dagger$" in code
+    assert code.isascii()
+    assert code.count(r"\\") == 4  # a head and three rows
+    assert r"\begin{tabular}{lrr}" in code
+
+
+def test_every_table_of_statistics_says_what_it_is_conditional_on() -> None:
+    leak = [row for row in rows() if row.kind != "utility" and row.axes["method"] != "cape"]
+    sides = [[row for row in leak if row.axes["method"] == name] for name in ("fx", "gr")]
+    differences = adjust([compare_splits(*sides)])
+    triple = (0.6, 0.55, 0.65)
+    matched = MatchedDifference(
+        "ldp", "cape", "gender", "accuracy", 0.8, triple, triple, (0.0, -0.1, 0.1), "split", 5
+    )
+    drawn = (
+        anova_table(anova(leak, ["method"])),
+        difference_table(differences),
+        matched_table([matched]),
+    )
+    for table in drawn:
+        assert CONDITIONAL in table.note
+        assert {len(line.cells) for line in table.lines} == {len(table.columns)}
+        assert CONDITIONAL in markdown.table(table)
+    assert drawn[0].columns[:5] == ("source", "SS", "df", "F", "P")
+    assert drawn[0].lines[-1].cells[0] == "residual"
+    assert drawn[1].lines[0].cells[3].startswith("−10.0 (")
+    assert drawn[1].lines[0].cells[5] == drawn[1].lines[0].cells[4]  # Holm of one is itself
+
+
+def test_the_table_is_json() -> None:
+    document = json.loads(json.dumps(tabulate(rows(), Layout("By method", "method")).to_json()))
+    assert document["cells"][0][0]["n"] == 3
+
+
+# ---------------------------------------------------------------------------------------------
+# Pictures
+
+
+def grid_rows() -> list[Row]:
+    return [
+        Row(
+            {"epsilon": epsilon, "lambda": lam},
+            seed,
+            "attribute-inference",
+            "gender",
+            "accuracy",
+            0.5 + 0.04 * epsilon - 0.02 * lam + 0.001 * seed,
+        )
+        for epsilon in (0.1, 1.0, 8.0)
+        for lam in (0.5, 1.0)
+        for seed in (0, 1)
+    ]
+
+
+def test_two_settings_are_a_grid() -> None:
+    table = tabulate(grid_rows(), Layout("Leakage", "epsilon", "lambda"))
+    drawing = picture(table)
+    assert drawing is not None and 'class="panel grid"' in drawing
+    root = ElementTree.fromstring(standalone(drawing))
+    numbers = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "ε ↓" in numbers and "λ →" in numbers
+    assert "48.5 %" in numbers and "81.1 %" in numbers
+    assert root.get("width") == "264"
+    constant = [replace(row, degenerate=row.axes["epsilon"] == 0.1) for row in grid_rows()]
+    drawing_of_constant = picture(tabulate(constant, Layout("Leakage", "epsilon", "lambda")))
+    assert drawing_of_constant is not None and f"48.5 % {CONSTANT}</text>" in drawing_of_constant
+    # The palest cell is the least, the deepest the most.
+    depths = [float(item) for item in re.findall(r'fill-opacity="([\d.]+)"', drawing)]
+    assert min(depths) == 0.0 and max(depths) == 0.55
+
+
+def test_strategies_are_dots_with_intervals() -> None:
+    drawing = picture(tabulate(rows(), Layout("Leakage & task", "method")))
+    assert drawing is not None
+    assert drawing.count('class="dot"') == 6
+    assert drawing.count("95 % interval") == 5  # the constant cell has none
+    assert drawing.count("chance: 50.0 %") == 3
+    text = standalone(drawing)
+    assert ElementTree.fromstring(text).get("width") == "640"
+    assert "var(--accent)" in text and "--accent: #" in text
+
+
+def test_bits_have_no_axis_of_per_cent() -> None:
+    items = [
+        Row({"method": name}, 0, "extraction", "canaries", "exposure_bits", 12.0) for name in "ab"
+    ]
+    assert picture(tabulate(items, Layout("Exposure", "method"))) is None
