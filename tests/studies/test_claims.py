@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from capelet.errors import CapeletError
-from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Claim, Value
+from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Claim
+from capelet.studies.rows import Row
 
 MEASURE = {"kind": "attribute-inference", "target": "gender", "metric": "balanced_accuracy"}
 
 
-def value(method: str, seed: int, score: float, **axes: Any) -> Value:
+def value(method: str, seed: int, score: float, **axes: Any) -> Row:
     levels = {"method": method, "corpus": "tiny", **axes}
     kind, target, metric = MEASURE["kind"], MEASURE["target"], MEASURE["metric"]
-    return Value(levels, seed, kind, target, metric, "strongest", score)
+    return Row(levels, seed, kind, target, metric, score)
 
 
 def claim(**parts: Any) -> Claim:
@@ -23,7 +24,7 @@ def claim(**parts: Any) -> Claim:
     return Claim.parse({**entry, "measure": MEASURE, **parts})
 
 
-def scores(ours: list[float], theirs: list[float]) -> list[Value]:
+def scores(ours: list[float], theirs: list[float]) -> list[Row]:
     pairs = enumerate(zip(ours, theirs, strict=True))
     return [v for s, (a, b) in pairs for v in (value("cape", s, a), value("ldp", s, b))]
 

@@ -12,9 +12,12 @@ from capelet.errors import CapeletError, OutputError
 from capelet.findings import Finding, Findings
 from capelet.studies import run as module
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome, compute
+from capelet.studies.collection import Collection
 from capelet.studies.engines import Ended
+from capelet.studies.page import study_page
 from capelet.studies.plan import Plan
-from capelet.studies.run import Results, Run, Status, estimate, run_cells, write_study
+from capelet.studies.run import Run, estimate, run_cells
+from capelet.studies.status import Status, write_study
 from capelet.studies.store import Store
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
@@ -105,7 +108,7 @@ def test_failures_are_kept_and_tried_again_when_asked(plan: Make, tmp_path: Path
     assert (counts.measured, counts.failed) == (8, 1)
     ((item, reason),) = results.failures
     assert reason == "there are too few rows" and item.axes["method"] == "fx"
-    assert "seed 1: there are too few rows" in results.markdown()
+    assert "seed 1: there are too few rows" in study_page(results)
     # Not again by itself: it would fail again.
     engine = Inline()
     assert run_cells(study, "full", cells, store, engine)[1].measured == 0 and not engine.cells
@@ -218,8 +221,8 @@ def test_real_cells_have_findings_of_one_seed_and_guesses(plan: Make, tmp_path: 
     results, _ = run_cells(study, "full", cells, store, Inline(compute, slots=1))
     scores = {
         (item.axes["method"], item.kind): item.value
-        for item in results.values
-        if item.metric == "balanced_accuracy" and item.attacker == "strongest"
+        for item in results.rows
+        if item.metric == "balanced_accuracy"
     }
     assert scores["unprotected", "attribute-inference"] > 0.8
     assert scores["leace", "attribute-inference"] < 0.7 < scores["leace", "utility"]
@@ -231,4 +234,4 @@ def test_real_cells_have_findings_of_one_seed_and_guesses(plan: Make, tmp_path: 
     before, after = (store.guesses(item.cell.key).to_pydict() for item in cells)
     # The same victims before and after, so that they can be paired.
     assert before["victim"] == after["victim"] and before["truth"] == after["truth"]
-    assert Results.of(study, "full", cells, store).document() == results.document()
+    assert Collection.of(study, "full", cells, store).document() == results.document()

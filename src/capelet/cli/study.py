@@ -16,8 +16,9 @@ from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
     from capelet.studies.claims import Ruling
+    from capelet.studies.collection import Collection
     from capelet.studies.plan import Plan, PlannedCell
-    from capelet.studies.run import Counts, Results
+    from capelet.studies.run import Counts
 
 
 def run(
@@ -67,7 +68,7 @@ def status(folder: options.StudyFolder, json: options.Json = False) -> None:
 
     Example: `capelet study status runs/strategies`
     """
-    from capelet.studies.run import Status
+    from capelet.studies.status import Status
 
     state = Status.read(folder)
     if json:
@@ -148,9 +149,10 @@ def _measure(
     engine: tuple[str, int | None, str | None],
     retry: bool,
     quiet: bool,
-) -> tuple[Results, Counts]:
+) -> tuple[Collection, Counts]:
     from capelet.studies.engines import engine_of
-    from capelet.studies.run import run_cells, write_study
+    from capelet.studies.run import run_cells
+    from capelet.studies.status import write_study
     from capelet.studies.store import Store
 
     # Before anything is written: there may be no such cluster.
@@ -218,7 +220,7 @@ def _print_rulings(rulings: Iterable[Ruling]) -> None:
         echo(f"[{item.verdict}] {item.text}{figure}{why}{surprise}")
 
 
-def _print_failures(results: Results) -> None:
+def _print_failures(results: Collection) -> None:
     if not results.failures:
         return
     reasons = [reason for _, reason in results.failures]
@@ -227,7 +229,7 @@ def _print_failures(results: Results) -> None:
     echo("capelet: --retry measures them again", file=sys.stderr)
 
 
-def _summary(results: Results, counts: Counts, folder: Path) -> dict[str, Any]:
+def _summary(results: Collection, counts: Counts, folder: Path) -> dict[str, Any]:
     return {
         "study": results.plan.name,
         "size": results.size,

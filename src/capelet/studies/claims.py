@@ -21,33 +21,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
+from capelet.studies.documents import VERDICTS
+from capelet.studies.rows import Row
+from capelet.studies.statistics import student
 
-HOLDS, FAILS, UNTESTED = "holds", "fails", "cannot be tested here"
-VERDICTS = (HOLDS, FAILS, UNTESTED)
+HOLDS, FAILS, UNTESTED = VERDICTS
 RELATIONS = ("lower", "higher", "equal", "within")
-# Two-sided, as the intervals of findings.
-CONFIDENCE = 0.95
 _KEYS = (
     "text", "of", "than", "measure", "relation", "margin", "band", "expected", "untestable",
 )  # fmt: skip
 _MEASURE = ("kind", "target", "metric", "attacker")
-
-
-@dataclass(frozen=True)
-class Value:
-    """One measurement of one cell: the levels of its axes, its split, and what was measured."""
-
-    axes: Mapping[str, Any]
-    seed: int
-    kind: str
-    target: str
-    metric: str
-    attacker: str | None
-    value: float
 
 
 @dataclass(frozen=True)
@@ -119,7 +106,7 @@ class Claim:
                 f"the claim {self.text!r} compares (`than`), or is `within` a `band` without it"
             )
 
-    def rule(self, values: Sequence[Value], size: str = "full") -> Ruling:
+    def rule(self, values: Sequence[Row], size: str = "full") -> Ruling:
         """The verdict on the values of a study."""
         expected = self.expected.get(size)
         if self.untestable:
@@ -131,18 +118,22 @@ class Claim:
             return Ruling(
                 self.text, UNTESTED, expected, pairs=len(by_split), why=f"{found} to compare"
             )
-        mean, low, high = _interval(by_split)
+        score = student(by_split)
+        mean, low, high = score.value, score.low, score.high
         verdict = self._verdict(low, high)
         why = "the interval leaves both open" if verdict == UNTESTED else ""
         return Ruling(self.text, verdict, expected, mean, low, high, len(by_split), why)
 
-    def _measures(self, item: Value) -> bool:
-        wish = {"attacker": "strongest", **self.measure}
-        if item.attacker is None:
-            wish.pop("attacker")
-        return all(getattr(item, key) == level for key, level in wish.items())
+    def _measures(self, item: Row) -> bool:
+        wish = dict(self.measure)
+        attacker = wish.pop("attacker", None)
+        if attacker is not None and item.axes.get("attacker") != attacker:
+            return False
+        # Constant guesses tell nothing of the method.
+        same = all(getattr(item, key) == level for key, level in wish.items())
+        return same and not item.degenerate
 
-    def _differences(self, values: Sequence[Value]) -> list[tuple[int, float]]:
+    def _differences(self, values: Sequence[Row]) -> list[tuple[int, float]]:
         """By split: a value of `of`, less that of `than` in the cell that else is the same."""
         ours = [item for item in values if _has(item, self.of)]
         if self.than is None:
@@ -177,11 +168,11 @@ class Claim:
         return FAILS if high <= self.margin else UNTESTED
 
 
-def _has(item: Value, levels: Mapping[str, Any]) -> bool:
+def _has(item: Row, levels: Mapping[str, Any]) -> bool:
     return all(item.axes.get(name) == level for name, level in levels.items())
 
 
-def _rest(item: Value, free: set[str]) -> tuple[Any, ...]:
+def _rest(item: Row, free: set[str]) -> tuple[Any, ...]:
     """All that a cell shares with its partner: the split, the target, and the other axes."""
     axes = tuple(sorted((k, str(v)) for k, v in item.axes.items() if k not in free))
     return (item.seed, item.target, axes)
@@ -206,11 +197,3 @@ def _means(pairs: Sequence[tuple[int, float]]) -> list[float]:
         if math.isfinite(value):
             by_split.setdefault(seed, []).append(value)
     return [fmean(values) for values in by_split.values()]
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float, float]:
-    from scipy.stats import t
-
-    mean, spread = fmean(values), stdev(values)
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * spread / math.sqrt(len(values))
-    return mean, mean - reach, mean + reach

@@ -1,4 +1,4 @@
-"""The page of a study in Markdown: what its claims came to, and its table."""
+"""The page of a study in Markdown: what its claims came to, and its tables."""
 
 from __future__ import annotations
 
@@ -6,102 +6,85 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from capelet.studies.claims import Ruling, Value
+from capelet.reports.markdown import bullets, escape, table
+from capelet.reports.page import Line, Table
+from capelet.reports.words import NOTHING
+from capelet.studies.claims import Ruling
+from capelet.studies.rows import Row, format_level
+from capelet.studies.tables import page_table, tabulate
 
 if TYPE_CHECKING:
-    from capelet.studies.run import Results
+    from capelet.studies.collection import Collection
 
-# Of each finding the measure that verdicts are made of; a plan may ask for others (`table`).
+# Of each kind of finding the measure that verdicts are made of.
 METRICS = {
     "attribute-inference": "balanced_accuracy",
     "utility": "accuracy",
     "inversion": "f1",
     "authorship": "top5",
     "membership": "advantage",
-    "extraction": "exposure",
+    "extraction": "exposure_bits",
 }
-_MANY = 16
 
 
-def study_page(results: Results) -> str:
-    """Title, claims, table, and what is missing."""
-    plan = results.plan
-    lines = [f"# {plan.title or plan.name}", ""]
+def study_page(study: Collection) -> str:
+    """Title, claims, tables, and what is missing."""
+    plan = study.plan
+    parts = [f"# {escape(plan.title or plan.name)}"]
     if plan.headline:
-        lines += [f"The paper: {plan.headline}", ""]
-    lines += _claims(results.rulings)
-    lines += _table(results)
-    lines += _gaps(results)
-    return "\n".join(lines).rstrip() + "\n"
+        parts.append(f"**The paper:** {escape(plan.headline)}")
+    if study.rulings:
+        parts.append(table(_claims(study.rulings)))
+    for layout in plan.tables:
+        parts.append(table(page_table(tabulate(study.rows, layout, plan.blocks))))
+    parts.append(table(_overview(study)))
+    parts += _gaps(study)
+    return "\n\n".join(parts) + "\n"
 
 
-def _claims(rulings: Sequence[Ruling]) -> list[str]:
-    if not rulings:
-        return []
-    lines = ["| claim | verdict | difference (95 %) | splits |", "|---|---|---|---|"]
+def _claims(rulings: Sequence[Ruling]) -> Table:
+    lines = []
     for item in rulings:
-        figure = "–" if item.value is None else f"{item.value:.3f} ({item.low:.3f}–{item.high:.3f})"
-        why = f": {item.why}" if item.why else ""
-        lines.append(f"| {_escape(item.text)} | {item.verdict}{why} | {figure} | {item.pairs} |")
-    return [*lines, ""]
+        figure = NOTHING
+        if item.value is not None:
+            figure = f"{item.value:+.3f} ({item.low:+.3f} to {item.high:+.3f})"
+        lines.append(Line((item.text, item.verdict, item.why or NOTHING, figure, str(item.pairs))))
+    columns = ("claim", "verdict", "why", "difference (95 %)", "splits")
+    return Table("Claims", columns, tuple(lines), words=3)
 
 
-def _table(results: Results) -> list[str]:
-    """A row for each combination of the axes that vary, a column for each measure."""
-    values = [item for item in results.values if _is_shown(item, results.plan.table)]
-    axes = [name for name in results.plan.axis_names if _varies(name, results)] or ["corpus"]
-    columns = dict.fromkeys(map(_column, values))
+def _overview(study: Collection) -> Table:
+    """Every combination of the axes that vary, with the mean of each measure over its seeds."""
+    rows = [row for row in study.rows if METRICS.get(row.kind) == row.metric]
+    names = [*study.plan.axis_names, "attacker"]
+    axes = [name for name in names if len({str(row.axes.get(name)) for row in rows}) > 1]
+    columns = list(dict.fromkeys(map(_column, rows)))
     by_place: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for item in values:
-        place = tuple(_level(item.axes.get(name)) for name in axes)
-        by_place.setdefault(place, {}).setdefault(_column(item), []).append(item.value)
-    shown = list(columns)[:_MANY]
-    head = [*axes, *map(_escape, shown), "seeds"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        place = tuple(_level(row.axes.get(name)) for name in axes)
+        by_place.setdefault(place, {}).setdefault(_column(row), []).append(row.value)
+    lines = []
     for place, scores in by_place.items():
-        figures = [f"{fmean(scores[name]):.3f}" if name in scores else "–" for name in shown]
-        seeds = max(len(some) for some in scores.values())
-        lines.append("| " + " | ".join([*map(_escape, place), *figures, str(seeds)]) + " |")
-    return [*lines, ""]
+        figures = [f"{fmean(scores[name]):.3f}" if name in scores else NOTHING for name in columns]
+        seeds = max(len(values) for values in scores.values())
+        lines.append(Line((*place, *figures, str(seeds))))
+    return Table("All cells", (*axes, *columns, "splits"), tuple(lines), words=len(axes))
 
 
-def _is_shown(item: Value, table: Any) -> bool:
-    metrics = table.get("metrics")
-    if metrics is not None:
-        return item.metric in metrics and not item.kind.endswith(("-null", "-reference"))
-    if METRICS.get(item.kind) != item.metric:
-        return item.metric == "recall_at_10"
-    # Of attributes the attacker that its own part chose; other attacks are named one by one.
-    return item.attacker in (None, "strongest") or item.kind not in (
-        "attribute-inference",
-        "utility",
-    )
-
-
-def _column(item: Value) -> str:
-    who = "" if item.attacker in (None, "strongest") else f" by {item.attacker}"
-    return f"{item.target} {item.metric}{who}".replace("_", " ")
-
-
-def _varies(name: str, results: Results) -> bool:
-    return len({str(item.axes.get(name)) for item in results.cells}) > 1
+def _column(row: Row) -> str:
+    return f"{row.target} {row.metric}".replace("_", " ")
 
 
 def _level(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return NOTHING if value is None else format_level(value)
 
 
-def _gaps(results: Results) -> Iterable[str]:
-    lines = []
-    if results.missing:
-        lines.append(f"{results.missing} cells are not measured yet.")
-    for item, reason in results.failures:
-        axes = ", ".join(f"{name} {_level(value)}" for name, value in item.axes.items())
-        lines.append(f"- {axes}, seed {item.cell.seed}: {reason}")
-    return lines
-
-
-def _escape(text: str) -> str:
-    return str(text).replace("|", "\\|").replace("\n", " ")
+def _gaps(study: Collection) -> Iterable[str]:
+    if study.missing:
+        yield f"{study.missing} cells are not measured yet."
+    if study.failures:
+        items = []
+        for item, reason in study.failures:
+            axes = ", ".join(f"{name} {_level(value)}" for name, value in item.axes.items())
+            items.append(escape(f"{axes}, seed {item.cell.seed}: {reason}"))
+        yield bullets(items)

@@ -23,6 +23,9 @@
     [sizes.full]
 
     [[claims]]                        # see `claims`
+    [[tables]]                        # what the page shows: title, down, across, where
+    [[analyses]]                      # of variance: factors, where
+    [[differences]]                   # on the same victims: first, second, where
 
 Everything that can be wrong with a plan is refused before anything runs.
 """
@@ -32,15 +35,18 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.cell import Cell, canonical
 from capelet.studies.claims import Claim
 from capelet.studies.kinds import FINGERPRINT, KINDS, Kind
+from capelet.studies.results import Analysis
+from capelet.studies.rows import Level
 from capelet.studies.sources import Source, corpus_and_digest, encoder_of
+from capelet.studies.tables import Layout
 
 # Beyond so many cells a plan is a slip of the pen more often than a wish.
 MOST_CELLS = 100_000
@@ -49,11 +55,26 @@ SIZES = ("small", "full")
 ALIASES = {"lambda": "lam"}
 # The method of cells without any: what all methods are compared with.
 UNPROTECTED = "unprotected"
-_KEYS = ("name", "kind", "title", "paper", "headline", "settings", "axes", "sizes", "claims")
-_TABLES = ("corpora", "releases", "table")
+_KEYS = (
+    "name", "kind", "title", "paper", "headline", "stand_ins", "settings", "axes", "sizes",
+    "corpora", "releases", "blocks", "tables", "analyses", "differences", "claims",
+)  # fmt: skip
 _SOURCES = ("corpus", "auxiliary")
 
 Axes = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two cells to be compared on the same victims: levels of the first, of the second, of both.
+
+    `where` names kind, target and metric, and levels of axes that the two share.
+    """
+
+    first: Mapping[str, Level]
+    second: Mapping[str, Level]
+    where: Mapping[str, Level]
 
 
 @dataclass(frozen=True)
@@ -80,7 +101,11 @@ class Plan:
     claims: tuple[Claim, ...]
     corpora: Mapping[str, Any] = field(default_factory=dict)
     releases: Mapping[str, Any] = field(default_factory=dict)
-    table: Mapping[str, Any] = field(default_factory=dict)
+    blocks: tuple[str, ...] = ()
+    tables: tuple[Layout, ...] = ()
+    analyses: tuple[Analysis, ...] = ()
+    differences: tuple[Comparison, ...] = ()
+    stand_ins: str = ""
     folder: Path = Path()
 
     @classmethod
@@ -100,7 +125,7 @@ class Plan:
     @classmethod
     def of(cls, document: Mapping[str, Any], name: str = "plan", folder: Path = Path()) -> Plan:
         """The same from a mapping; `folder` is where the files of its corpora are looked for."""
-        _check_keys(document, (*_KEYS, *_TABLES), "a plan")
+        _check_keys(document, _KEYS, "a plan")
         kind = document.get("kind")
         if kind not in KINDS:
             raise CapeletError(f"the plan's kind is {kind!r}; {did_you_mean(str(kind), KINDS)}")
@@ -124,7 +149,13 @@ class Plan:
             claims,
             _table(document, "corpora"),
             _table(document, "releases"),
-            _table(document, "table"),
+            tuple(map(str, document.get("blocks", ["corpus"] if "corpus" in axes else []))),
+            tuple(_record(Layout, item, "tables") for item in document.get("tables", ())),
+            tuple(_record(Analysis, item, "analyses") for item in document.get("analyses", ())),
+            tuple(
+                _record(Comparison, item, "differences") for item in document.get("differences", ())
+            ),
+            str(document.get("stand_ins", "")),
             folder,
         )
         plan._check_names()
@@ -261,6 +292,19 @@ class Plan:
             hint = did_you_mean(str(name), ["raw", *self.releases])
             raise CapeletError(f"the plan has no release {name!r}, which it names; {hint}")
         return {**resolved, "steps": self.releases[name].get("steps", [])}
+
+
+def _record(record: type[T], entry: Any, name: str) -> T:
+    """An entry of the plan as the record that it describes."""
+    if not isinstance(entry, Mapping):
+        raise CapeletError(f"{name!r} of a plan are tables: [[{name}]]")
+    names = [item.name for item in fields(record)]  # type: ignore[arg-type]
+    _check_keys(entry, names, f"an entry of {name!r}")
+    values = {key: tuple(item) if isinstance(item, list) else item for key, item in entry.items()}
+    try:
+        return record(**values)
+    except TypeError:
+        raise CapeletError(f"an entry of {name!r} needs {', '.join(names)}") from None
 
 
 def _within(name: str, values: Sequence[Any], limit: Any) -> Sequence[Any]:

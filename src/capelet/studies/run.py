@@ -7,21 +7,17 @@ leaves whole cells; the next run goes on from there, and ends with the same tabl
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from capelet.errors import CapeletError, OutputError
-from capelet.files import writable_folder, write_whole
+from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.studies.cell import Cell, Encoding, canonical
-from capelet.studies.claims import Ruling, Value
+from capelet.studies.collection import Collection
 from capelet.studies.engines import Ended, Engine
 from capelet.studies.plan import Plan, PlannedCell
 from capelet.studies.sources import encodings_of
@@ -31,7 +27,6 @@ from capelet.studies.store import Store
 MOST_LOSSES = 3
 # Seconds between two looks at what another run is doing.
 _PATIENCE = 1.0
-STUDY, TABLE = "study.json", "table.json"
 
 
 @dataclass
@@ -180,147 +175,6 @@ def _likes(kind: str, inputs: Any) -> tuple[str, ...]:
     return (canonical([kind, *(inputs.get(name) for name in names)]), kind)
 
 
-# ---- results -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Results:
-    """A study as far as it is done: values of its cells, rulings on its claims, what is missing."""
-
-    plan: Plan
-    size: str
-    cells: tuple[PlannedCell, ...]
-    values: tuple[Value, ...]
-    rulings: tuple[Ruling, ...]
-    failures: tuple[tuple[PlannedCell, str], ...]
-    missing: int
-
-    @classmethod
-    def of(cls, plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -> Results:
-        """What the store has of these cells."""
-        values: list[Value] = []
-        failures: list[tuple[PlannedCell, str]] = []
-        missing = 0
-        for item in cells:
-            if item.cell.key in store:
-                values += _values_of(item, store)
-            elif (reason := store.failure(item.cell.key)) is not None:
-                failures.append((item, reason))
-            else:
-                missing += 1
-        rulings = tuple(claim.rule(values, size) for claim in plan.claims)
-        return cls(plan, size, tuple(cells), tuple(values), rulings, tuple(failures), missing)
-
-    def document(self) -> dict[str, Any]:
-        """For machines: a line for each combination and measure, with its values by seed.
-
-        Nothing in it depends on when, where and in which order cells were measured.
-        """
-        lines: dict[str, dict[str, Any]] = {}
-        for item in self.values:
-            about = {
-                "axes": dict(item.axes),
-                "kind": item.kind,
-                "target": item.target,
-                "metric": item.metric,
-                "attacker": item.attacker,
-            }
-            line = lines.setdefault(canonical(about), {**about, "by_seed": {}})
-            line["by_seed"][str(item.seed)] = item.value
-        for line in lines.values():
-            line["mean"] = fmean(line["by_seed"].values())
-        return {
-            "schema": 1,
-            "name": self.plan.name,
-            "title": self.plan.title,
-            "paper": self.plan.paper,
-            "kind": self.plan.kind,
-            "size": self.size,
-            "cells": len(self.cells),
-            "missing": self.missing,
-            "failures": [
-                {"axes": dict(item.axes), "seed": item.cell.seed, "reason": reason}
-                for item, reason in self.failures
-            ],
-            "claims": [asdict(ruling) for ruling in self.rulings],
-            "lines": list(lines.values()),
-        }
-
-    def save(self, folder: Path | str) -> Path:
-        """Write `table.json` and `table.md`."""
-        target = writable_folder(folder)
-        text = json.dumps(self.document(), indent=1, ensure_ascii=False, allow_nan=False)
-        write_whole(target / TABLE, text + "\n")
-        write_whole(target / "table.md", self.markdown())
-        return target
-
-    def markdown(self) -> str:
-        """The table for people: a row for each combination, a column for each measure."""
-        from capelet.studies.page import study_page
-
-        return study_page(self)
-
-
-def _values_of(item: PlannedCell, store: Store) -> Iterator[Value]:
-    for row in store.read(item.cell.key):
-        if row.subgroup is None and math.isfinite(row.value) and not row.degenerate:
-            yield Value(
-                item.axes, item.cell.seed, row.kind, row.target, row.metric, row.attacker, row.value
-            )
-
-
-def write_study(
-    folder: Path, plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store
-) -> None:
-    """Keep which cells a study has and where they are stored, for `status`."""
-    account = {
-        "schema": 1,
-        "name": plan.name,
-        "size": size,
-        "store": str(store.folder.resolve()),
-        "cells": [{"key": item.cell.key, "axes": dict(item.axes)} for item in cells],
-    }
-    write_whole(writable_folder(folder) / STUDY, json.dumps(account, indent=1) + "\n")
-
-
-@dataclass(frozen=True)
-class Status:
-    """How far a study is, as anybody can see who may read its folder."""
-
-    name: str
-    size: str
-    cells: int
-    stored: int
-    running: int
-    failures: tuple[str, ...]
-    seconds_left: float | None
-
-    @property
-    def missing(self) -> int:
-        return self.cells - self.stored - len(self.failures)
-
-    @classmethod
-    def read(cls, folder: Path | str) -> Status:
-        path = Path(folder) / STUDY
-        try:
-            account = json.loads(path.read_bytes())
-            keys = [str(item["key"]) for item in account["cells"]]
-            name, size, place = account["name"], account["size"], account["store"]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise OutputError(
-                f"no study in {str(folder)!r}; give a folder that `capelet study` wrote"
-            ) from None
-        store = Store(place)
-        stored = [key for key in keys if key in store]
-        failures = [store.failure(key) for key in keys if key not in store]
-        reasons = tuple(reason for reason in failures if reason is not None)
-        running = sum(store.is_claimed(key) for key in keys if key not in store)
-        left = len(keys) - len(stored) - len(reasons)
-        times = [store.meta(key).seconds for key in stored]
-        seconds = fmean(times) * left / max(1, running) if times else None
-        return cls(str(name), str(size), len(keys), len(stored), running, reasons, seconds)
-
-
 def run_cells(
     plan: Plan,
     size: str,
@@ -330,13 +184,13 @@ def run_cells(
     *,
     retry: bool = False,
     progress: Progress = silent,
-) -> tuple[Results, Counts]:
+) -> tuple[Collection, Counts]:
     """Measure what is missing of a study's cells; what they say, and what was done."""
     counts = Run(store, engine, progress).measure([item.cell for item in cells], retry)
-    results = Results.of(plan, size, cells, store)
-    if not results.values:
+    collection = Collection.of(plan, size, cells, store)
+    if not collection.rows:
         raise CapeletError(
             f"no cell of the plan {plan.name!r} could be measured; the first says: "
-            f"{results.failures[0][1]}"
+            f"{collection.failures[0][1]}"
         )
-    return results, counts
+    return collection, counts
