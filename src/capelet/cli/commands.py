@@ -49,6 +49,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "study run": study.run,
     "study status": study.status,
     "study check": study.check,
+    "study results": study.results,
     "budgets show": budgets.show,
     "budgets raise": budgets.raise_cap,
     "budgets erase": budgets.erase,

@@ -362,6 +362,7 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be measured and how long it would take.")
 ]
 ManyCells = Annotated[bool, typer.Option("--yes", help="Allow more than 100,000 cells.")]
+OutResults = Annotated[Path, typer.Option("--to", help="Folder of the pages of results.")]
 OutStudy = Annotated[Path | None, typer.Option(help="Folder of the table.")]
 
 # ---- what comes out ----

@@ -130,6 +130,41 @@ def check(
         raise typer.Exit(1)
 
 
+def results(
+    plan: options.PlanFile,
+    size: options.Size = "full",
+    out: options.OutStudy = None,
+    store: options.StoreFolder = None,
+    to: options.OutResults = Path("docs/results"),
+    json: options.Json = False,
+) -> None:
+    """Put a finished study among the pages of results: its rows and differences, no guesses.
+
+    Example: `capelet study results papers/yawyw/strategies.toml --out runs/strategies
+    --to docs/results`
+    """
+    from capelet.files import check_writable
+    from capelet.studies.plan import Plan
+    from capelet.studies.publication import publish
+    from capelet.studies.results import write_results
+    from capelet.studies.store import ABOUT, Store
+
+    check_writable(to)
+    study = Plan.read(plan)
+    place = store or (out or Path("runs") / f"{study.name}-{size}") / "store"
+    if not (place / ABOUT).is_file():
+        raise CapeletError(
+            f"there is no store {str(place)!r}; run the study first, or name --store"
+        )
+    result = publish(study, size, study.cells(size, many=True), Store(place))
+    paths = write_results(to, [result])
+    if json:
+        print_json({"verdict": result.verdict, "files": [str(path) for path in paths]})
+        return
+    echo(f"[{result.verdict}] {result.why}")
+    echo(f"page: {to / f'{result.name}.md'}")
+
+
 def _plan_files(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:

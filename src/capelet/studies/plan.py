@@ -53,6 +53,7 @@ MOST_CELLS = 100_000
 SIZES = ("small", "full")
 # λ is `lam` in Python, where lambda is a word of the language.
 ALIASES = {"lambda": "lam"}
+_SPELLING = {name: spelling for spelling, name in ALIASES.items()}
 # The method of cells without any: what all methods are compared with.
 UNPROTECTED = "unprotected"
 _KEYS = (
@@ -182,7 +183,7 @@ class Plan:
         """Every axis, in the order of the plan; the seed is a repetition and no axis."""
         names = dict.fromkeys(itertools.chain(self.axes, *self.groups))
         names.pop("seed", None)
-        return tuple(names)
+        return tuple(_SPELLING.get(name, name) for name in names)
 
     def combinations(self, size: str = "full") -> Iterator[dict[str, Any]]:
         """The values of each combination, before names are looked up."""
@@ -259,7 +260,11 @@ class Plan:
                     Source.of(str(resolved[key]), self.corpora, self.folder)
 
     def _cells_of(self, values: Mapping[str, Any]) -> Iterator[PlannedCell]:
-        axes = {name: _label(values[name]) for name in self.axis_names if name in values}
+        axes = {
+            name: _label(values[ALIASES.get(name, name)])
+            for name in self.axis_names
+            if ALIASES.get(name, name) in values
+        }
         cell = self._cell(self.kind, self._with_steps(values))
         if self.kind == "protect":
             shared = KINDS["audit"].keys
