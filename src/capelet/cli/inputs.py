@@ -156,6 +156,25 @@ def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
     return edges_by_column
 
 
+def parse_lambda(lam: str | None) -> tuple[float | None, dict[str, float]]:
+    """One λ for all attributes, or one for each of those that are named.
+
+    >>> parse_lambda("2"), parse_lambda("gender=1,age=0.3")
+    ((2.0, {}), (None, {'gender': 1.0, 'age': 0.3}))
+    """
+    if lam is None:
+        return None, {}
+    try:
+        if "=" not in lam:
+            return float(lam), {}
+        pairs = [item.rpartition("=") for item in split_names(lam)]
+        return None, {name.strip(): float(value) for name, _, value in pairs}
+    except ValueError:
+        raise DataError(
+            f"--lambda {lam!r} is not understood; write 1, or gender=1,age=0.3"
+        ) from None
+
+
 def parse_seeds(seeds: str) -> int | list[int]:
     """A number alone is a count of splits; a comma makes a list of seeds.
 

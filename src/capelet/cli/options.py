@@ -233,7 +233,35 @@ Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are 
 
 Method = Annotated[str, typer.Option(help="{defences:or}.")]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
-Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
+Lambda = Annotated[
+    str | None,
+    typer.Option(
+        "--lambda",
+        help="How hard the secrets are fought: a number, or one for each, as in gender=1,age=0.3.",
+    ),
+]
+AdversaryLoss = Annotated[
+    str, typer.Option(help="What the map has from its adversary: reversal or bounded.")
+]
+Preset = Annotated[
+    str | None, typer.Option(help="A paper's settings, {presets:or}; options go before it.")
+]
+BatchRows = Annotated[int | None, typer.Option(min=1, max=MOST, help="Texts per step.")]
+LearningRate = Annotated[float | None, typer.Option(help="Learning rate of Adam.")]
+MostEpochs = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="Times that all texts are seen, at most.")
+]
+HeadUnits = Annotated[
+    int | None, typer.Option(min=1, max=MOST_WIDTH, help="Hidden units of the heads.")
+]
+Dropout = Annotated[float | None, typer.Option(help="Share of them that a step leaves out.")]
+WordTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        help="Word vectors for mdp: an encoder's name, or a file in word2vec's text.",
+    ),
+]
 Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
 TrainEpsilon = Annotated[
     float | None,

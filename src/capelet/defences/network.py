@@ -114,7 +114,7 @@ class Network(nn.Module):
             (type(owner).__name__, key, value)
             for owner in owners
             for key, value in sorted(vars(owner).items() if owner is not None else ())
-            if isinstance(value, int | float | str) and key != "training"
+            if isinstance(value, int | float | str | tuple) and key != "training"
         ]
         return f"{self} {numbers}"
 

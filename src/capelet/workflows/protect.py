@@ -24,7 +24,7 @@ from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
 from capelet.data.splits import Seeds
-from capelet.defences import Defence, Settings, check_needs, fit, method
+from capelet.defences import Defence, Settings, check_attributes, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, bare
@@ -51,6 +51,8 @@ from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
 JOINT = "joint-adversary"
+# Settings of which an account speaks only where somebody chose them.
+OF_HEADS = ("lambdas", "adversary_loss", "heads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +123,7 @@ def protect(
     open_epsilon = choice.epsilon is None and "epsilon" in method(method_name).needs
     complete = replace(choice, epsilon=1.0) if has_search and open_epsilon else choice
     check_needs(method_name, complete, plan.label, against)
+    check_attributes(choice, [item.name for item in against])
     if choice.training is not None:
         _check_choices(plan, against, has_search)
     texts = method(method_name).text_steps(choice)
@@ -385,5 +388,10 @@ def _figures(
 
 
 def _as_json(settings: Settings) -> dict[str, Any]:
-    """The settings as JSON: what was left at None is left out."""
-    return {key: value for key, value in asdict(settings).items() if value is not None}
+    """The settings as JSON: what was left at None, or is about heads and as ever, is left out."""
+    content, usual = asdict(settings), asdict(Settings())
+    return {
+        key: value
+        for key, value in content.items()
+        if value is not None and not (key in OF_HEADS and value == usual[key])
+    }
