@@ -100,7 +100,7 @@ AXES = {"corpus": ["tiny"], "seed": [0]}
         ({"axes": {**AXES, "method": ["fx"], "encoder": ["wordlama"]}}, "did you mean 'wordllama'"),
         ({"axes": {"corpus": ["revews"], "method": ["fx"]}}, "did you mean 'reviews'"),
         ({"axes": {**AXES, "method": ["fx"], "attackers": [["logstic"]]}}, "logistic"),
-        ({"axes": {**AXES, "method": []}}, "no cells"),
+        ({"axes": {**AXES, "method": []}}, "no cells at the size 'small'"),
         ({"axes": {**AXES, "method": ["fx"], "metod": ["gr"]}}, "did you mean 'method'"),
         ({"axes": {**AXES, "method": "fx"}}, "must be a list"),
         ({"axes": {"corpus": ["tiny"], "method": ["fx"], "seed": [-1]}}, "seed is -1"),
@@ -111,6 +111,12 @@ AXES = {"corpus": ["tiny"], "seed": [0]}
         ({"sizes": {"tiny": {}}}, "the sizes of a plan has no 'tiny'"),
         ({"corpora": {"tiny": {"file": "nowhere.csv", "text": "text"}}}, "no file"),
         ({"corpora": {"tiny": {"text": "text"}}}, "needs a 'file' or a 'set'"),
+        (
+            {"axes": {**AXES, "method": ["fx"]}, "sizes": {"small": {"method": ["gr"]}}},
+            "names 'gr', which the axis 'method' does not have",
+        ),
+        ({"sizes": {"small": {"seed": 3}}}, "seeds as a list"),
+        ({"tables": [{"titel": "a"}]}, "did you mean 'title'"),
         ({"claims": [{"of": {}}]}, "needs a text"),
         ({"kind": "audit", "axes": {**AXES, "release": ["int9"]}, "settings": {}}, "no release"),
     ],
@@ -119,7 +125,7 @@ def test_slips_are_refused_before_anything_runs(
     plan: Make, parts: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(CapeletError, match=sentence):
-        plan(**parts).cells()
+        plan(**parts).cells("small")
 
 
 def test_too_many_cells_are_refused_unless_they_are_wished_for(plan: Make) -> None:

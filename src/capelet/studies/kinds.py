@@ -105,24 +105,30 @@ def _audit(cell: Cell) -> Measurement:
     return Measurement(*measure_steps(corpus, _encoder(cell), _steps(cell), _protocol(cell.inputs)))
 
 
+# Settings that stand in records of their own, under the names that the command line gives them.
+_CHOICES = ("width", "head_units", "dropout", "batch", "rate", "epochs")
+_INNER = ("schedule", "training", "heads", "seed", "device")
+
+
 def _setting_keys() -> dict[str, Any]:
-    """Every setting of a method and of its schedule, by the name that it has there."""
+    """Every setting of a method and of its schedule, and the papers' presets."""
     from capelet.defences.settings import Schedule, Settings
 
-    inner = ("schedule", "training", "seed", "device")
     names = [item.name for record in (Settings, Schedule) for item in fields(record)]
-    return {name: None for name in names if name not in inner}
+    return {name: None for name in (*names, *_CHOICES, "preset") if name not in _INNER}
 
 
 def _settings(inputs: Mapping[str, Any]) -> Any:
-    from capelet.defences.settings import Schedule, Settings
+    from capelet.defences.settings import Schedule, Settings, with_choices
 
     def given(record: Any) -> dict[str, Any]:
-        names = {item.name for item in fields(record)} - {"seed"}
-        return {key: value for key, value in inputs.items() if key in names and value is not None}
+        names = {item.name for item in fields(record)} - {*_INNER, *_CHOICES}
+        return {key: value for key, value in inputs.items() if key in names}
 
     # The processor always: which device there is must not change a cell's numbers.
-    return Settings(**given(Settings), schedule=Schedule(**given(Schedule), device="cpu"))
+    settings = Settings(**given(Settings), schedule=Schedule(**given(Schedule), device="cpu"))
+    choices = {name: inputs.get(name) for name in _CHOICES}
+    return with_choices(settings, inputs.get("preset"), choices)
 
 
 def _check_method(inputs: Mapping[str, Any]) -> None:
@@ -135,6 +141,7 @@ def _check_method(inputs: Mapping[str, Any]) -> None:
     if ("epsilon" in record.needs) != (inputs.get("epsilon") is not None):
         state = "needs an" if "epsilon" in record.needs else "adds no noise and takes no"
         raise CapeletError(f"the method {inputs['method']!r} {state} epsilon; correct the plan")
+    _settings({key: value for key, value in inputs.items() if value is not None})
 
 
 def _protect(cell: Cell) -> Measurement:

@@ -173,6 +173,22 @@ class Plan:
                     raise CapeletError(f"the axis {name!r} must be a list of values")
         for table in (self.settings, *self.sizes.values()):
             _check_keys(table, keys, what)
+        for size, limits in self.sizes.items():
+            for name, values in limits.items():
+                if self._is_axis(name) and name != "seed":
+                    self._check_limit(size, name, values)
+
+    def _check_limit(self, size: str, name: str, values: Any) -> None:
+        """A value that no axis has would silently leave nothing to measure."""
+        levels = [value for axes in (self.axes, *self.groups) for value in axes.get(name, ())]
+        if not isinstance(values, list):
+            raise CapeletError(f"the size {size!r} gives the axis {name!r} a list of its values")
+        for value in values:
+            if value not in levels:
+                raise CapeletError(
+                    f"the size {size!r} names {value!r}, which the axis {name!r} does not have; "
+                    f"{did_you_mean(str(value), map(str, levels))}"
+                )
 
     @property
     def record(self) -> Kind:
@@ -316,9 +332,9 @@ def _within(name: str, values: Sequence[Any], limit: Any) -> Sequence[Any]:
     """The values of an axis that a size keeps; seeds are free, others must be the axis' own."""
     if limit is None:
         return values
-    if not isinstance(limit, list):
-        raise CapeletError(f"a size gives the axis {name!r} a list of its values")
     if name == "seed":
+        if not isinstance(limit, list):
+            raise CapeletError("a size gives the seeds as a list")
         return limit
     return [value for value in values if value in limit]
 
