@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,3 +96,11 @@ def test_what_cannot_be_tested_says_why_and_surprises_are_seen() -> None:
 def test_slips_in_claims_are_refused(parts: dict[str, Any], sentence: str) -> None:
     with pytest.raises(CapeletError, match=sentence):
         claim(**parts)
+
+
+def test_constant_guesses_count_for_a_task_and_not_for_a_secret() -> None:
+    rows = [replace(row, degenerate=row.axes["method"] == "cape") for row in CLEAR]
+    assert claim().rule(rows).verdict == UNTESTED
+    task = [replace(row, kind="utility", target="stars") for row in rows]
+    measure = {"kind": "utility", "target": "stars", "metric": "balanced_accuracy"}
+    assert claim(measure=measure).rule(task).verdict == HOLDS

@@ -129,9 +129,10 @@ class Claim:
         attacker = wish.pop("attacker", None)
         if attacker is not None and item.axes.get("attacker") != attacker:
             return False
-        # Constant guesses tell nothing of the method.
         same = all(getattr(item, key) == level for key, level in wish.items())
-        return same and not item.degenerate
+        # A constant guess of a secret tells of the prior and not of the attacker. Of a task it is
+        # what a useless release is worth, and that is the cost which a claim may be about.
+        return same and (not item.degenerate or item.kind == "utility")
 
     def _differences(self, values: Sequence[Row]) -> list[tuple[int, float]]:
         """By split: a value of `of`, less that of `than` in the cell that else is the same."""
