@@ -440,3 +440,30 @@ def test_bounded_heads_and_dropout_change_what_is_learnt(small_part: Any) -> Non
     assert len(maps) == 4
     again = fit("gr", small_part, replace(SHORT, heads=HeadShape(200, 0.4))).outcome.map.digest
     assert again in maps
+
+
+@pytest.mark.parametrize("name", ON_VECTORS)
+def test_the_head_that_was_trained_along_tells_the_task(name: str, fitted: Any, world: Any) -> None:
+    """From released vectors of rows to fit on; erasure trains none, and none may be made up."""
+    outcome = fitted(name).outcome
+    if name == "leace":
+        assert outcome.head is None
+        return
+    part, head = world.part, outcome.head
+    assert head.classes == part.task.classes and head.task == part.task.name
+    assert head.map.origin == outcome.map.origin
+    rows = part.fit[:300]
+    vectors = PrivateEncoder(*fitted(name).steps).release(part.vectors[rows]).vectors
+    truth = [part.task.classes[code] for code in part.task.codes[rows]]
+    share = np.mean([one == two for one, two in zip(head.predict(vectors), truth, strict=True)])
+    majority = np.bincount(part.task.codes[rows]).max() / len(rows)
+    noisy = name in NOISY and name not in ("bottleneck", "mdp")  # a vector at ε = 8 says little
+    assert share > (0.4 if noisy else majority + 0.1)
+
+
+def test_the_head_of_a_private_training_is_covered_by_it(small_part: Any) -> None:
+    settings = replace(SHORT, training=TrainingPrivacy(8.0, 1e-3))
+    for name, more in (("fx", {}), ("bottleneck", {"epsilon": 4.0})):
+        outcome = fit(name, small_part, replace(settings, **more)).outcome
+        assert outcome.head is not None and outcome.head.map.training.status == "proven"
+        assert outcome.head.map.origin == outcome.map.origin

@@ -10,7 +10,7 @@ import pytest
 from capelet.attacks.views import View
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
-from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
+from capelet.evaluation.geometry import deviation, separability, tsne, tsne_clouds, tsne_shift
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 
@@ -135,3 +135,15 @@ def test_attackers_do_not_depend_on_the_unit(unit: float) -> None:
     for name in ("standard", "unit"):
         for one, other in zip(getattr(plain, name), getattr(scaled, name), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_three_clouds_in_one_map_part_as_their_vectors_do() -> None:
+    rows = np.arange(80)
+    noise = RANDOM.normal(size=CLOUD.shape)
+    clouds = {"original": CLOUD, "near": CLOUD + 0.01 * noise, "far": CLOUD + 9}
+    content = tsne_clouds(clouds, rows, seed=0)
+    points, names = np.array(content["points"]), np.array(content["clouds"])
+    assert content["shown"] == content["of"] == 80 and len(points) == 240
+    middle = {name: points[names == name].mean(axis=0) for name in clouds}
+    near, far = (np.linalg.norm(middle[name] - middle["original"]) for name in ("near", "far"))
+    assert far > 5 * near

@@ -15,9 +15,11 @@ from capelet.data.reviews import optimum
 from capelet.encoders import load as load_encoder
 from capelet.errors import CapeletError
 from capelet.findings import Finding, Findings
+from capelet.findings.metrics import OTHER_METRICS
 from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
+from capelet.reports import render_html
 from capelet.workflows.audit import audit
 
 
@@ -307,3 +309,38 @@ def test_seeded_noise_repeats_and_a_seed_does_not_know_the_others(planted: Corpu
 def test_without_noise_there_is_nothing_to_seed(planted: Corpus) -> None:
     findings = audit(planted, seeds=1, attackers=["logistic"], seeded_noise=True)
     assert findings.provenance["noise"] == "none" and "seed" not in findings.recipe
+
+
+def test_more_metrics_stand_beside_the_usual_ones(planted: Corpus) -> None:
+    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    usual, more = audit(planted, **quick), audit(planted, **quick, metrics=OTHER_METRICS)
+    rows = {(row.kind, row.target, row.metric, row.attacker, row.subgroup): row for row in more}
+    for row in usual:  # what is there without the option does not change
+        same = rows.pop((row.kind, row.target, row.metric, row.attacker, row.subgroup))
+        assert same.value == row.value
+    assert {key[2] for key in rows} == {*OTHER_METRICS}
+    leak = rows["attribute-inference", "open", "empirical_privacy", "strongest", None]
+    (accuracy,) = usual.select(
+        kind="attribute-inference", target="open", metric="accuracy", attacker="strongest"
+    )
+    assert leak.value == pytest.approx(1 - accuracy.value) and leak.ceiling is None
+
+
+def test_releases_beside_are_drawn_into_one_map(planted: Corpus) -> None:
+    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    others = {"weak": PrivateEncoder(Laplace(500.0)), "strong": PrivateEncoder(Laplace(1.0))}
+    findings = audit(planted, beside=others, **quick)
+    content = findings.artefacts["tsne_clouds"]
+    assert set(content["clouds"]) == {"original", "weak", "strong"} and content["shown"] == 120
+    assert audit(planted, beside=others, **quick).artefacts["tsne_clouds"] == content
+    page = render_html(findings)
+    assert "Several releases in one map" in page
+    plain = audit(planted, **quick)
+    assert "tsne_clouds" not in plain.artefacts
+    assert "Several releases in one map" not in render_html(plain)
+    with pytest.raises(CapeletError, match="'narrow' have 3 coordinates"):
+        audit(planted, beside={"narrow": PrivateEncoder(Projection(3))}, **quick)
+    with pytest.raises(CapeletError, match="called 'original'"):
+        audit(planted, beside={"original": others["weak"]}, **quick)
+    with pytest.raises(CapeletError, match="'words' consumes texts"):
+        audit(planted, beside={"words": PrivateEncoder("wordllama")}, **quick)

@@ -424,3 +424,35 @@ def test_the_noise_of_a_private_training_is_seeded_in_a_study(leaky: Corpus) -> 
     assert not np.array_equal(vectors[0], vectors[2])
     promises = [item.encoder.guarantee.training for item in (one, fresh)]
     assert [promise and promise.status for promise in promises] == ["none", "proven"]
+
+
+def test_dpnr_tunes_layers_on_what_is_left_of_texts(
+    reviews: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from capelet.encoders import load as load_encoder
+    from capelet.encoders import tuning
+    from capelet.encoders.own import TunedEncoder
+
+    seen: list[Sequence[str]] = []
+    top_layers = tuning.top_layers
+
+    def spy(encoder: Any, texts: Sequence[str], *others: Any) -> Any:
+        seen.append(texts)
+        return top_layers(encoder, texts, *others)
+
+    monkeypatch.setattr(tuning, "top_layers", spy)
+    settings = Settings(epsilon=50.0, mu=0.5, layers=1, schedule=replace(QUICK, epochs=1))
+    encoder = load_encoder("minilm", "torch")
+    done = protect(
+        reviews, encoder, "dpnr", settings, seeds=[4], attackers=["logistic"], seeded_noise=True
+    )
+    assert [step["step"] for step in done.encoder.recipe["steps"]] == [
+        "word-dropout", "encoder", "laplace", "map",
+    ]  # fmt: skip
+    tuned = done.encoder.encoder
+    assert isinstance(tuned, TunedEncoder)
+    tuned.forget()
+    assert reviews.texts is not None
+    words = sum(len(text.split()) for text in reviews.texts)
+    share = sum(len(text.split()) for text in seen[0]) / (words * len(seen[0]) / len(reviews))
+    assert share == pytest.approx(0.5, abs=0.06)  # half of the words were dropped

@@ -69,6 +69,8 @@ def audit(
     min_victims: options.MinVictims = None,
     seeded_noise: options.SeededRelease = False,
     threads: options.Threads = None,
+    metrics: options.Metrics = None,
+    beside: options.Beside = None,
     no_cache: options.NoCache = False,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -104,6 +106,8 @@ def audit(
         "bins": parse_bins(bins),
         "seeded_noise": seeded_noise,
         "threads": threads,
+        "metrics": split_names(metrics),
+        "beside": _read_recipes(beside or []),
         "cache": not no_cache,
     }
     _check_attacks(corpus, settings)  # before a model is read
@@ -114,6 +118,17 @@ def audit(
     # 1 is a finding, 2 bad input, 3 lack of data: a build can tell them apart.
     if code := decide(rulings):
         raise typer.Exit(code)
+
+
+def _read_recipes(paths: list[Path]) -> dict[str, PrivateEncoder]:
+    """The private encoders of these recipes, by the names of their files or folders."""
+    from capelet.release import PrivateEncoder
+
+    names = [path.stem for path in paths]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"two recipes of --beside are called {twice!r}; rename one of the files")
+    return {path.stem: PrivateEncoder.from_recipe(path) for path in paths}
 
 
 def _read_with_members(

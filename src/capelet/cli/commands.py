@@ -46,6 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "dual utility": dual.utility,
     "lm train": lm.train,
     "lm attack": lm.attack,
+    "lm compare": lm.compare,
     "study run": study.run,
     "study status": study.status,
     "study check": study.check,

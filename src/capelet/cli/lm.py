@@ -186,6 +186,37 @@ def attack(
     echo(f"report: {page}")
 
 
+def compare(
+    runs: options.Runs,
+    out: options.OutComparison,
+    json: options.Json = False,
+) -> None:
+    """Put attacked language models side by side: exposure, tab attack, membership, perplexity.
+
+    Example: `capelet lm compare runs/plain runs/triplet runs/dpsgd --out runs/compared`
+    """
+    from capelet.files import check_writable
+    from capelet.findings import Findings
+    from capelet.reports import drawn_from, write_report
+    from capelet.reports.language import model_sentences
+    from capelet.workflows.language import compare_models
+
+    if out.resolve() in [run.resolve() for run in runs]:
+        raise DataError("--out is one of the runs, whose findings would be lost; name another")
+    check_writable(out)
+    findings = compare_models([(run.resolve().name, Findings.load(run)) for run in runs])
+    with drawn_from(runs[0]):
+        page = write_report(with_command(findings), out)
+    sentences = model_sentences(findings)
+    warnings = findings.provenance["warnings"]
+    if json:
+        print_json({"report": str(page), "sentences": sentences, "warnings": warnings})
+        return
+    for sentence in (*sentences, *(f"warning: {item}" for item in warnings)):
+        echo(sentence)
+    echo(f"report: {page}")
+
+
 @contextmanager
 def _resumable(out: Path) -> Iterator[None]:
     """Interrupted training keeps its checkpoint, and says so."""

@@ -176,7 +176,16 @@ SeededRelease = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
 ]
-Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="More metrics: empirical_privacy, empirical_privacy_f1, recall_present, recall_absent."
+    ),
+]
+Attackers = Annotated[
+    str | None,
+    typer.Option(help="{attackers}; all by default. Sized: mlp:depth=3,width=200."),
+]
 KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
 InversionAttacks = Annotated[
     str, typer.Option("--attacks", "--attack", help="{inversion attacks}.")
@@ -193,6 +202,12 @@ AllowOverlap = Annotated[
 ]
 Window = Annotated[
     int, typer.Option(max=MOST_SEEDS, help="Words to either side of a window's centre.")
+]
+Beside = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A recipe whose release is drawn into one map with the vectors. May be repeated."
+    ),
 ]
 ReleasedFile = Annotated[
     Path | None,
@@ -415,4 +430,8 @@ Run = Annotated[
         help="A folder that `audit`, `protect`, `invert`, `membership` or `lm attack` wrote."
     ),
 ]
+Runs = Annotated[
+    list[Path], typer.Argument(help="Folders that `capelet lm attack` wrote, two or more.")
+]
+OutComparison = Annotated[Path, typer.Option(help="Folder of the comparison.")]
 OtherRun = Annotated[Path | None, typer.Argument(help="A second one, to compare with.")]

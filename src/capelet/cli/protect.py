@@ -79,6 +79,7 @@ def protect(
     attackers: options.Attackers = None,
     seeded_noise: options.SeededRelease = False,
     threads: options.Threads = None,
+    metrics: options.Metrics = None,
     no_cache: options.NoCache = False,
     json: options.Json = False,
 ) -> None:
@@ -116,6 +117,7 @@ def protect(
         "bins": parse_bins(bins),
         "seeded_noise": seeded_noise,
         "threads": threads,
+        "metrics": split_names(metrics),
         "cache": not no_cache,
     }
     training = _training_privacy(train_epsilon, train_delta, unit)

@@ -80,7 +80,7 @@ def squeeze_privately(part: Part, settings: Settings, progress: Progress = silen
     noise = RandomisedResponse(epsilon_of(settings), len(part.task.classes))
     with seeded_fork(settings.schedule.seed):
         body = Body(dense([part.width, noise.classes]), "softmax", unit=True)
-        network = Network(body, [SymbolLikelihood(part.task)], after=twin(noise))
+        network = Network(body, [SymbolLikelihood(part.task, noise.epsilon)], after=twin(noise))
     outcome = train_privately(network, part, settings, LINEAR, progress)
     return Defence(outcome, after=noise)
 

@@ -260,6 +260,7 @@ METHODS: dict[str, Method] = {
         needs=frozenset({"label", "epsilon"}),
         noise="vectors",
         tunes=(EPSILON, WIDTH),
+        layers=True,
         rewrites=_drop_words,
         options=NETWORK,
     ),

@@ -75,7 +75,13 @@ def train_privately(
     learnt = network.body.cpu().to_map(part.width)
     # No loss and no accuracy beside it: these would be exact.
     origin = Origin.draw(learner.guarantee())
-    return TrainedMap(replace(learnt, origin=origin), seconds=time.monotonic() - start)
+    head = network.head(part.task)
+    return TrainedMap(
+        replace(learnt, origin=origin),
+        seconds=time.monotonic() - start,
+        # The mean of the last half of all weights is in the head as well.
+        head=None if head is None else head.with_origin(origin),
+    )
 
 
 class _PrivateLearner:

@@ -18,6 +18,7 @@ from capelet.data.labels import Attribute
 from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import check_count, check_number
+from capelet.release.heads import Head
 from capelet.release.maps import Map
 
 if TYPE_CHECKING:
@@ -179,12 +180,16 @@ def with_choices(settings: Settings, preset: str | None, choices: Mapping[str, A
 
 @dataclass(frozen=True, eq=False)
 class TrainedMap:
-    """A frozen map, what its own adversaries reached on the held-back rows, and how it went."""
+    """A frozen map, what its own adversaries reached on the held-back rows, and how it went.
+
+    `head` is the task's classifier that was trained along, where there was one.
+    """
 
     map: Map
     joint: Mapping[str, float] = field(default_factory=dict)
     losses: tuple[float, ...] = ()
     seconds: float = 0.0
+    head: Head | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, log_softmax, normalize, one_hot
+from torch.nn.utils import skip_init
 
 from capelet.data.labels import Attribute
 from capelet.defences.settings import HeadShape
@@ -50,6 +51,10 @@ class Term(nn.Module):
 
     def joint(self, features: Tensor) -> dict[str, Tensor]:
         return {}
+
+    def task_head(self) -> nn.Module | None:
+        """Linear layers from features to a score for each class of the task; None without."""
+        return None
 
     def blind(self) -> float:
         """The loss of guessing without looking; infinite where the loss is bounded anyway."""
@@ -101,6 +106,9 @@ class Task(Term):
         super().__init__()
         self.name, self.classes, self.shape = task.name, len(task.classes), shape
         self.head = make_head(width, task, shape)
+
+    def task_head(self) -> nn.Module:
+        return self.head
 
     def blind(self) -> float:
         return math.log(self.classes)
@@ -253,6 +261,9 @@ class CrossGradient(Term):
         self.shape = shape
         self.head = make_head(width, task, shape)
         self.heads = nn.ModuleList([make_head(width, item, shape) for item in secrets])
+
+    def task_head(self) -> nn.Module:
+        return self.head
 
     def joint(self, features: Tensor) -> dict[str, Tensor]:
         return {
@@ -428,6 +439,10 @@ class SymbolTask(Term):
         start[torch.arange(len(order)), order] = 3.0
         self.table = nn.Parameter(start)
 
+    def task_head(self) -> nn.Module:
+        """A released symbol is one-hot: its row of the table is its scores."""
+        return _linear(self.table.detach().T)
+
     def forward(self, batch: Batch, network: Network) -> Tensor:
         codes = batch.codes[self.name]
         present = codes >= 0
@@ -443,9 +458,13 @@ class SymbolLikelihood(Term):
     linear map it is nearly convex, so that a few noisy steps go far.
     """
 
-    def __init__(self, task: Attribute) -> None:
+    def __init__(self, task: Attribute, epsilon: float = 1.0) -> None:
         super().__init__()
-        self.name = task.name
+        self.name, self.classes, self.epsilon = task.name, len(task.classes), epsilon
+
+    def task_head(self) -> nn.Module:
+        """softmax(ε·one-hot) is the posterior of equally likely classes: nothing is learnt."""
+        return _linear(self.epsilon * torch.eye(self.classes))
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         codes = batch.codes[self.name]
@@ -453,6 +472,17 @@ class SymbolLikelihood(Term):
         chances = batch.features[present].gather(1, codes[present][:, None])
         loss = -chances.clamp(min=1e-12).log().sum()
         return loss if batch.total else loss / present.sum().clamp(min=1)
+
+
+def _linear(weight: Tensor) -> nn.Linear:
+    """A layer of this weight, without a bias."""
+    # Without first weights: drawing them would move the caller's random numbers.
+    sizes = weight.shape[1], weight.shape[0]
+    layer: nn.Linear = skip_init(nn.Linear, *sizes)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.zero_()
+    return layer
 
 
 class SymbolIndependence(Term):

@@ -7,7 +7,7 @@ cannot is no protection. It says whether the release still lies where the encode
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,22 +151,27 @@ def tsne_shift(
     """One t-SNE map of both vectors of some of these rows: what the encoder gave, what left.
 
     YAWYW figures 7 and 8, where noise on vectors parts the two clouds and replaced words do not.
-    The map is of directions. By plain distance a vector that noise has thrown far out is nearer to
-    every original vector than to others like it, and is drawn among them. None where the two have
-    not one width.
+    None where the two have not one width.
     """
     if original.shape != released_vectors.shape:
         return None
-    sample = np.random.default_rng(seed).permutation(rows)[: POINTS // 2]
-    both = np.concatenate([original[sample], released_vectors[sample]]).astype(np.float64)
-    lengths = np.linalg.norm(both, axis=1, keepdims=True)
-    flat, order = _flat(both / np.maximum(lengths, 1e-300), seed)
-    return {
-        "points": flat,
-        "released": np.repeat([False, True], len(sample))[order].tolist(),
-        "shown": len(sample),
-        "of": len(rows),
-    }
+    both = tsne_clouds({"original": original, "released": released_vectors}, rows, seed)
+    flags = [name == "released" for name in both["clouds"]]
+    return {"points": both["points"], "released": flags, "shown": both["shown"], "of": both["of"]}
+
+
+def tsne_clouds(clouds: Mapping[str, Vectors], rows: Rows, seed: int) -> dict[str, Any]:
+    """One t-SNE map of several vectors of each of these rows: by name, what each release gave.
+
+    The map is of directions. By plain distance a vector that noise has thrown far out is nearer to
+    every original vector than to others like it, and is drawn among them.
+    """
+    sample = np.random.default_rng(seed).permutation(rows)[: POINTS // len(clouds)]
+    stack = np.concatenate([vectors[sample] for vectors in clouds.values()]).astype(np.float64)
+    lengths = np.linalg.norm(stack, axis=1, keepdims=True)
+    flat, order = _flat(stack / np.maximum(lengths, 1e-300), seed)
+    names = np.repeat(list(clouds), len(sample))[order].tolist()
+    return {"points": flat, "clouds": names, "shown": len(sample), "of": len(rows)}
 
 
 def tsne(

@@ -311,7 +311,9 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         controls = kind.endswith(("-null", "-reference"))
         # Controls are read beside a score and need no more than these.
         metrics = (
-            ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
+            ("accuracy", "balanced_accuracy")
+            if controls
+            else metrics_for(len(target.classes), plan.metrics)
         )
         for metric in metrics:
             row = finding_of(kind, target, attacker, metric, guesses, bootstrap, ceilings)

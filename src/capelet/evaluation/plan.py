@@ -14,7 +14,7 @@ from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
-from capelet.findings.metrics import Codes
+from capelet.findings.metrics import Codes, check_metrics
 from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
 
 Flags = npt.NDArray[np.bool_]
@@ -35,7 +35,8 @@ def split_corpus(
 class Plan:
     """What will be measured: the secrets, the task, the splits, and who counts as one person.
 
-    `threads` is how many splits are attacked abreast; None for as many as there are cores.
+    `threads` is how many splits are attacked abreast, None for as many as there are cores;
+    `metrics` are those that are computed beside the usual ones.
     """
 
     corpus: Corpus
@@ -45,6 +46,7 @@ class Plan:
     units: Codes
     warnings: tuple[str, ...]
     threads: int | None = None
+    metrics: tuple[str, ...] = ()
 
     @property
     def targets(self) -> int:
@@ -95,9 +97,10 @@ class Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
         return replace(self, splits=share_victims(self.splits, self.units))
 
-    def with_threads(self, threads: int | None) -> Plan:
-        """The plan with so many splits abreast."""
-        return replace(self, threads=None if threads is None else check_count("threads", threads))
+    def with_work(self, threads: int | None, metrics: Sequence[str]) -> Plan:
+        """The plan with so many splits abreast, and with these metrics beside the usual ones."""
+        workers = None if threads is None else check_count("threads", threads)
+        return replace(self, threads=workers, metrics=check_metrics(metrics))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""

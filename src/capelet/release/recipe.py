@@ -42,6 +42,7 @@ from capelet.mechanisms.sampling import NoiseStep
 from capelet.mechanisms.words import OnTexts, WordDropout
 from capelet.privacy.guarantees import Guarantee, as_seeded, chain, compose_trainings
 from capelet.privacy.origins import Origin
+from capelet.release.heads import Head
 from capelet.release.maps import Map
 from capelet.release.steps import (
     as_step,
@@ -143,12 +144,15 @@ class PrivateEncoder:
     Example: `PrivateEncoder("minilm")` releases the encoder's vectors as they are;
     `PrivateEncoder()` releases ready vectors as they are. The guarantee is that of the noise steps;
     what follows the last of them is post-processing and keeps it. Where word dropout precedes them,
-    each single word has a stronger one beside it, `word_guarantee`.
+    each single word has a stronger one beside it, `word_guarantee`. `head` tells the task's class
+    from what it releases, where a training left one: it is no step, and comes with the folder.
     """
 
-    def __init__(self, *steps: str | Encoder | Step) -> None:
+    def __init__(self, *steps: str | Encoder | Step, head: Head | None = None) -> None:
         self.steps = with_own_files([item for step in steps for item in _expand(step)])
         check_flow(self.steps)
+        # Of several folders in a row only the last one's head knows what is released.
+        self.head = head or (_head_of(steps[-1]) if steps else None)
 
     @classmethod
     def from_recipe(cls, path: Path | str, *, specimens: bool = False) -> PrivateEncoder:
@@ -221,6 +225,8 @@ class PrivateEncoder:
         files: dict[str, bytes | str | Path] = {
             step.file: step.content for step in self.steps if isinstance(step, Map)
         }
+        if self.head is not None:
+            files |= self.head.files()
         files[RECIPE] = self.to_recipe()
         files[ABOUT] = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
         return write_folder(target, PRIVATE_ENCODER, files, folders)
@@ -231,7 +237,8 @@ class PrivateEncoder:
         source = open_folder(folder, PRIVATE_ENCODER)
         # Every file, before any is used: a folder counts as a whole.
         source.check()
-        return cls(*steps_of(_parse(source.read(RECIPE), source.path / RECIPE), source))
+        steps = steps_of(_parse(source.read(RECIPE), source.path / RECIPE), source)
+        return cls(*steps, head=Head.read(source))
 
     @property
     def consumes(self) -> Kind:
@@ -331,7 +338,7 @@ class PrivateEncoder:
 
     def with_steps(self, steps: Sequence[Step]) -> PrivateEncoder:
         """Other steps, and all else as it is here."""
-        return PrivateEncoder(*steps)
+        return PrivateEncoder(*steps, head=self.head)
 
 
 def is_private_encoder(name: str) -> bool:
@@ -346,6 +353,13 @@ def _expand(step: str | Encoder | Step) -> tuple[Step, ...]:
     if is_private_encoder(step):
         return PrivateEncoder.load(Path(step).expanduser()).steps
     return (as_step(load(step)),)
+
+
+def _head_of(step: str | Encoder | Step) -> Head | None:
+    """The head in the folder of a private encoder; None for any other step."""
+    if not isinstance(step, str) or not is_private_encoder(step):
+        return None
+    return Head.read(open_folder(Path(step).expanduser(), PRIVATE_ENCODER))
 
 
 def _parse(content: bytes, path: Path | str) -> dict[str, Any]:

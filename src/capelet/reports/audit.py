@@ -63,6 +63,7 @@ def audit_page(findings: Findings) -> Page:
         _attacker(findings),
         *before,
         _map(findings),
+        _clouds(findings),
         *after,
         section("tables", "Tables", _tables(findings), "Tables"),
         *ending(method.method(findings), method.limits(findings)),
@@ -128,6 +129,21 @@ def _attacker(findings: Findings) -> Section | None:
         learning_curves(findings),
     ]
     return section("attacker", "What the attacker needed", blocks, "Attacker")
+
+
+def _clouds(findings: Findings) -> Section | None:
+    """Several releases of the same victims in one map."""
+    content = facts.artefact(findings, "tsne_clouds")
+    names = content.get("clouds") or []
+    cloud = Cloud.read("release", content.get("points") or [], names, "Releases of the same texts")
+    size, total = content.get("shown"), content.get("of")
+    shares = f"{count(size)} of {count(total)} victims. " if size and total else ""
+    caption = (
+        f"{shares}Vectors of similar direction lie near each other. A cloud apart has lost its "
+        "directions; a cloud among the original ones is no leak by itself."
+    )
+    block = Maps((cloud,), "t-SNE of all of them.", caption) if cloud is not None else None
+    return section("clouds", "Several releases in one map", [block], "Releases")
 
 
 def _map(findings: Findings) -> Section | None:

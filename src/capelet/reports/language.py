@@ -78,13 +78,19 @@ def model_sentences(findings: Findings) -> list[str]:
         # "Promised: no guarantee" would be read as a promise.
         none = promise.startswith("no guarantee")
         sentences.append(f"{sentence_of(promise)}." if none else f"Promised: {promise}.")
+    # Several models side by side have a promise each.
+    for name, sentence in facts.part(findings, "guarantees").items():
+        sentences.append(f"{sentence_of(method_name(name))} promises: {sentence}.")
     sentences += report_of("extraction").sentences(findings)
     for row in findings.select(kind="membership", metric="auc"):
         name = "its loss" if row.attacker == "loss" else "its loss against a reference model"
         # Above chance with its whole interval, or it is not said.
         sure = row.low is not None and row.low > 0.5
+        whose = row.parameters.get("method")
+        model = "" if whose is None else f"{sentence_of(method_name(whose))}: "
+        question = f"{'whether' if model else 'Whether'} a text was trained on"
         sentences.append(
-            f"Whether a text was trained on is told by {name} with an AUC of {row.value:.2f} "
+            f"{model}{question} is told by {name} with an AUC of {row.value:.2f} "
             f"({interval(row, 2)}; chance 0.5)" + ("." if sure else ": no better than chance.")
         )
     for row in findings.select(kind="utility", metric="perplexity"):
@@ -108,8 +114,9 @@ def _other_attacks(findings: Findings) -> Table | None:
         if name != "membership" and row.target != "real texts":
             continue
         control = f" (control: {KINDS[name].control})" if role == "control" else ""
+        whose = row.parameters.get("method")
         cells = (
-            name + control,
+            name + control + (f", {method_name(whose)}" if whose is not None else ""),
             row.attacker or NOTHING,
             row.metric.replace("_", " "),
             f"{row.value:.3f} ({interval(row, 3)})",

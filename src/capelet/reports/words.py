@@ -178,7 +178,14 @@ def metric_name(metric: str) -> str:
 
 
 def attacker_name(attacker: str | None) -> str:
-    return NOTHING if attacker is None else ATTACKERS.get(attacker, attacker)
+    if attacker is None:
+        return NOTHING
+    # mlp:depth=3,width=200 is a neural network (depth 3, width 200).
+    base, colon, sizes = attacker.partition(":")
+    if not colon or base not in ATTACKERS:
+        return ATTACKERS.get(attacker, attacker)
+    shape = sizes.replace(",", ", ").replace("=", " ")
+    return f"{ATTACKERS[base]} ({shape})"
 
 
 def sentence_of(words: str) -> str:

@@ -9,7 +9,7 @@ audit of those needs no private column.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Unpack
@@ -29,7 +29,13 @@ from capelet.evaluation.access import Access, Redraw
 from capelet.evaluation.adaptive import insiders_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
 from capelet.evaluation.elsewhere import Auxiliary, attack_from_elsewhere
-from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
+from capelet.evaluation.geometry import (
+    deviation,
+    separability,
+    tsne,
+    tsne_clouds,
+    tsne_shift,
+)
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Flags, Plan, rows_left_out, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
@@ -42,6 +48,8 @@ from capelet.release.study import StudyEncoder
 from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
+# How a picture calls the vectors of the encoder, and those of the audited release.
+ORIGINAL, RELEASED = "original", "released"
 
 
 def audit(
@@ -59,6 +67,8 @@ def audit(
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
+    metrics: Sequence[str] = (),
+    beside: Mapping[str, PrivateEncoder] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
     private: Any = None,
@@ -78,7 +88,8 @@ def audit(
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is. With `seeded_noise` the release of each split is a study's,
     drawn from the split's seed, so that the audit can be repeated to the last digit. `threads` is
-    how many splits are attacked abreast.
+    how many splits are attacked abreast, `metrics` are computed beside the usual ones. `beside` are
+    other private encoders by name, whose releases are put into one map with this one's vectors.
     """
     if not isinstance(corpus, Corpus):
         # A split by a column needs that column, whoever reads the table.
@@ -101,7 +112,11 @@ def audit(
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
     trained = rows_that_trained(target, inputs)
-    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_threads(threads)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_work(
+        threads, metrics
+    )
+    if beside:
+        _check_beside(beside, target)
     if auxiliary is not None and "attributes" not in kinds.kinds:
         raise DataError("auxiliary data teach attackers of attributes; ask for those too")
     other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derived, bins)
@@ -126,6 +141,9 @@ def audit(
             # Whoever names families asks for those alone.
             access_of(encoders, inputs, None if attackers else original),
         )
+    if beside:
+        with clock("scores"), one_thread():
+            artefacts["tsne_clouds"] = _clouds(plan, target, releases[0], beside, inputs)
     if other is not None:
         with clock("auxiliary"):
             more = _from_elsewhere(plan, other, encoders[0], releases[0], attacker_families)
@@ -145,6 +163,18 @@ def audit(
     return Findings((*rows, *more), origin, releases[0].recipe, {**artefacts, **pictures})
 
 
+def _check_beside(beside: Mapping[str, PrivateEncoder], target: PrivateEncoder) -> None:
+    """Refuse, before anything is encoded, what has no place in one map with the target's."""
+    for name, private in beside.items():
+        if name in (ORIGINAL, RELEASED):
+            raise DataError(f"a release beside this one is called {name!r}; give it another name")
+        if private.consumes != target.consumes:
+            raise DataError(
+                f"{name!r} consumes {private.consumes}, and what is audited {target.consumes}; "
+                "leave it out of --beside"
+            )
+
+
 def encoders_of(
     private: PrivateEncoder, plan: Plan, seeded: bool, purpose: str = "release"
 ) -> list[PrivateEncoder]:
@@ -160,6 +190,39 @@ def release_each(
     """The release of each split; where splits share an encoder, they share its release."""
     releases = {id(item): item.release(inputs, progress) for item in dict.fromkeys(encoders)}
     return [releases[id(item)] for item in encoders]
+
+
+def _clouds(
+    plan: Plan,
+    target: PrivateEncoder,
+    release: Release,
+    beside: Mapping[str, PrivateEncoder],
+    inputs: Any,
+) -> dict[str, Any]:
+    """One map of the original vectors of the victims and of what several releases make of them."""
+    original = target.unprotected().release(inputs).vectors
+    clouds = {ORIGINAL: original} | ({RELEASED: release.vectors} if target.protects else {})
+    seed = plan.splits[0].seed
+    for name, private in beside.items():
+        # Drawn from the seed: a picture is no release, and can be drawn again.
+        vectors = private.with_encoder(_same_vectors(target)).study_release(inputs, seed).vectors
+        if vectors.shape != original.shape:
+            raise DataError(
+                f"the vectors of {name!r} have {vectors.shape[1]} coordinates, and the original "
+                f"ones {original.shape[1]}: they have no common map; leave it out of --beside"
+            )
+        clouds[name] = vectors
+    return tsne_clouds(clouds, plan.splits[0].victims, seed=0)
+
+
+def _same_vectors(target: PrivateEncoder) -> Callable[[Encoder], Encoder]:
+    """An encoder of the same weights is the one at hand, whose vectors are in the cache."""
+
+    def change(encoder: Encoder) -> Encoder:
+        own = target.encoder
+        return own if own is not None and own.fingerprint == encoder.fingerprint else encoder
+
+    return change
 
 
 def _from_elsewhere(

@@ -34,10 +34,11 @@ from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
 from capelet.findings import Finding, Findings
-from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
+from capelet.release.steps import run, run_seeded
 from capelet.release.study import StudyEncoder
 from capelet.workflows.audit import (
     access_of,
@@ -51,6 +52,7 @@ from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
 JOINT = "joint-adversary"
+TRAINING = "training"  # the purpose of noise that a defence learns through
 # Settings of which an account speaks only where somebody chose them.
 OF_HEADS = ("lambdas", "adversary_loss", "heads")
 
@@ -91,6 +93,7 @@ def protect(
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
+    metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress = silent,
 ) -> Protection:
@@ -105,7 +108,7 @@ def protect(
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     With `seeded_noise` what is measured are study releases, drawn from each split's seed; the
     encoder that is returned draws from the operating system like any other. `threads` is how many
-    splits are attacked abreast.
+    splits are attacked abreast, `metrics` are computed beside the usual ones.
     """
     clock = Clock()
     choice = method(method_name).with_lambda(settings or Settings())
@@ -113,7 +116,7 @@ def protect(
     if choice.training is not None:
         check_units(corpus, choice.training, split_kind, bool(derived))
         split_kind = SPLIT
-    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_threads(threads)
+    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     has_search = any(value is not None for value in wish.values())
@@ -146,18 +149,15 @@ def protect(
     with clock("encoding"):
         unprotected = encoders_of(plain, plan, seeded_noise, "original")
         originals = release_each(unprotected, inputs, progress)
-        bases, original = originals, originals[0]
+        original = originals[0]
+        lessons = [_Lesson(item.vectors, inputs) for item in originals]
         if texts:
-            # Text steps act before the encoder, so the defence learns on what they leave of a text.
-            teachers = PrivateEncoder(*texts, *plain.steps)
-            bases = release_each(
-                encoders_of(teachers, plan, seeded_noise, "training"), inputs, progress
-            )
+            lessons = _rewritten_lessons(texts, plain, inputs, plan, seeded_noise, progress)
     frontier = None
     if has_search:
         with clock("search"):
             frontier = search(
-                plan, bases[0].vectors, original.vectors, against, method_name, choice,
+                plan, lessons[0].vectors, original.vectors, against, method_name, choice,
                 fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
                 **wish,
             )  # fmt: skip
@@ -167,29 +167,32 @@ def protect(
             _fit_split(
                 plan,
                 parts,
-                base.vectors,
+                lesson,
                 against,
                 method_name,
                 _settings_of(choice, parts, seeded_noise),
                 progress,
                 plain,
             )
-            for parts, base in zip(plan.splits, bases, strict=True)
+            for parts, lesson in zip(plan.splits, lessons, strict=True)
         ]
-    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
+    encoders = [
+        PrivateEncoder(*texts, *steps_with(item, plain.steps), head=item.outcome.head)
+        for item in defences
+    ]
     _remember_rows(plan.splits[0], inputs, encoders[0], plain)
     with clock("release"):  # by the object that is saved: what is measured is what ships
         sources = _sources(encoders, plan) if seeded_noise else encoders
         releases = [private.release(inputs, progress) for private in sources]
-    for item in defences[1:]:
-        if isinstance(item.encoder, TunedEncoder):
-            item.encoder.forget()  # only the encoder of the first seed is kept
     # The same splits and attackers before and after: only the encoder differs.
     before = _findings(plan, plain, originals, None, attacker_families, clock, progress)
     access = access_of(sources, inputs, None if attackers else original.vectors)
     after = _findings(
         plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, access
     )
+    for item in defences[1:]:
+        if isinstance(item.encoder, TunedEncoder):
+            item.encoder.forget()  # only the encoder of the first seed is kept
     if frontier is not None:
         check_wish(frontier, _strongest(after, against))
     rows = (*after.rows, *_joint(defences, against, releases[0].recipe_hash))
@@ -201,6 +204,34 @@ def protect(
     }
     after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
     return Protection(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """What the defence of a split learns from: vectors of all rows, and what they were made of."""
+
+    vectors: Vectors
+    inputs: Any
+
+
+def _rewritten_lessons(
+    texts: Sequence[Step],
+    plain: PrivateEncoder,
+    inputs: Any,
+    plan: Plan,
+    seeded: bool,
+    progress: Progress,
+) -> list[_Lesson]:
+    """Text steps act before the encoder, so the defence learns on what they leave of a text."""
+    if not seeded:
+        left = run(texts, inputs)
+        return [_Lesson(plain.release(left, progress).vectors, left)] * len(plan.splits)
+    lessons = []
+    # A purpose of their own: the words that taught must not come again in what is attacked.
+    for encoder, parts in zip(encoders_of(plain, plan, True, TRAINING), plan.splits, strict=True):
+        left = run_seeded(texts, inputs, parts.seed, TRAINING)
+        lessons.append(_Lesson(encoder.release(left, progress).vectors, left))
+    return lessons
 
 
 def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEncoder]:
@@ -280,22 +311,23 @@ def _check_choices(plan: Plan, against: Sequence[Attribute], has_search: bool) -
 def _fit_split(
     plan: Plan,
     parts: Split,
-    vectors: Vectors,
+    lesson: _Lesson,
     against: Sequence[Attribute],
     name: str,
     settings: Settings,
     progress: Progress,
     plain: PrivateEncoder,
 ) -> Defence:
-    part = part_of(plan, parts, vectors, against)
+    part = part_of(plan, parts, lesson.vectors, against)
     if settings.training is not None:
         part = with_units(part, plan, parts, settings.training)
     if settings.layers:
         from capelet.encoders.tuning import top_layers
 
-        assert plain.encoder is not None and part.texts is not None
-        top = top_layers(plain.encoder, part.texts, settings.layers, progress)
-        part = replace(part, top=top)
+        assert plain.encoder is not None
+        # As the encoder saw them: layers of dpnr are tuned on texts whose words were dropped.
+        own = [lesson.inputs[row] for row in parts.defender]
+        part = replace(part, top=top_layers(plain.encoder, own, settings.layers, progress))
     checkpoints = cache_folder() / "training"
     place = plan.splits.index(parts)
 

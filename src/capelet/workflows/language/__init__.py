@@ -9,6 +9,7 @@ from capelet.workflows.language.attack import (
     attack_canaries,
     attack_model,
 )
+from capelet.workflows.language.compare import compare_models
 from capelet.workflows.language.training import (
     CanarySettings,
     LanguageSettings,
@@ -28,5 +29,6 @@ __all__ = [
     "TrainingTexts",
     "attack_canaries",
     "attack_model",
+    "compare_models",
     "train_model",
 ]
