@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from capelet.studies.results import (
     Origin,
     Result,
     Ruling,
+    quote_tables,
+    read_results,
     result_files,
     results_index,
     results_page,
@@ -92,6 +95,29 @@ def test_every_page_in_docs_is_as_its_data_have_it() -> None:
         assert (RESULTS / name).read_text("utf-8") == content, f"draw docs/results/{name} again"
 
 
+def test_every_table_that_a_page_quotes_is_as_its_data_have_it() -> None:
+    results = read_results(RESULTS)
+    for page in sorted(RESULTS.parent.rglob("*.md")):
+        text = page.read_text("utf-8")
+        assert quote_tables(text, results) == text, f"quote the tables of {page.name} again"
+
+
+def test_a_card_quotes_a_table() -> None:
+    results = {"cape-strategies": sample()}
+    empty = "Before.\n\n<!-- table cape-strategies 1 -->\n<!-- end of table -->\n\nAfter.\n"
+    card = quote_tables(empty, results)
+    assert card.startswith("Before.") and card.endswith("After.\n")
+    assert "| method | gender |" in card
+    assert quote_tables(card, results) == card
+    # The control: a number that somebody typed is noticed.
+    typed = re.sub(r"\d\d\.\d %", "99.9 %", card, count=1)
+    assert typed != card and quote_tables(typed, results) == card
+    for name, number in (("cape-strategy", 1), ("cape-strategies", 2), ("cape-strategies", 0)):
+        other = empty.replace("cape-strategies 1", f"{name} {number}")
+        with pytest.raises(OutputError, match="did you mean 'cape-strategies'"):
+            quote_tables(other, results)
+
+
 def test_a_folder_of_results_is_drawn_from_its_data(tmp_path: Path) -> None:
     paths = write_results(tmp_path, [sample()])
     names = {path.relative_to(tmp_path).as_posix() for path in paths}
@@ -103,6 +129,14 @@ def test_a_folder_of_results_is_drawn_from_its_data(tmp_path: Path) -> None:
     # The control: a number that somebody typed is noticed.
     (tmp_path / page).write_text((tmp_path / page).read_text("utf-8").replace("fx", "gr"))
     assert result_files(tmp_path)[page] != (tmp_path / page).read_text("utf-8")
+
+
+def test_a_file_is_named_after_its_study(tmp_path: Path) -> None:
+    write_results(tmp_path, [sample()])
+    assert set(read_results(tmp_path)) == {"cape-strategies"}
+    (tmp_path / "data/copy.json").write_text(sample().to_json())
+    with pytest.raises(OutputError, match=r"name it cape-strategies\.json"):
+        read_results(tmp_path)
 
 
 def test_nothing_yet() -> None:

@@ -126,6 +126,7 @@ def compare_victims(
     people = People([row for pair in pairs for row in pair])
     for before, after in pairs:
         _check_victims(before, after, blocks)
+    # The same weights for both: whatever a person adds to either cell cancels in the difference.
     draws = people.mean([after for _, after in pairs]) - people.mean([row for row, _ in pairs])
     score = percentile(draws, people=people.count)
     p = _bootstrap_p(draws, people.count)
@@ -162,6 +163,7 @@ def _pairs(
     sides = [{split_of(row, blocks): row for row in rows} for rows in (first, second)]
     both = [split for split in sides[0] if split in sides[1]]
     pairs = [(sides[0][split], sides[1][split]) for split in both]
+    # Both go if one does: a lone value would compare this split's people with others.
     constant = sum(any(row.degenerate for row in pair) for pair in pairs)
     usable = [pair for pair in pairs if all(_is_usable(row) for row in pair)]
     alone = [split for split in {**sides[0], **sides[1]} if split not in both]

@@ -9,12 +9,13 @@ named here is refused, whoever wrote it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capelet.errors import OutputError
+from capelet.errors import OutputError, did_you_mean
 from capelet.files import write_whole
 from capelet.findings.documents import parse_json
 from capelet.reports.draw.svg import standalone
@@ -37,6 +38,12 @@ from capelet.studies.tables import (
 )
 
 DATA, INDEX = "data", "index.md"
+# A card quotes a table of results between these two lines: the file's name, the table's number.
+_QUOTE = re.compile(
+    r"(?P<head><!-- table (?P<name>[a-z0-9-]+) (?P<number>\d+) -->\n)"
+    r"(?P<body>.*?)(?P<foot><!-- end of table -->)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -173,10 +180,7 @@ def results_index(results: Sequence[Result]) -> str:
 
 def result_files(folder: Path) -> dict[str, str]:
     """Every file of a folder of results, by name, as its data files have it drawn."""
-    results = [
-        Result.parse(path.read_bytes(), path.name)
-        for path in sorted((folder / DATA).glob("*.json"))
-    ]
+    results = list(read_results(folder).values())
     files = {INDEX: results_index(results)}
     for result in results:
         files[f"{result.name}.md"] = results_page(result)
@@ -185,6 +189,39 @@ def result_files(folder: Path) -> dict[str, str]:
             if drawing is not None:
                 files[_picture_name(result, place)] = standalone(drawing)
     return files
+
+
+def quote_tables(text: str, results: Mapping[str, Result]) -> str:
+    """A page with the tables that it quotes drawn from results; unchanged if they are up to date.
+
+    <!-- table cape-strategies 1 -->
+    <!-- end of table -->
+    """
+
+    def draw(match: re.Match[str]) -> str:
+        name, number = match["name"], int(match["number"])
+        if name not in results or not 1 <= number <= len(results[name].layouts):
+            raise OutputError(
+                f"a page quotes table {number} of {name!r}, which no file of results has; "
+                f"{did_you_mean(name, results)}"
+            )
+        result = results[name]
+        item = tabulate(result.rows, result.layouts[number - 1], result.blocks)
+        return f"{match['head']}\n{table(page_table(item))}\n\n{match['foot']}"
+
+    return _QUOTE.sub(draw, text)
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    """The results of a folder's data files, by name."""
+    results = {}
+    for path in sorted((folder / DATA).glob("*.json")):
+        result = Result.parse(path.read_bytes(), path.name)
+        # Two files of one study would draw one page, and the last would win.
+        if path.stem != result.name:
+            raise OutputError(f"{path.name!r} holds {result.name!r}; name it {result.name}.json")
+        results[result.name] = result
+    return results
 
 
 def write_results(folder: Path, results: Sequence[Result] = ()) -> list[Path]:

@@ -188,6 +188,7 @@ def _repeated_measures(design: Design, frame: Any) -> dict[str, float]:
     is_complete = len(design.observations) == combinations * design.splits
     if len(design.factors) < 2 or not is_complete:
         return {}
+    # Each F has its own denominator, the mean square of effect × split.
     table = AnovaRM(frame, "value", "split", within=list(_TERMS)).fit().anova_table
     names = [name for name, _ in _sources(design.factors)[1:]]
     return dict(zip(names, map(float, table["Pr > F"]), strict=True))
@@ -229,6 +230,7 @@ def _effect(source: str, line: Any, residual: float, residual_df: int) -> Effect
 
     square, df, ratio = float(line["sum_sq"]), int(line["df"]), float(line["F"])
     low, high = eta_interval(ratio, df, residual_df)
+    # SS / (SS + residual): partial, so that adding a factor does not shrink the others'.
     return Effect(
         source,
         square,

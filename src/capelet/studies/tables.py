@@ -102,6 +102,7 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
         # Without a level on an axis it is no cell of this table: the baseline of an ε has none.
         if None not in place:
             groups.setdefault(place, []).append(row)  # type: ignore[arg-type]
+    # Refuses two values of one split in a cell: they would count its people twice.
     for group in groups.values():
         gather(group, (), blocks)
     down, across = (tuple(dict.fromkeys(place[i] for place in groups)) for i in (0, 1))
@@ -123,6 +124,7 @@ def _summary(rows: Sequence[Row] | None) -> Summary | None:
     if not rows:
         return None
     usable = [row for row in rows if math.isfinite(row.value) and not row.degenerate]
+    # A constant guess has the value of chance by construction; averaged in, it would look private.
     constant = [row for row in rows if row.degenerate]
     values = [row.value for row in usable or constant]
     if not values:
