@@ -24,7 +24,13 @@ from capelet.studies.sources import encoder_of, sample
 DIGEST, FINGERPRINT = "digest", "fingerprint"
 _CORPUS: dict[str, Any] = {"corpus": None, "rows": None, "seed": 0}
 _RELEASE: dict[str, Any] = {"encoder": "minilm", "steps": ()}
-_ATTRIBUTES: dict[str, Any] = {"split": "auto", "attackers": (), "derived": (), "bins": None}
+_ATTRIBUTES: dict[str, Any] = {
+    "split": "auto",
+    "attackers": (),
+    "derived": (),
+    "bins": None,
+    "metrics": (),
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ def _protocol(inputs: Mapping[str, Any]) -> Any:
         attackers=tuple(inputs.get("attackers", ())),
         derived=tuple(inputs.get("derived", ())),
         bins=inputs.get("bins"),
+        metrics=tuple(inputs.get("metrics", ())),
     )
 
 

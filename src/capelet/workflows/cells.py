@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.attribute import Family, families
-from capelet.data.corpus import Corpus, Rows, Split
-from capelet.data.labels import Attribute
-from capelet.defences import Settings, check_needs, fit, method
+from capelet.data.corpus import Corpus, Rows
+from capelet.defences import Settings, check_attributes, check_needs, method
 from capelet.encoders.own import TunedEncoder
 from capelet.errors import DataError
 from capelet.evaluation.geometry import deviation, separability
@@ -28,12 +27,19 @@ from capelet.evaluation.provenance import versions
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Codes
-from capelet.interfaces import Encoder, Step, Vectors, silent
+from capelet.interfaces import Encoder, Step, silent
 from capelet.release import PrivateEncoder, Release
 from capelet.release.recipe import recipe_hash
 from capelet.release.study import StudyEncoder
 from capelet.workflows.audit import access_of, inputs_of
-from capelet.workflows.search import part_of, steps_with
+from capelet.workflows.protect import (
+    Lesson,
+    attributes_to_fight,
+    fit_split,
+    rewritten_lessons,
+    settings_of,
+)
+from capelet.workflows.search import steps_with
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +60,19 @@ class VictimGuesses:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How one split is made and who attacks it."""
+    """How one split is made, who attacks it, and what is computed beside the usual metrics."""
 
     seed: int
     split_kind: str = "auto"
     attackers: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
     bins: Mapping[str, Sequence[float]] | None = None
+    metrics: tuple[str, ...] = ()
 
     def plan(self, corpus: Corpus) -> Plan:
         """The plan of this one split."""
-        return Plan.of(corpus, [self.seed], self.split_kind, self.derived, self.bins)
+        plan = Plan.of(corpus, [self.seed], self.split_kind, self.derived, self.bins)
+        return plan.with_work(1, self.metrics)
 
     def families(self) -> list[Family]:
         return families(self.attackers)
@@ -107,19 +115,20 @@ def measure_method(
     choice = method(name).with_lambda(settings)
     plan = protocol.plan(corpus)
     parts = plan.splits[0]
-    against = tuple(item for item in plan.secrets if item.name not in hold_out)
+    against = attributes_to_fight(plan, hold_out)
     check_needs(name, choice, plan.label, against)
+    check_attributes(choice, [item.name for item in against])
     plain = PrivateEncoder(*([encoder] if encoder is not None else []))
     if plain.consumes != "texts" and not method(name).on_vectors:
         raise DataError(f"the method {name!r} changes or reads texts, and there are only vectors")
     inputs = inputs_of(corpus, plain)
     original = plain.release(inputs)
-    texts = method(name).text_steps(choice)
-    base = original
+    lesson, texts = Lesson(original.vectors, inputs), method(name).text_steps(choice)
     if texts:
-        teacher = PrivateEncoder(*texts, *plain.steps)
-        base = with_seeded_noise(teacher, protocol.seed, "training").release(inputs)
-    defence = _fit(plan, parts, base.vectors, against, name, choice, plain)
+        (lesson,) = rewritten_lessons(texts, plain, inputs, plan, True, silent)
+    own = settings_of(choice, parts, True)
+    # No checkpoints: a cell is short, and must not depend on what lies on a disk.
+    defence = fit_split(plan, parts, lesson, against, name, own, plain)
     steps = (*texts, *steps_with(defence, plain.steps))
     private = with_seeded_noise(PrivateEncoder(*steps), protocol.seed)
     release = private.release(inputs)
@@ -128,26 +137,6 @@ def measure_method(
     finally:
         if isinstance(defence.encoder, TunedEncoder):
             defence.encoder.forget()
-
-
-def _fit(
-    plan: Plan,
-    parts: Split,
-    vectors: Vectors,
-    against: Sequence[Attribute],
-    name: str,
-    settings: Settings,
-    plain: PrivateEncoder,
-) -> Any:
-    part = part_of(plan, parts, vectors, against)
-    if settings.layers:
-        from capelet.encoders.tuning import top_layers
-
-        assert plain.encoder is not None and part.texts is not None
-        part = replace(part, top=top_layers(plain.encoder, part.texts, settings.layers, silent))
-    schedule = replace(settings.schedule, seed=parts.seed)
-    # No checkpoints: a cell is short, and must not depend on what lies on a disk.
-    return fit(name, part, replace(settings, schedule=schedule))
 
 
 def _measure(

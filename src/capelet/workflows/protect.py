@@ -117,7 +117,7 @@ def protect(
         check_units(corpus, choice.training, split_kind, bool(derived))
         split_kind = SPLIT
     plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
-    against = _against(plan, held_out)
+    against = attributes_to_fight(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     has_search = any(value is not None for value in wish.values())
     if has_search:
@@ -150,9 +150,9 @@ def protect(
         unprotected = encoders_of(plain, plan, seeded_noise, "original")
         originals = release_each(unprotected, inputs, progress)
         original = originals[0]
-        lessons = [_Lesson(item.vectors, inputs) for item in originals]
+        lessons = [Lesson(item.vectors, inputs) for item in originals]
         if texts:
-            lessons = _rewritten_lessons(texts, plain, inputs, plan, seeded_noise, progress)
+            lessons = rewritten_lessons(texts, plain, inputs, plan, seeded_noise, progress)
     frontier = None
     if has_search:
         with clock("search"):
@@ -164,15 +164,16 @@ def protect(
         choice = replace(choice, **frontier.best_settings())
     with clock("training"):
         defences = [
-            _fit_split(
+            fit_split(
                 plan,
                 parts,
                 lesson,
                 against,
                 method_name,
-                _settings_of(choice, parts, seeded_noise),
-                progress,
+                settings_of(choice, parts, seeded_noise),
                 plain,
+                cache_folder() / "training",
+                progress,
             )
             for parts, lesson in zip(plan.splits, lessons, strict=True)
         ]
@@ -207,30 +208,30 @@ def protect(
 
 
 @dataclass(frozen=True, eq=False)
-class _Lesson:
+class Lesson:
     """What the defence of a split learns from: vectors of all rows, and what they were made of."""
 
     vectors: Vectors
     inputs: Any
 
 
-def _rewritten_lessons(
+def rewritten_lessons(
     texts: Sequence[Step],
     plain: PrivateEncoder,
     inputs: Any,
     plan: Plan,
     seeded: bool,
     progress: Progress,
-) -> list[_Lesson]:
+) -> list[Lesson]:
     """Text steps act before the encoder, so the defence learns on what they leave of a text."""
     if not seeded:
         left = run(texts, inputs)
-        return [_Lesson(plain.release(left, progress).vectors, left)] * len(plan.splits)
+        return [Lesson(plain.release(left, progress).vectors, left)] * len(plan.splits)
     lessons = []
     # A purpose of their own: the words that taught must not come again in what is attacked.
     for encoder, parts in zip(encoders_of(plain, plan, True, TRAINING), plan.splits, strict=True):
         left = run_seeded(texts, inputs, parts.seed, TRAINING)
-        lessons.append(_Lesson(encoder.release(left, progress).vectors, left))
+        lessons.append(Lesson(encoder.release(left, progress).vectors, left))
     return lessons
 
 
@@ -240,7 +241,7 @@ def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEnco
     return [StudyEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
 
 
-def _settings_of(settings: Settings, parts: Split, seeded: bool) -> Settings:
+def settings_of(settings: Settings, parts: Split, seeded: bool) -> Settings:
     """Each split trains from its own seed, so that the mean covers the luck of training too.
 
     In a study the noise of a private training is from that seed as well.
@@ -251,7 +252,8 @@ def _settings_of(settings: Settings, parts: Split, seeded: bool) -> Settings:
     return replace(settings, schedule=schedule, training=training)
 
 
-def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
+def attributes_to_fight(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
+    """The private attributes that the training may see."""
     names = [item.name for item in plan.secrets]
     for name in held_out:
         if name not in names:
@@ -308,16 +310,18 @@ def _check_choices(plan: Plan, against: Sequence[Attribute], has_search: bool) -
     check_classes([*against, *([plan.label] if plan.label is not None else [])])
 
 
-def _fit_split(
+def fit_split(
     plan: Plan,
     parts: Split,
-    lesson: _Lesson,
+    lesson: Lesson,
     against: Sequence[Attribute],
     name: str,
     settings: Settings,
-    progress: Progress,
     plain: PrivateEncoder,
+    checkpoints: Path | None = None,
+    progress: Progress = silent,
 ) -> Defence:
+    """Fit the method on the defender's part of one split."""
     part = part_of(plan, parts, lesson.vectors, against)
     if settings.training is not None:
         part = with_units(part, plan, parts, settings.training)
@@ -328,7 +332,6 @@ def _fit_split(
         # As the encoder saw them: layers of dpnr are tuned on texts whose words were dropped.
         own = [lesson.inputs[row] for row in parts.defender]
         part = replace(part, top=top_layers(plain.encoder, own, settings.layers, progress))
-    checkpoints = cache_folder() / "training"
     place = plan.splits.index(parts)
 
     def of_all_seeds(what: str, count: int, total: int) -> None:
