@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from capelet.cli.commands import app
 from capelet.findings import Finding, Findings
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome
-from capelet.studies.engines import Ended
+from capelet.studies.engines import Ending
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
 PLAN = """
@@ -59,14 +59,14 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
         def start(self, task: Cell | Encoding) -> None:
             self.tasks.append(task)
 
-        def wait(self, seconds: float) -> list[Ended]:
+        def wait(self, seconds: float) -> list[Ending]:
             task = self.tasks.pop()
             if isinstance(task, Encoding):
-                return [Ended(task, Outcome(None, 0.0))]
+                return [Ending(task, Outcome(None, 0.0))]
             cells.append(task)
             value = (0.8 if task.inputs.get("method") == "leace" else 0.6) + task.seed / 100
             rows = (Finding("utility", "stars", "accuracy", value, seed=task.seed),)
-            return [Ended(task, Outcome(Measurement(Findings(rows)), 3.0))]
+            return [Ending(task, Outcome(Measurement(Findings(rows)), 3.0))]
 
         def close(self) -> None:
             self.tasks = []

@@ -31,7 +31,7 @@ def test_processes_measure_and_a_killed_one_is_replaced(
             kills.append(worker.process.pid)
 
     results, counts = run_cells(study, "full", study.cells(), store, engine, progress=kill_one)
-    assert len(kills) == 1 and (counts.measured, counts.failed) == (2, 0)
+    assert len(kills) == 1 and (counts.measurements, counts.failures) == (2, 0)
     assert not results.failures
 
 

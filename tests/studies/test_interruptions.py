@@ -148,7 +148,7 @@ def test_a_cluster_has_the_bytes_of_processes(
     engine = RayCluster(nodes.address)
     assert engine.slots == 2
     remote, counts = run_cells(plan, "full", cells, there, engine, progress=lose)
-    assert bool(lost) == lose_a_node and counts.measured == len(cells) == 16
+    assert bool(lost) == lose_a_node and counts.measurements == len(cells) == 16
     assert remote.document() == local.document()
     for item in cells:
         one, other = (store.path(item.cell.key) / "findings.json" for store in (here, there))

@@ -13,7 +13,7 @@ from capelet.findings import Finding, Findings
 from capelet.studies import run as module
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome, compute
 from capelet.studies.collection import Collection
-from capelet.studies.engines import Ended
+from capelet.studies.engines import Ending
 from capelet.studies.page import study_page
 from capelet.studies.plan import Plan
 from capelet.studies.run import Run, estimate, run_cells
@@ -48,11 +48,11 @@ class Inline:
         if isinstance(task, Cell):
             self.cells.append(task)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         # The last one first: the order in which cells end must not matter.
         task = self.tasks.pop()
         answer = self.answer(task)
-        return [Ended(task, loss=answer) if isinstance(answer, str) else Ended(task, answer)]
+        return [Ending(task, loss=answer) if isinstance(answer, str) else Ending(task, answer)]
 
     def close(self) -> None:
         self.tasks = []
@@ -66,11 +66,11 @@ def test_the_second_run_measures_nothing_and_has_the_same_table(plan: Make, tmp_
     study, store = plan(axes=MANY), Store(tmp_path / "store")
     cells = study.cells()
     results, counts = run_cells(study, "full", cells, store, Inline())
-    assert (counts.measured, counts.stored, counts.failed) == (9, 0, 0)
+    assert (counts.measurements, counts.hits, counts.failures) == (9, 0, 0)
     first = files_of(results.save(tmp_path / "one"))
     engine = Inline(slots=1)
     results, counts = run_cells(study, "full", cells, store, engine)
-    assert (counts.measured, counts.stored, engine.cells) == (0, 9, [])
+    assert (counts.measurements, counts.hits, engine.cells) == (0, 9, [])
     assert files_of(results.save(tmp_path / "two")) == first
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_is_interrupted_is_taken_up_again(plan: Make, tmp_path: Path)
     assert 0 < len(list(store.all_keys())) < 9
     assert not list((tmp_path / "store" / "claims").iterdir())
     results, counts = run_cells(study, "full", cells, store, Inline())
-    assert counts.stored > 0 and counts.measured + counts.stored == 9
+    assert counts.hits > 0 and counts.measurements + counts.hits == 9
     assert results.document() == whole.document()
 
 
@@ -105,15 +105,15 @@ def test_failures_are_kept_and_tried_again_when_asked(plan: Make, tmp_path: Path
         return pretend(task)
 
     results, counts = run_cells(study, "full", cells, store, Inline(fail))
-    assert (counts.measured, counts.failed) == (8, 1)
+    assert (counts.measurements, counts.failures) == (8, 1)
     ((item, reason),) = results.failures
     assert reason == "there are too few rows" and item.axes["method"] == "fx"
     assert "seed 1: there are too few rows" in study_page(results)
     # Not again by itself: it would fail again.
     engine = Inline()
-    assert run_cells(study, "full", cells, store, engine)[1].measured == 0 and not engine.cells
+    assert run_cells(study, "full", cells, store, engine)[1].measurements == 0 and not engine.cells
     results, counts = run_cells(study, "full", cells, store, Inline(), retry=True)
-    assert (counts.measured, counts.failed, results.failures) == (1, 0, ())
+    assert (counts.measurements, counts.failures, results.failures) == (1, 0, ())
 
 
 def test_a_lost_cell_is_tried_again_and_a_fatal_one_three_times(plan: Make, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_lost_cell_is_tried_again_and_a_fatal_one_three_times(plan: Make, tmp_
         return pretend(task) if tries[task.key] > 1 else "its worker on the cluster was lost"
 
     results, counts = run_cells(study, "full", study.cells(), store, Inline(lose))
-    assert (counts.measured, counts.failed) == (8, 1)
+    assert (counts.measurements, counts.failures) == (8, 1)
     assert sorted(tries.values()) == [2] * 8 + [3]
     assert results.failures[0][1] == "its process was ended by the signal SIGKILL, 3 times"
 
@@ -152,7 +152,7 @@ def test_what_another_run_is_at_work_on_is_left_to_it(
     monkeypatch.setattr(module.time, "sleep", finish)
     engine = Inline()
     counts = Run(store, engine).measure(cells)
-    assert counts.measured == 8 and cells[0].key not in [cell.key for cell in engine.cells]
+    assert counts.measurements == 8 and cells[0].key not in [cell.key for cell in engine.cells]
     assert all(cell.key in store for cell in cells)
 
 
@@ -176,7 +176,7 @@ def test_a_full_disk_stops_the_run_and_leaves_whole_cells(
             run_cells(study, "full", study.cells(), store, Inline())
     assert len(list((tmp_path / "store" / "cells").iterdir())) == 4
     _, counts = run_cells(study, "full", study.cells(), store, Inline())
-    assert (counts.stored, counts.measured) == (4, 5)
+    assert (counts.hits, counts.measurements) == (4, 5)
 
 
 def test_estimates_come_from_stored_times(plan: Make, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_status_tells_how_far_a_study_is(plan: Make, tmp_path: Path) -> None:
     store.write_failure(cells[1].cell, "no", 1.0)
     assert store.claim(cells[2].cell.key)
     state = Status.read(tmp_path / "out")
-    assert (state.cells, state.stored, len(state.failures), state.missing) == (9, 1, 1, 7)
+    assert (state.cells, state.stored_cells, len(state.failures), state.missing) == (9, 1, 1, 7)
     assert state.running == 1 and state.seconds_left == pytest.approx(28.0)
     store.close()
     assert Status.read(tmp_path / "out").running == 0

@@ -75,7 +75,7 @@ def status(folder: options.StudyFolder, json: options.Json = False) -> None:
         print_json({**asdict(state), "missing": state.missing})
         return
     echo(
-        f"{state.name} ({state.size}): {state.stored:,} of {state.cells:,} cells are stored, "
+        f"{state.name} ({state.size}): {state.stored_cells:,} of {state.cells:,} cells are stored, "
         f"{state.running:,} at work, {state.missing - state.running:,} waiting, "
         f"{len(state.failures):,} failed"
     )
@@ -121,7 +121,7 @@ def check(
         surprises += sum(item.surprising for item in results.rulings) + len(results.failures)
         summaries.append(_summary(results, counts, folder))
         if not json:
-            echo(f"{file}: {counts.measured} measured, {counts.stored} stored")
+            echo(f"{file}: {counts.measurements} measured, {counts.hits} stored")
             _print_rulings(results.rulings)
             _print_failures(results)
     if json:
@@ -240,7 +240,7 @@ def _print_estimate(
 
 
 def _print_counts(counts: Counts) -> None:
-    echo(f"{counts.measured:,} cells measured, {counts.stored:,} were stored already")
+    echo(f"{counts.measurements:,} cells measured, {counts.hits:,} were stored already")
 
 
 def _print_rulings(rulings: Iterable[Ruling]) -> None:
@@ -270,8 +270,8 @@ def _summary(results: Collection, counts: Counts, folder: Path) -> dict[str, Any
         "size": results.size,
         "table": str(folder / "table.json"),
         "cells": len(results.cells),
-        "measured": counts.measured,
-        "stored": counts.stored,
+        "measured": counts.measurements,
+        "stored": counts.hits,
         "failed": len(results.failures),
         "claims": [{**asdict(item), "surprising": item.surprising} for item in results.rulings],
     }

@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ class Cell:
     inputs: Mapping[str, Any]
     sources: Mapping[str, Source] = field(compare=False)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The SHA-256 of the canonical JSON of all that the findings depend on."""
         return hashlib.sha256(canonical(self.identity).encode()).hexdigest()

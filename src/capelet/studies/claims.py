@@ -114,9 +114,9 @@ class Claim:
         relevant = [item for item in values if self._measures(item)]
         by_split = _means(self._differences(relevant))
         if len(by_split) < 2:
-            found = f"{len(by_split)} split" + ("" if len(by_split) == 1 else "s")
+            number = f"{len(by_split)} split" + ("" if len(by_split) == 1 else "s")
             return Ruling(
-                self.text, UNTESTED, expected, pairs=len(by_split), why=f"{found} to compare"
+                self.text, UNTESTED, expected, pairs=len(by_split), why=f"{number} to compare"
             )
         score = student(by_split)
         mean, low, high = score.value, score.low, score.high

@@ -119,9 +119,13 @@ def _rows_of(item: PlannedCell, store: Store, guesses: bool) -> list[Row]:
     findings = store.read(item.cell.key)
     table = store.guesses(item.cell.key) if guesses else None
     rows = rows_of(findings, item.axes, item.cell.seed, table)
-    chosen = {(row.kind, row.target) for row in rows}
+    with_choice = {(row.kind, row.target) for row in rows}
     for row in findings:
-        if row.attacker in CHOICE or row.subgroup is not None or (row.kind, row.target) in chosen:
+        if (
+            row.attacker in CHOICE
+            or row.subgroup is not None
+            or (row.kind, row.target) in with_choice
+        ):
             continue
         rows.append(
             Row(

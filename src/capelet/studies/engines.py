@@ -31,7 +31,7 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class Ending:
     """A task that is over; `loss` says how its worker was lost, and then there is no outcome."""
 
     task: Task
@@ -47,7 +47,7 @@ class Engine(Protocol):
 
     def start(self, task: Task) -> None: ...
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         """What has ended since; waits for the first, but no longer than so many seconds."""
 
     def close(self) -> None: ...
@@ -60,7 +60,7 @@ class Processes:
     """Processes of this machine, spawned afresh, with one thread each."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.slots = workers or max(1, len(os.sched_getaffinity(0)))
+        self.slots = workers or os.cpu_count() or 1
         self._idle: list[_Worker] = []
         self._busy: dict[Any, tuple[_Worker, Task]] = {}
 
@@ -76,17 +76,17 @@ class Processes:
         worker.send(task)
         self._busy[worker.pipe] = (worker, task)
 
-    def wait(self, seconds: float) -> list[Ended]:
-        ended = []
+    def wait(self, seconds: float) -> list[Ending]:
+        endings = []
         # A pipe is ready when there is an outcome, and also when its other end is gone.
         for pipe in connection.wait(list(self._busy), seconds):
             worker, task = self._busy.pop(pipe)
             try:
-                ended.append(Ended(task, worker.pipe.recv()))
+                endings.append(Ending(task, worker.pipe.recv()))
                 self._idle.append(worker)
             except (EOFError, OSError):
-                ended.append(Ended(task, loss=worker.stop()))
-        return ended
+                endings.append(Ending(task, loss=worker.stop()))
+        return endings
 
     def close(self) -> None:
         for worker in [*self._idle, *(pair[0] for pair in self._busy.values())]:
@@ -115,13 +115,13 @@ class _Worker:
 
     def stop(self) -> str:
         """End the process; how it ended, if it had ended by itself."""
-        # A process that broke its pipe is about to end, and then has a code to tell.
+        # An idle one ends when its pipe does; one that broke its pipe has a code to tell.
+        self.pipe.close()
         self.process.join(0.5)
         code = self.process.exitcode
         if code is None:
             self.process.kill()
             self.process.join()
-        self.pipe.close()
         if code is not None and code < 0:
             return f"its process was ended by the signal {_signal_name(-code)}"
         return f"its process ended with code {code}"
@@ -188,18 +188,18 @@ class RayCluster:
     def start(self, task: Task) -> None:
         self._busy[self._remote.remote(task)] = task
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         if not self._busy:
             return []
         ready, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=seconds)
-        return [self._ended(reference, self._busy.pop(reference)) for reference in ready]
+        return [self._ending_of(reference, self._busy.pop(reference)) for reference in ready]
 
-    def _ended(self, reference: Any, task: Task) -> Ended:
+    def _ending_of(self, reference: Any, task: Task) -> Ending:
         try:
-            return Ended(task, self._ray.get(reference))
+            return Ending(task, self._ray.get(reference))
         # Whatever Ray raises here is about its workers: `compute` itself raises nothing.
         except self._ray.exceptions.RayError as error:
-            return Ended(task, loss=f"its worker on the cluster was lost ({type(error).__name__})")
+            return Ending(task, loss=f"its worker on the cluster was lost ({type(error).__name__})")
 
     def close(self) -> None:
         for reference in self._busy:

@@ -128,12 +128,14 @@ def _setting_keys() -> dict[str, Any]:
 def _settings(inputs: Mapping[str, Any]) -> Any:
     from capelet.defences.settings import Schedule, Settings, with_choices
 
-    def given(record: Any) -> dict[str, Any]:
+    def values_for(record: Any) -> dict[str, Any]:
         names = {item.name for item in fields(record)} - {*_INNER, *_CHOICES}
         return {key: value for key, value in inputs.items() if key in names}
 
     # The processor always: which device there is must not change a cell's numbers.
-    settings = Settings(**given(Settings), schedule=Schedule(**given(Schedule), device="cpu"))
+    settings = Settings(
+        **values_for(Settings), schedule=Schedule(**values_for(Schedule), device="cpu")
+    )
     choices = {name: inputs.get(name) for name in _CHOICES}
     return with_choices(settings, inputs.get("preset"), choices)
 

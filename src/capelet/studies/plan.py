@@ -130,11 +130,11 @@ class Plan:
         kind = document.get("kind")
         if kind not in KINDS:
             raise CapeletError(f"the plan's kind is {kind!r}; {did_you_mean(str(kind), KINDS)}")
-        axes = _renamed(_table(document, "axes"))
+        axes = _with_names(_table(document, "axes"))
         groups = axes.pop("group", [{}])
         if not isinstance(groups, list) or not all(isinstance(item, Mapping) for item in groups):
             raise CapeletError("groups of axes are tables of lists: [[axes.group]]")
-        sizes = {size: _renamed(entry) for size, entry in _table(document, "sizes").items()}
+        sizes = {size: _with_names(entry) for size, entry in _table(document, "sizes").items()}
         _check_keys(sizes, SIZES, "the sizes of a plan")
         claims = tuple(Claim.parse(entry) for entry in document.get("claims", ()))
         plan = cls(
@@ -143,9 +143,9 @@ class Plan:
             str(document.get("title", "")),
             str(document.get("paper", "")),
             str(document.get("headline", "")),
-            _renamed(_table(document, "settings")),
+            _with_names(_table(document, "settings")),
             axes,
-            tuple(_renamed(item) for item in groups),
+            tuple(_with_names(item) for item in groups),
             {size: sizes.get(size, {}) for size in SIZES},
             claims,
             _table(document, "corpora"),
@@ -249,31 +249,33 @@ class Plan:
             )
         combinations = list(self.combinations(size))
         self._check_all(combinations)
-        planned: dict[str, PlannedCell] = {}
+        items: dict[str, PlannedCell] = {}
         for values in combinations:
             for item in self._cells_of(values):
-                planned.setdefault(item.cell.key, item)
-        return list(planned.values())
+                items.setdefault(item.cell.key, item)
+        return list(items.values())
 
     def _check_all(self, combinations: Sequence[Mapping[str, Any]]) -> None:
         """Every name once, before any corpus is read."""
         seen: set[str] = set()
         for values in combinations:
-            resolved = self._with_steps(values)
-            timeless = canonical({key: item for key, item in resolved.items() if key != "seed"})
+            values_with_steps = self._with_steps(values)
+            timeless = canonical(
+                {key: item for key, item in values_with_steps.items() if key != "seed"}
+            )
             if timeless in seen:
                 continue
             seen.add(timeless)
             _check_seed(values.get("seed", 0))
-            self.record.complete(self.kind, resolved)
-            if "encoder" in resolved:
+            self.record.complete(self.kind, values_with_steps)
+            if "encoder" in values_with_steps:
                 # The name alone: weights are read when all names are known to be right.
                 from capelet.encoders import load
 
-                load(str(resolved["encoder"]))
+                load(str(values_with_steps["encoder"]))
             for key in _SOURCES:
-                if resolved.get(key) is not None:
-                    Source.of(str(resolved[key]), self.corpora, self.folder)
+                if values_with_steps.get(key) is not None:
+                    Source.of(str(values_with_steps[key]), self.corpora, self.folder)
 
     def _cells_of(self, values: Mapping[str, Any]) -> Iterator[PlannedCell]:
         axes = {
@@ -305,14 +307,14 @@ class Plan:
 
     def _with_steps(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values with the steps of a named release in the place of its name."""
-        resolved = dict(values)
-        name = resolved.pop("release", None)
+        values_with_steps = dict(values)
+        name = values_with_steps.pop("release", None)
         if name is None or name == "raw":
-            return resolved
+            return values_with_steps
         if name not in self.releases:
             hint = did_you_mean(str(name), ["raw", *self.releases])
             raise CapeletError(f"the plan has no release {name!r}, which it names; {hint}")
-        return {**resolved, "steps": self.releases[name].get("steps", [])}
+        return {**values_with_steps, "steps": self.releases[name].get("steps", [])}
 
 
 def _record(record: type[T], entry: Any, name: str) -> T:
@@ -346,7 +348,7 @@ def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _renamed(table: Any) -> dict[str, Any]:
+def _with_names(table: Any) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise CapeletError("sizes and groups of a plan must be tables: [sizes.small]")
     return {ALIASES.get(str(key), str(key)): value for key, value in table.items()}

@@ -46,7 +46,7 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
         study.verdict,
         _why(study),
         origin,
-        tuple(_shown(study.rows, plan)),
+        tuple(_rows_on_page(study.rows, plan)),
         plan.tables,
         plan.blocks,
         plan.analyses,
@@ -63,7 +63,7 @@ def _why(study: Collection) -> str:
     return f"Of {len(study.rulings)} claims: {words}." if words else "No claim is checked."
 
 
-def _shown(rows: Sequence[Row], plan: Plan) -> list[Row]:
+def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:
     """The rows that the page's tables and analyses are made of."""
     wheres = [*(item.where for item in plan.tables), *(item.where for item in plan.analyses)]
     return [row for row in rows if any(pick([row], **where) for where in wheres)]

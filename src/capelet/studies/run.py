@@ -18,7 +18,7 @@ from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.studies.cell import Cell, Encoding, canonical
 from capelet.studies.collection import Collection
-from capelet.studies.engines import Ended, Engine
+from capelet.studies.engines import Ending, Engine
 from capelet.studies.plan import Plan, PlannedCell
 from capelet.studies.sources import encodings_of
 from capelet.studies.store import Store
@@ -33,9 +33,9 @@ _PATIENCE = 1.0
 class Counts:
     """What a run did, for the one who waits for it."""
 
-    measured: int = 0
-    stored: int = 0
-    failed: int = 0
+    measurements: int = 0
+    hits: int = 0
+    failures: int = 0
     seconds: list[float] = field(default_factory=list)
 
 
@@ -50,14 +50,14 @@ class Run:
     def measure(self, cells: Sequence[Cell], retry: bool = False) -> Counts:
         """Measure every cell that the store does not have; failures too, if `retry`."""
         missing = [cell for cell in cells if self._is_missing(cell, retry)]
-        self.counts.stored = len(cells) - len(missing)
+        self.counts.hits = len(cells) - len(missing)
         try:
             self._encode(missing)
             self._measure(missing, len(cells), retry)
         finally:
             self._engine.close()
             self._store.close()
-        self.counts.failed = sum(self._store.failure(cell.key) is not None for cell in cells)
+        self.counts.failures = sum(self._store.failure(cell.key) is not None for cell in cells)
         return self.counts
 
     def _is_missing(self, cell: Cell, retry: bool) -> bool:
@@ -78,26 +78,26 @@ class Run:
             while tasks and running < self._engine.slots:
                 self._engine.start(tasks.popleft())
                 running += 1
-            for ended in self._engine.wait(_PATIENCE):
+            for ending in self._engine.wait(_PATIENCE):
                 running, count = running - 1, count + 1
                 # A failure here is not the end: the cells will meet it again, and say so.
-                block = ended.task
+                block = ending.task
                 assert isinstance(block, Encoding)
-                if ended.loss is not None and self._may_try_again(canonical(asdict(block))):
+                if ending.loss is not None and self._may_try_again(canonical(asdict(block))):
                     tasks.append(block)
                     count -= 1
             self._progress("encoding", count, total)
 
     def _measure(self, cells: Sequence[Cell], total: int, retry: bool) -> None:
         waiting, running = deque(cells), 0
-        self._progress("cells", self.counts.stored, total)
+        self._progress("cells", self.counts.hits, total)
         while waiting or running:
             running += self._start(waiting, self._engine.slots - running, retry)
-            ended = self._engine.wait(_PATIENCE) if running else []
+            endings = self._engine.wait(_PATIENCE) if running else []
             if not running:
                 # All that is left is in the hands of another run.
                 time.sleep(_PATIENCE)
-            for item in ended:
+            for item in endings:
                 running -= 1
                 if (again := self._keep(item)) is not None:
                     waiting.appendleft(again)
@@ -121,23 +121,23 @@ class Run:
             count += 1
         return count
 
-    def _keep(self, ended: Ended) -> Cell | None:
+    def _keep(self, ending: Ending) -> Cell | None:
         """Write what came of a cell; the cell itself where it is to be tried again."""
-        cell = ended.task
+        cell = ending.task
         assert isinstance(cell, Cell)
         try:
-            if ended.outcome is None:
+            if ending.outcome is None:
                 if self._may_try_again(cell.key):
                     return cell
-                reason = f"{ended.loss}, {MOST_LOSSES} times"
+                reason = f"{ending.loss}, {MOST_LOSSES} times"
                 self._store.write_failure(cell, reason, 0.0)
-            elif ended.outcome.measurement is not None:
-                self._store.write(cell, ended.outcome.measurement, ended.outcome.seconds)
-                self.counts.measured += 1
-                self.counts.seconds.append(ended.outcome.seconds)
+            elif ending.outcome.measurement is not None:
+                self._store.write(cell, ending.outcome.measurement, ending.outcome.seconds)
+                self.counts.measurements += 1
+                self.counts.seconds.append(ending.outcome.seconds)
             else:
-                reason = ended.outcome.reason or "it gave nothing"
-                self._store.write_failure(cell, reason, ended.outcome.seconds)
+                reason = ending.outcome.reason or "it gave nothing"
+                self._store.write_failure(cell, reason, ending.outcome.seconds)
         finally:
             self._store.give_back(cell.key)
         return None

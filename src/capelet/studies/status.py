@@ -37,14 +37,14 @@ class Status:
     name: str
     size: str
     cells: int
-    stored: int
+    stored_cells: int
     running: int
     failures: tuple[str, ...]
     seconds_left: float | None
 
     @property
     def missing(self) -> int:
-        return self.cells - self.stored - len(self.failures)
+        return self.cells - self.stored_cells - len(self.failures)
 
     @classmethod
     def read(cls, folder: Path | str) -> Status:
@@ -58,11 +58,11 @@ class Status:
                 f"no study in {str(folder)!r}; give a folder that `capelet study` wrote"
             ) from None
         store = Store(place)
-        stored = [key for key in keys if key in store]
+        stored_keys = [key for key in keys if key in store]
         failures = [store.failure(key) for key in keys if key not in store]
         reasons = tuple(reason for reason in failures if reason is not None)
         running = sum(store.is_claimed(key) for key in keys if key not in store)
-        left = len(keys) - len(stored) - len(reasons)
-        times = [store.meta(key).seconds for key in stored]
+        left = len(keys) - len(stored_keys) - len(reasons)
+        times = [store.meta(key).seconds for key in stored_keys]
         seconds = fmean(times) * left / max(1, running) if times else None
-        return cls(str(name), str(size), len(keys), len(stored), running, reasons, seconds)
+        return cls(str(name), str(size), len(keys), len(stored_keys), running, reasons, seconds)

@@ -66,7 +66,7 @@ class Store:
                 private_folder(self.folder / name)
         self._salt = self._open()
         self._claims: dict[str, BinaryIO] = {}
-        self._unlocked: set[str] = set()
+        self._without_lock: set[str] = set()
 
     def _open(self) -> str:
         """The salt of the pseudonyms; drawn when the store is new."""
@@ -143,7 +143,7 @@ class Store:
 
     def _sweep(self, key: str) -> None:
         """Remove what a killed run left of a cell; whoever holds its claim is alone with it."""
-        if key in self._claims and key not in self._unlocked:
+        if key in self._claims and key not in self._without_lock:
             for path in (self.folder / CELLS).glob(f".{key}.*.part"):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -248,7 +248,7 @@ class Store:
                 return False
             except OSError:
                 # No locks on this disk: a rename decides who was first, and nothing is swept.
-                self._unlocked.add(key)
+                self._without_lock.add(key)
             if _is_same(stream.fileno(), path):
                 self._claims[key] = stream
                 return True
