@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,3 +109,22 @@ def test_a_fault_names_its_place_and_quotes_nothing(
     monkeypatch.setitem(KINDS, "audit", replace(KINDS["audit"], measure=fail))
     reason = compute(plan().cells()[0].cell).reason
     assert reason is not None and "ValueError at cell.py" in reason and "diary" not in reason
+
+
+def test_a_split_by_official_parts_reads_their_column(
+    plan: Callable[..., Plan], document: Callable[..., dict[str, Any]], tmp_path: Any
+) -> None:
+    corpora = document()["corpora"]
+    lines = Path(corpora["tiny"]["file"]).read_text().splitlines()
+    parts = ["part", *(("train", "train", "test")[row % 3] for row in range(len(lines) - 1))]
+    file = tmp_path / "parts.csv"
+    file.write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)) + "\n")
+    entry = {"tiny": {**corpora["tiny"], "file": str(file)}}
+    settings = {"encoder": "wordllama", "attackers": ["logistic"], "split": "column:part"}
+    study = plan(
+        kind="audit", settings=settings, axes={"corpus": ["tiny"], "seed": [0]}, corpora=entry
+    )
+    outcome = compute(study.cells()[0].cell)
+    assert outcome.reason is None and outcome.measurement is not None
+    # Every third row is for test, and so a victim.
+    assert {len(item.rows) for item in outcome.measurement.guesses} == {66}

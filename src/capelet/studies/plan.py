@@ -294,8 +294,9 @@ class Plan:
     def _cell(self, kind: str, values: Mapping[str, Any]) -> Cell:
         """The cell with what its names stand for today."""
         inputs = KINDS[kind].complete(kind, values)
+        split = str(inputs.get("split", "auto"))
         sources = {
-            key: Source.of(str(inputs[key]), self.corpora, self.folder)
+            key: Source.of(str(inputs[key]), self.corpora, self.folder).for_split(split)
             for key in _SOURCES
             if key in inputs
         }

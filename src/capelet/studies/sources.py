@@ -7,7 +7,7 @@ a cluster may have another file under the same name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, is_available, load, path
+from capelet.data.official import column_of
 from capelet.data.readers import read
 from capelet.data.splits import group_rows
 from capelet.encoders import load as load_encoder
@@ -40,6 +41,7 @@ class Source:
     private: tuple[str, ...] = ()
     author: str | None = None
     where: str | None = None
+    official: str | None = None
 
     @classmethod
     def of(cls, name: str, entries: Mapping[str, Any], folder: Path) -> Source:
@@ -84,11 +86,17 @@ class Source:
             private=_names(columns["private"] or None),
             author=columns["author"] or None,
             where=columns.get("where"),
+            official=columns.get("official"),
         )
+
+    def for_split(self, kind: str) -> Source:
+        """The source with the column that a split by official parts needs."""
+        column = column_of(kind)
+        return self if column is None else replace(self, official=column)
 
     def read(self) -> Corpus:
         if self.set is None and self.file is None:
-            return load(self.name)
+            return load(self.name, official=self.official)
         return read(
             self.file or path(str(self.set)),
             text=self.text,
@@ -96,6 +104,7 @@ class Source:
             private=self.private,
             author=self.author,
             where=self.where,
+            official=self.official,
         )
 
 
