@@ -104,3 +104,15 @@ def test_constant_guesses_count_for_a_task_and_not_for_a_secret() -> None:
     task = [replace(row, kind="utility", target="stars") for row in rows]
     measure = {"kind": "utility", "target": "stars", "metric": "balanced_accuracy"}
     assert claim(measure=measure).rule(task).verdict == HOLDS
+
+
+def test_subgroups_count_only_where_a_claim_names_them() -> None:
+    rare = [
+        replace(row, axes={**row.axes, "subgroup": "rare"}, value=1 - row.value) for row in CLEAR
+    ]
+    assert claim(relation="lower").rule([*CLEAR, *rare]).verdict == HOLDS
+    sides = {
+        "of": {"method": "cape", "subgroup": "rare"},
+        "than": {"method": "ldp", "subgroup": "rare"},
+    }
+    assert claim(relation="higher", **sides).rule([*CLEAR, *rare]).verdict == HOLDS

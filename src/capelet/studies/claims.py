@@ -129,6 +129,10 @@ class Claim:
         attacker = wish.pop("attacker", None)
         if attacker is not None and item.axes.get("attacker") != attacker:
             return False
+        # All of them together, unless the claim is about one of them.
+        sides = {**(self.than or {}), **self.of}
+        if "subgroup" in item.axes and "subgroup" not in sides:
+            return False
         same = all(getattr(item, key) == level for key, level in wish.items())
         # A constant guess of a secret tells of the prior and not of the attacker. Of a task it is
         # what a useless release is worth, and that is the cost which a claim may be about.

@@ -121,15 +121,13 @@ def _rows_of(item: PlannedCell, store: Store, guesses: bool) -> list[Row]:
     rows = rows_of(findings, item.axes, item.cell.seed, table)
     with_choice = {(row.kind, row.target) for row in rows}
     for row in findings:
-        if (
-            row.attacker in CHOICE
-            or row.subgroup is not None
-            or (row.kind, row.target) in with_choice
-        ):
+        if row.attacker in CHOICE or (row.kind, row.target) in with_choice:
             continue
+        # Deciles of words, repetitions of canaries: what such attacks are about.
+        subgroup = {} if row.subgroup is None else {"subgroup": row.subgroup}
         rows.append(
             Row(
-                {**item.axes, "attacker": str(row.attacker)},
+                {**item.axes, "attacker": str(row.attacker), **subgroup},
                 item.cell.seed,
                 row.kind,
                 row.target,

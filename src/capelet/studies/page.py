@@ -56,7 +56,7 @@ def _claims(rulings: Sequence[Ruling]) -> Table:
 def _overview(study: Collection) -> Table:
     """Every combination of the axes that vary, with the mean of each measure over its seeds."""
     rows = [row for row in study.rows if METRICS.get(row.kind) == row.metric]
-    names = [*study.plan.axis_names, "attacker"]
+    names = [*study.plan.axis_names, "attacker", "subgroup"]
     axes = [name for name in names if len({str(row.axes.get(name)) for row in rows}) > 1]
     columns = list(dict.fromkeys(map(_column, rows)))
     by_place: dict[tuple[str, ...], dict[str, list[float]]] = {}
