@@ -80,6 +80,7 @@ DESCRIPTIONS: dict[str, Callable[[], set[str]]] = {
     "language methods": lambda: (
         _row_names("cards/language-models.md") & _choices("capelet lm train", "--method")
     ),
+    "kinds of study": lambda: _row_names("how-to/studies.md"),
     "presets": lambda: _choices("capelet protect", "--preset"),
     "sentence tasks": lambda: _choices("capelet dual utility", "--tasks"),
     "kinds of finding": lambda: set(first_codes(sections(SCHEMA_PAGE, 2)["Kinds"])),

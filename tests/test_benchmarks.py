@@ -17,6 +17,7 @@ SIZES: dict[str, tuple[object, ...]] = {
     "language.py": ("--steps", 1),
     "noise.py": ("--rows", 20, "--texts", 4, "--repeat", 0),
     "store.py": ("--rows", 20, "--charges", 3, "--repeat", 1),
+    "studies.py": ("--cells", 2, "--rows", 200),
     "training.py": ("--rows", 200, "--repeat", 1),
     "words.py": ("--words", 100, "--tokens", 32, "--repeat", 0),
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.word_models import WordTraining
 
 from capelet.attacks.membership.run import Membership, WordTable, read_words
 from capelet.attacks.membership.scores import (
@@ -28,6 +27,7 @@ from capelet.attacks.membership.scores import (
 )
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
+from capelet.studies.word_models import WordTraining
 
 
 def corpus(count: int, seed: int = 0, words: int = 600) -> list[list[str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from studies.word_models import KINDS, WordTraining, pairs_of
 
 from capelet.errors import CapeletError, DataError
+from capelet.studies.word_models import KINDS, WordTraining, pairs_of
 
 
 def test_pairs_of_a_text_by_hand() -> None:

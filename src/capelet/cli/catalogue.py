@@ -72,6 +72,7 @@ TABLES: dict[str, Table] = {
     "kinds of finding": Table("capelet.findings.kinds", "KINDS"),
     "metrics": Table("capelet.findings.metrics", "METRICS", describe=_measure_title),
     "other measures": Table("capelet.findings.kinds", "MEASURES", describe=_title),
+    "kinds of study": Table("capelet.studies.kinds", "KINDS", describe=_title),
     # What only one command asks for is named in its help.
     "language methods": Table("capelet.language.training", "METHODS", in_list=False),
     "presets": Table("capelet.defences.settings", "PRESETS", in_list=False),

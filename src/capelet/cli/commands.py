@@ -30,6 +30,7 @@ from capelet.cli import (
     membership,
     protect,
     report,
+    study,
     verify,
 )
 from capelet.cli.terminal import guard
@@ -49,6 +50,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "lm train": lm.train,
     "lm attack": lm.attack,
     "lm compare": lm.compare,
+    "study run": study.run,
+    "study status": study.status,
+    "study check": study.check,
+    "study results": study.results,
     "budgets show": budgets.show,
     "budgets raise": budgets.raise_cap,
     "budgets erase": budgets.erase,
@@ -64,10 +69,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
 GROUPS = {
     "dual": "Sentence encoders that hide words and writers.",
     "lm": "Private language models, and attacks on them.",
+    "study": "Grids of measurements from a plan; `study PLAN.toml` is `study run PLAN.toml`.",
     "budgets": "What people have spent in a ledger, and its cap.",
     "keys": "API keys of a service.",
     "cache": "The cache of raw vectors on this machine.",
 }
+# Groups whose name alone, with arguments of its own, is one of their commands.
+DEFAULTS = {"study": "run"}
 EXAMPLE = "Example: "
 # Commands that may work longer than two seconds, imports included (torch alone takes three): they
 # begin with a line that says what they are about to do.
@@ -119,6 +127,15 @@ class CommandTable(TyperGroup):
         super().__init__(**{**settings, "commands": _build_commands()})
 
 
+class GroupWithDefault(TyperGroup):
+    """A group that takes what is no command of its own for arguments of its default command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help"):
+            args = [DEFAULTS[str(self.name)], *args]
+        return list(super().parse_args(ctx, args))
+
+
 def _build_commands() -> dict[str, Any]:
     whole = typer.Typer(rich_markup_mode="markdown")
     groups = {name: typer.Typer(no_args_is_help=True, help=text) for name, text in GROUPS.items()}
@@ -129,7 +146,8 @@ def _build_commands() -> dict[str, Any]:
         epilog = EXAMPLE + " ".join(example.split())
         parent.command(name, cls=FilledCommand, help=text, epilog=epilog)(guard(function))
     for name, group in groups.items():
-        whole.add_typer(group, name=name)
+        cls = GroupWithDefault if name in DEFAULTS else TyperGroup
+        whole.add_typer(group, name=name, cls=cls)
     return dict(typer.main.get_group(whole).commands)
 
 

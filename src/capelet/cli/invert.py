@@ -18,7 +18,6 @@ from capelet.cli.terminal import (
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
-    from capelet.data.corpus import Corpus
     from capelet.findings import Finding, Findings
 
 
@@ -50,7 +49,7 @@ def invert(
     Example: `capelet invert mails.parquet --text body --sentences
     --attacks multi-label,sparse-coding --out runs/words`
     """
-    from capelet.attacks.inversion.run import Inversion
+    from capelet.attacks.inversion.run import Inversion, texts_to_invert
     from capelet.evaluation.provenance import Clock, inversion_provenance
     from capelet.files import check_writable
 
@@ -60,9 +59,9 @@ def invert(
     _check_numbers(draws, minutes)
     reading = Reading(where, drop_empty, None, encoding, separator)
     corpus = read_corpus(data, Columns(text=text, author=author), reading)
-    texts, authors = _texts(corpus, sentences, most, seed)
+    texts, authors = texts_to_invert(corpus, sentences, most, seed)
     other = None if auxiliary is None else read_corpus(auxiliary, Columns(text=text))
-    own = None if other is None else _texts(other, sentences, most, seed)[0]
+    own = None if other is None else texts_to_invert(other, sentences, most, seed)[0]
     attack = Inversion(
         attacks=split_names(attacks),
         draws=draws,
@@ -86,30 +85,6 @@ def _check_numbers(draws: int, minutes: float | None) -> None:
         raise DataError(f"--draws is {draws}; it must be at least 1")
     if minutes is not None and not minutes > 0:
         raise DataError(f"--minutes is {minutes}; it must be above 0")
-
-
-def _texts(
-    corpus: Corpus, by_sentence: bool, most: int | None, seed: int
-) -> tuple[list[str], list[str] | None]:
-    """Texts and their authors, as they are or cut into sentences; at most so many of them."""
-    import numpy as np
-
-    from capelet.data.text import sentences_of
-
-    if corpus.texts is None:
-        raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
-    texts = corpus.texts.tolist()
-    authors = None if corpus.author is None else [str(name) for name in corpus.author]
-    if by_sentence:
-        texts, owner = sentences_of(texts)
-        # Sentences of one text stay together, as do all of one author.
-        authors = [f"text {row}" if authors is None else authors[row] for row in owner.tolist()]
-    if most is not None and len(texts) > most:
-        # The tag keeps this draw apart from the splits, which start from the same seed.
-        sample = np.sort(np.random.default_rng([seed, 0x1F]).permutation(len(texts))[:most])
-        texts = [texts[row] for row in sample]
-        authors = None if authors is None else [authors[row] for row in sample]
-    return texts, authors
 
 
 def _overall(findings: Findings, metric: str, **which: Any) -> list[Finding]:

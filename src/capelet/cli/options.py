@@ -424,6 +424,28 @@ ExtractionSeed = Annotated[
     int, typer.Option(min=0, max=MOST_SEED, help="Of what the attacker draws.")
 ]
 
+# ---- studies ----
+
+PlanFile = Annotated[Path, typer.Argument(help="A plan: a TOML file.")]
+PlanFiles = Annotated[list[Path], typer.Argument(help="Plans, or folders of plans.")]
+StudyFolder = Annotated[Path, typer.Argument(help="A folder that `capelet study` wrote.")]
+Size = Annotated[str, typer.Option(help="Which size of the plan: small or full.")]
+StoreFolder = Annotated[
+    Path | None, typer.Option(help="Folder of the cells, which studies may share; OUT/store.")
+]
+Engine = Annotated[str, typer.Option(help="Where cells are measured: local or ray.")]
+Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, as HOST:PORT or auto.")]
+Workers = Annotated[
+    int | None, typer.Option(max=MOST, help="Cells at once; as many as there are cores.")
+]
+Retry = Annotated[bool, typer.Option("--retry", help="Measure cells again that failed before.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be measured and how long it would take.")
+]
+ManyCells = Annotated[bool, typer.Option("--yes", help="Allow more than 100,000 cells.")]
+OutResults = Annotated[Path, typer.Option("--to", help="Folder of the pages of results.")]
+OutStudy = Annotated[Path | None, typer.Option(help="Folder of the table.")]
+
 # ---- what comes out ----
 
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no vectors on disk.")]

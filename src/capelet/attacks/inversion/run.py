@@ -22,7 +22,8 @@ from capelet.attacks.inversion.measure import (
     sentence_findings,
 )
 from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent
-from capelet.data.text import words_of
+from capelet.data.corpus import Corpus
+from capelet.data.text import sentences_of, words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
@@ -291,6 +292,26 @@ class Inversion:
         search = Relaxation(seed=self.seed, **{"layer": layer, **options})
         relaxer = search.fit(world.auxiliary[0], own, world.white_box, world.wide, progress)
         return relaxer.predict(world.victims[:_GRADIENT_VICTIMS], progress)
+
+
+def texts_to_invert(
+    corpus: Corpus, by_sentence: bool, most: int | None, seed: int
+) -> tuple[list[str], list[str] | None]:
+    """Texts and their authors, as they are or cut into sentences; at most so many of them."""
+    if corpus.texts is None:
+        raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
+    texts = corpus.texts.tolist()
+    authors = None if corpus.author is None else [str(name) for name in corpus.author]
+    if by_sentence:
+        texts, owner = sentences_of(texts)
+        # Sentences of one text stay together, as do all of one author.
+        authors = [f"text {row}" if authors is None else authors[row] for row in owner.tolist()]
+    if most is not None and len(texts) > most:
+        # The tag keeps this draw apart from the splits, which start from the same seed.
+        sample = np.sort(np.random.default_rng([seed, 0x1F]).permutation(len(texts))[:most])
+        texts = [texts[row] for row in sample]
+        authors = None if authors is None else [authors[row] for row in sample]
+    return texts, authors
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,283 @@
+"""`capelet study`: measure a plan's cells, say how far it is, and check what plans expect."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from capelet.cli import options
+from capelet.cli.terminal import echo, print_json, progress_bars
+from capelet.errors import CapeletError
+
+if TYPE_CHECKING:
+    from capelet.studies.claims import Ruling
+    from capelet.studies.collection import Collection
+    from capelet.studies.plan import Plan, PlannedCell
+    from capelet.studies.run import Counts
+
+
+def run(
+    plan: options.PlanFile,
+    size: options.Size = "full",
+    out: options.OutStudy = None,
+    store: options.StoreFolder = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    retry: options.Retry = False,
+    dry_run: options.DryRun = False,
+    yes: options.ManyCells = False,
+    json: options.Json = False,
+) -> None:
+    """Measure every cell of a plan that is not stored yet, and write its table.
+
+    A run that was killed goes on where it was; cells that are stored are not measured again.
+
+    Example: `capelet study papers/yawyw/strategies.toml --size small --workers 2
+    --out runs/strategies`
+    """
+    from capelet.files import check_writable
+    from capelet.studies.plan import Plan
+
+    study = Plan.read(plan)
+    folder = out or Path("runs") / f"{study.name}-{size}"
+    place = store or folder / "store"
+    check_writable(place)
+    cells = study.cells(size, yes)
+    if dry_run:
+        _print_estimate(study, cells, place, workers, json)
+        return
+    engine_settings = (engine, workers, address)
+    results, counts = _measure(study, size, cells, place, folder, engine_settings, retry, json)
+    if json:
+        print_json(_summary(results, counts, folder))
+        return
+    _print_counts(counts)
+    _print_rulings(results.rulings)
+    _print_failures(results)
+    echo(f"table: {folder / 'table.md'}")
+
+
+def status(folder: options.StudyFolder, json: options.Json = False) -> None:
+    """Say how far a study is: cells stored, at work, failed with their reasons, and missing.
+
+    Example: `capelet study status runs/strategies`
+    """
+    from capelet.studies.status import Status
+
+    state = Status.read(folder)
+    if json:
+        print_json({**asdict(state), "missing": state.missing})
+        return
+    echo(
+        f"{state.name} ({state.size}): {state.stored_cells:,} of {state.cells:,} cells are stored, "
+        f"{state.running:,} at work, {state.missing - state.running:,} waiting, "
+        f"{len(state.failures):,} failed"
+    )
+    for reason in dict.fromkeys(state.failures):
+        echo(f"failed, {state.failures.count(reason)} times: {reason}")
+    if state.missing and state.seconds_left is not None:
+        echo(f"time left: about {_duration(state.seconds_left)}")
+
+
+def check(
+    plans: options.PlanFiles,
+    size: options.Size = "small",
+    out: options.OutStudy = None,
+    store: options.StoreFolder = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    json: options.Json = False,
+) -> None:
+    """Run plans and compare what their claims come to with what they expect.
+
+    Exit code 1 where a verdict is another than expected, or a cell failed.
+
+    Example: `capelet study check papers --size small --out runs/papers`
+    """
+    from capelet.studies.plan import Plan
+
+    files = _plan_files(plans)
+    # All of them before the first one runs: a slip in the last must not cost an hour.
+    studies = [(file, Plan.read(file)) for file in files]
+    cells = {file: study.cells(size) for file, study in studies}
+    base = out or Path("runs") / "papers"
+    surprises = 0
+    summaries = []
+    for file, study in studies:
+        # One store for all: unprotected cells are shared between plans.
+        place = store or base / "store"
+        folder = base / file.parent.name / study.name
+        engine_settings = (engine, workers, address)
+        results, counts = _measure(
+            study, size, cells[file], place, folder, engine_settings, True, json
+        )
+        surprises += sum(item.surprising for item in results.rulings) + len(results.failures)
+        summaries.append(_summary(results, counts, folder))
+        if not json:
+            echo(f"{file}: {counts.measurements} measured, {counts.hits} stored")
+            _print_rulings(results.rulings)
+            _print_failures(results)
+    if json:
+        print_json(summaries)
+    if surprises:
+        raise typer.Exit(1)
+
+
+def results(
+    plan: options.PlanFile,
+    size: options.Size = "full",
+    out: options.OutStudy = None,
+    store: options.StoreFolder = None,
+    to: options.OutResults = Path("docs/results"),
+    json: options.Json = False,
+) -> None:
+    """Put a finished study among the pages of results: its rows and differences, no guesses.
+
+    Example: `capelet study results papers/yawyw/strategies.toml --out runs/strategies
+    --to docs/results`
+    """
+    from capelet.files import check_writable
+    from capelet.studies.plan import Plan
+    from capelet.studies.publication import publish
+    from capelet.studies.results import write_results
+    from capelet.studies.store import ABOUT, Store
+
+    check_writable(to)
+    study = Plan.read(plan)
+    place = store or (out or Path("runs") / f"{study.name}-{size}") / "store"
+    if not (place / ABOUT).is_file():
+        raise CapeletError(
+            f"there is no store {str(place)!r}; run the study first, or name --store"
+        )
+    result = publish(study, size, study.cells(size, many=True), Store(place))
+    paths = write_results(to, [result])
+    if json:
+        print_json({"verdict": result.verdict, "files": [str(path) for path in paths]})
+        return
+    echo(f"[{result.verdict}] {result.why}")
+    echo(f"page: {to / f'{result.name}.md'}")
+
+
+def _plan_files(paths: Iterable[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        some = sorted(path.rglob("*.toml")) if path.is_dir() else [path]
+        if not some:
+            raise CapeletError(f"there is no plan in {str(path)!r}; give TOML files or a folder")
+        files += some
+    return files
+
+
+def _measure(
+    plan: Plan,
+    size: str,
+    cells: Sequence[PlannedCell],
+    place: Path,
+    folder: Path,
+    engine: tuple[str, int | None, str | None],
+    retry: bool,
+    quiet: bool,
+) -> tuple[Collection, Counts]:
+    from capelet.studies.engines import engine_of
+    from capelet.studies.run import run_cells
+    from capelet.studies.status import write_study
+    from capelet.studies.store import Store
+
+    # Before anything is written: there may be no such cluster.
+    machines, store = engine_of(*engine), Store(place)
+    write_study(folder, plan, size, cells, store)
+    with progress_bars(quiet) as progress:
+        results, counts = run_cells(
+            plan, size, cells, store, machines, retry=retry, progress=progress
+        )
+    results.save(folder)
+    return results, counts
+
+
+def _print_estimate(
+    plan: Plan, cells: Sequence[PlannedCell], place: Path, workers: int | None, as_json: bool
+) -> None:
+    """What a run would do; nothing is written."""
+    from capelet.studies.engines import Processes
+    from capelet.studies.run import estimate
+    from capelet.studies.store import ABOUT, Store
+
+    missing = list(cells)
+    seconds, unknown = 0.0, len(missing)
+    if (place / ABOUT).is_file():
+        store = Store(place)
+        missing = [item for item in cells if item.cell.key not in store]
+        seconds, unknown = estimate(store, [item.cell for item in missing])
+    abreast = workers or Processes().slots
+    # A cell whose like was never measured counts as the mean of the others.
+    known = len(missing) - unknown
+    whole = None if not known else seconds * len(missing) / known / abreast
+    if as_json:
+        lines = [{"axes": dict(i.axes), "seed": i.cell.seed, "key": i.cell.key} for i in missing]
+        print_json(
+            {"cells": len(cells), "missing": len(missing), "seconds": whole, "to_measure": lines}
+        )
+        return
+    for item in missing:
+        axes = ", ".join(f"{name} {value}" for name, value in item.axes.items())
+        echo(f"{item.cell.key[:12]}  {axes}, seed {item.cell.seed}")
+    time_sentence = (
+        "no cell like these was measured yet, so how long it takes is not known"
+        if whole is None
+        else f"about {_duration(whole)} with {abreast} at once"
+    )
+    echo(
+        f"{plan.name}: {len(cells):,} cells, {len(cells) - len(missing):,} stored, "
+        f"{len(missing):,} to measure" + (f"; {time_sentence}" if missing else "")
+    )
+
+
+def _print_counts(counts: Counts) -> None:
+    echo(f"{counts.measurements:,} cells measured, {counts.hits:,} were stored already")
+
+
+def _print_rulings(rulings: Iterable[Ruling]) -> None:
+    for item in rulings:
+        figure = (
+            ""
+            if item.value is None
+            else f" {item.value:+.3f} ({item.low:+.3f} to {item.high:+.3f})"
+        )
+        why = f" ({item.why})" if item.why else ""
+        surprise = f"; expected: {item.expected}" if item.surprising else ""
+        echo(f"[{item.verdict}] {item.text}{figure}{why}{surprise}")
+
+
+def _print_failures(results: Collection) -> None:
+    if not results.failures:
+        return
+    reasons = [reason for _, reason in results.failures]
+    for reason in dict.fromkeys(reasons):
+        echo(f"capelet: {reasons.count(reason)} cells failed: {reason}", file=sys.stderr)
+    echo("capelet: --retry measures them again", file=sys.stderr)
+
+
+def _summary(results: Collection, counts: Counts, folder: Path) -> dict[str, Any]:
+    return {
+        "study": results.plan.name,
+        "size": results.size,
+        "table": str(folder / "table.json"),
+        "cells": len(results.cells),
+        "measured": counts.measurements,
+        "stored": counts.hits,
+        "failed": len(results.failures),
+        "claims": [{**asdict(item), "surprising": item.surprising} for item in results.rulings],
+    }
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,141 @@
+"""What a store has of a study's cells: their rows, what the claims come to, and what is missing.
+
+Nothing here depends on when, where and in which order cells were measured, so that the same cells
+make the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from capelet.files import writable_folder, write_whole
+from capelet.studies.cell import canonical
+from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Ruling
+from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.rows import CHOICE, Row, rows_of
+from capelet.studies.store import Store
+
+TABLE, PAGE = "table.json", "table.md"
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """A study as far as it is done."""
+
+    plan: Plan
+    size: str
+    cells: tuple[PlannedCell, ...]
+    rows: tuple[Row, ...]
+    rulings: tuple[Ruling, ...]
+    failures: tuple[tuple[PlannedCell, str], ...]
+    missing: int
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        size: str,
+        cells: Sequence[PlannedCell],
+        store: Store,
+        guesses: bool = False,
+    ) -> Collection:
+        """What the store has of these cells; with `guesses`, rows carry those of their victims."""
+        rows: list[Row] = []
+        failures: list[tuple[PlannedCell, str]] = []
+        missing = 0
+        for item in cells:
+            key = item.cell.key
+            if key in store:
+                rows += _rows_of(item, store, guesses)
+            elif (reason := store.failure(key)) is not None:
+                failures.append((item, reason))
+            else:
+                missing += 1
+        rulings = tuple(claim.rule(rows, size) for claim in plan.claims)
+        return cls(plan, size, tuple(cells), tuple(rows), rulings, tuple(failures), missing)
+
+    @property
+    def verdict(self) -> str:
+        """Of the whole study: fails where one claim does, holds where all of them do."""
+        verdicts = {item.verdict for item in self.rulings}
+        if FAILS in verdicts:
+            return FAILS
+        return HOLDS if verdicts == {HOLDS} else UNTESTED
+
+    def document(self) -> dict[str, Any]:
+        """For machines: a line for each combination and measure, with its values by seed."""
+        lines: dict[str, dict[str, Any]] = {}
+        for row in self.rows:
+            about = {
+                "axes": dict(row.axes),
+                "kind": row.kind,
+                "target": row.target,
+                "metric": row.metric,
+                "chance": row.chance,
+            }
+            name = canonical({key: value for key, value in about.items() if key != "chance"})
+            line = lines.setdefault(name, {**about, "by_seed": {}, "degenerate": []})
+            line["by_seed"][str(row.seed)] = row.value
+            if row.degenerate:
+                line["degenerate"].append(row.seed)
+        for line in lines.values():
+            line["mean"] = fmean(line["by_seed"].values())
+        return {
+            "schema": 1,
+            "name": self.plan.name,
+            "title": self.plan.title,
+            "paper": self.plan.paper,
+            "kind": self.plan.kind,
+            "size": self.size,
+            "cells": len(self.cells),
+            "missing": self.missing,
+            "failures": [
+                {"axes": dict(item.axes), "seed": item.cell.seed, "reason": reason}
+                for item, reason in self.failures
+            ],
+            "claims": [asdict(ruling) for ruling in self.rulings],
+            "lines": list(lines.values()),
+        }
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `table.json` and `table.md`."""
+        from capelet.studies.page import study_page
+
+        target = writable_folder(folder)
+        text = json.dumps(self.document(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_whole(target / TABLE, text + "\n")
+        write_whole(target / PAGE, study_page(self))
+        return target
+
+
+def _rows_of(item: PlannedCell, store: Store, guesses: bool) -> list[Row]:
+    """The chosen attacker's rows; where none is chosen among several, each attacker's own."""
+    findings = store.read(item.cell.key)
+    table = store.guesses(item.cell.key) if guesses else None
+    rows = rows_of(findings, item.axes, item.cell.seed, table)
+    with_choice = {(row.kind, row.target) for row in rows}
+    for row in findings:
+        if row.attacker in CHOICE or (row.kind, row.target) in with_choice:
+            continue
+        # Deciles of words, repetitions of canaries: what such attacks are about.
+        subgroup = {} if row.subgroup is None else {"subgroup": row.subgroup}
+        rows.append(
+            Row(
+                {**item.axes, "attacker": str(row.attacker), **subgroup},
+                item.cell.seed,
+                row.kind,
+                row.target,
+                row.metric,
+                row.value,
+                row.degenerate,
+                row.chance,
+            )
+        )
+    # A class without victims has no score; JSON has no NaN, and a mean would become one.
+    return [row for row in rows if math.isfinite(row.value)]

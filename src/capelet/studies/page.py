@@ -1,0 +1,90 @@
+"""The page of a study in Markdown: what its claims came to, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from capelet.reports.markdown import bullets, escape, table
+from capelet.reports.page import Line, Table
+from capelet.reports.words import NOTHING
+from capelet.studies.claims import Ruling
+from capelet.studies.rows import Row, format_level
+from capelet.studies.tables import page_table, tabulate
+
+if TYPE_CHECKING:
+    from capelet.studies.collection import Collection
+
+# Of each kind of finding the measure that verdicts are made of.
+METRICS = {
+    "attribute-inference": "balanced_accuracy",
+    "utility": "accuracy",
+    "inversion": "f1",
+    "authorship": "top5",
+    "membership": "advantage",
+    "extraction": "exposure_bits",
+}
+
+
+def study_page(study: Collection) -> str:
+    """Title, claims, tables, and what is missing."""
+    plan = study.plan
+    parts = [f"# {escape(plan.title or plan.name)}"]
+    if plan.headline:
+        parts.append(f"**The paper:** {escape(plan.headline)}")
+    if study.rulings:
+        parts.append(table(_claims(study.rulings)))
+    for layout in plan.tables:
+        parts.append(table(page_table(tabulate(study.rows, layout, plan.blocks))))
+    parts.append(table(_overview(study)))
+    parts += _gaps(study)
+    return "\n\n".join(parts) + "\n"
+
+
+def _claims(rulings: Sequence[Ruling]) -> Table:
+    lines = []
+    for item in rulings:
+        figure = NOTHING
+        if item.value is not None:
+            figure = f"{item.value:+.3f} ({item.low:+.3f} to {item.high:+.3f})"
+        lines.append(Line((item.text, item.verdict, item.why or NOTHING, figure, str(item.pairs))))
+    columns = ("claim", "verdict", "why", "difference (95 %)", "splits")
+    return Table("Claims", columns, tuple(lines), words=3)
+
+
+def _overview(study: Collection) -> Table:
+    """Every combination of the axes that vary, with the mean of each measure over its seeds."""
+    rows = [row for row in study.rows if METRICS.get(row.kind) == row.metric]
+    names = [*study.plan.axis_names, "attacker", "subgroup"]
+    axes = [name for name in names if len({str(row.axes.get(name)) for row in rows}) > 1]
+    columns = list(dict.fromkeys(map(_column, rows)))
+    by_place: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in rows:
+        place = tuple(_level(row.axes.get(name)) for name in axes)
+        by_place.setdefault(place, {}).setdefault(_column(row), []).append(row.value)
+    lines = []
+    for place, scores in by_place.items():
+        figures = [f"{fmean(scores[name]):.3f}" if name in scores else NOTHING for name in columns]
+        seeds = max(len(values) for values in scores.values())
+        lines.append(Line((*place, *figures, str(seeds))))
+    return Table("All cells", (*axes, *columns, "splits"), tuple(lines), words=len(axes))
+
+
+def _column(row: Row) -> str:
+    return f"{row.target} {row.metric}".replace("_", " ")
+
+
+def _level(value: Any) -> str:
+    return NOTHING if value is None else format_level(value)
+
+
+def _gaps(study: Collection) -> Iterable[str]:
+    if study.missing:
+        yield f"{study.missing} cells are not measured yet."
+    if study.failures:
+        items = []
+        for item, reason in study.failures:
+            axes = ", ".join(f"{name} {_level(value)}" for name, value in item.axes.items())
+            items.append(escape(f"{axes}, seed {item.cell.seed}: {reason}"))
+        yield bullets(items)

@@ -1,0 +1,375 @@
+"""A plan: a TOML file that says what is varied, at which sizes, and what should come out.
+
+    name = "strategies"
+    kind = "protect"
+    title = "Six strategies on three corpora"
+
+    [settings]                        # the same in every cell
+    attackers = ["logistic", "kernel"]
+
+    [axes]                            # every combination is a cell
+    corpus = ["stance", "politices"]
+    seed = [0, 1, 2]
+
+    [[axes.group]]                    # groups stand beside each other: a method with its own ε
+    method = ["fx", "gr"]
+    [[axes.group]]
+    method = ["ldp"]
+    epsilon = [1, 8]
+
+    [sizes.small]                     # fewer rows, some of the values of an axis
+    rows = 600
+    corpus = ["stance"]
+    [sizes.full]
+
+    [[claims]]                        # see `claims`
+    [[tables]]                        # what the page shows: title, down, across, where
+    [[analyses]]                      # of variance: factors, where
+    [[differences]]                   # on the same victims: first, second, where
+
+Everything that can be wrong with a plan is refused before anything runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from capelet.errors import CapeletError, did_you_mean
+from capelet.studies.cell import Cell, canonical
+from capelet.studies.claims import Claim
+from capelet.studies.kinds import FINGERPRINT, KINDS, Kind
+from capelet.studies.results import Analysis
+from capelet.studies.rows import Level
+from capelet.studies.sources import Source, corpus_and_digest, encoder_of
+from capelet.studies.tables import Layout
+
+# Beyond so many cells a plan is a slip of the pen more often than a wish.
+MOST_CELLS = 100_000
+SIZES = ("small", "full")
+# λ is `lam` in Python, where lambda is a word of the language.
+ALIASES = {"lambda": "lam"}
+_SPELLING = {name: spelling for spelling, name in ALIASES.items()}
+# The method of cells without any: what all methods are compared with.
+UNPROTECTED = "unprotected"
+_KEYS = (
+    "name", "kind", "title", "paper", "headline", "stand_ins", "settings", "axes", "sizes",
+    "corpora", "releases", "blocks", "tables", "analyses", "differences", "claims",
+)  # fmt: skip
+_SOURCES = ("corpus", "auxiliary")
+
+Axes = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two cells to be compared on the same victims: levels of the first, of the second, of both.
+
+    `where` names kind, target and metric, and levels of axes that the two share.
+    """
+
+    first: Mapping[str, Level]
+    second: Mapping[str, Level]
+    where: Mapping[str, Level]
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell, and the values of the plan's axes that it stands for."""
+
+    cell: Cell
+    axes: Axes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study varies and claims; read with `Plan.read`, made into cells with `cells`."""
+
+    name: str
+    kind: str
+    title: str
+    paper: str
+    headline: str
+    settings: Mapping[str, Any]
+    axes: Mapping[str, Sequence[Any]]
+    groups: tuple[Mapping[str, Sequence[Any]], ...]
+    sizes: Mapping[str, Mapping[str, Any]]
+    claims: tuple[Claim, ...]
+    corpora: Mapping[str, Any] = field(default_factory=dict)
+    releases: Mapping[str, Any] = field(default_factory=dict)
+    blocks: tuple[str, ...] = ()
+    tables: tuple[Layout, ...] = ()
+    analyses: tuple[Analysis, ...] = ()
+    differences: tuple[Comparison, ...] = ()
+    stand_ins: str = ""
+    folder: Path = Path()
+
+    @classmethod
+    def read(cls, path: Path | str) -> Plan:
+        """The plan of a TOML file; a `CapeletError` says what is wrong with it."""
+        source = Path(path)
+        try:
+            document = tomllib.loads(source.read_bytes().decode())
+        except OSError as error:
+            raise CapeletError(
+                f"cannot read the plan {str(path)!r} ({error.strerror}); give a TOML file"
+            ) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise CapeletError(f"the plan {str(path)!r} is not TOML: {error}") from None
+        return cls.of(document, source.stem, source.resolve().parent)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], name: str = "plan", folder: Path = Path()) -> Plan:
+        """The same from a mapping; `folder` is where the files of its corpora are looked for."""
+        _check_keys(document, _KEYS, "a plan")
+        kind = document.get("kind")
+        if kind not in KINDS:
+            raise CapeletError(f"the plan's kind is {kind!r}; {did_you_mean(str(kind), KINDS)}")
+        axes = _with_names(_table(document, "axes"))
+        groups = axes.pop("group", [{}])
+        if not isinstance(groups, list) or not all(isinstance(item, Mapping) for item in groups):
+            raise CapeletError("groups of axes are tables of lists: [[axes.group]]")
+        sizes = {size: _with_names(entry) for size, entry in _table(document, "sizes").items()}
+        _check_keys(sizes, SIZES, "the sizes of a plan")
+        claims = tuple(Claim.parse(entry) for entry in document.get("claims", ()))
+        plan = cls(
+            str(document.get("name", name)),
+            kind,
+            str(document.get("title", "")),
+            str(document.get("paper", "")),
+            str(document.get("headline", "")),
+            _with_names(_table(document, "settings")),
+            axes,
+            tuple(_with_names(item) for item in groups),
+            {size: sizes.get(size, {}) for size in SIZES},
+            claims,
+            _table(document, "corpora"),
+            _table(document, "releases"),
+            tuple(map(str, document.get("blocks", ["corpus"] if "corpus" in axes else []))),
+            tuple(_record(Layout, item, "tables") for item in document.get("tables", ())),
+            tuple(_record(Analysis, item, "analyses") for item in document.get("analyses", ())),
+            tuple(
+                _record(Comparison, item, "differences") for item in document.get("differences", ())
+            ),
+            str(document.get("stand_ins", "")),
+            folder,
+        )
+        plan._check_names()
+        return plan
+
+    def _check_names(self) -> None:
+        """Axes are lists; axes, settings and sizes are keys of the kind."""
+        keys = [*self.record.keys, *(["release"] if "steps" in self.record.keys else [])]
+        what = f"a study of the kind {self.kind!r}"
+        for axes in (self.axes, *self.groups):
+            _check_keys(axes, keys, what)
+            for name, values in axes.items():
+                if not isinstance(values, list):
+                    raise CapeletError(f"the axis {name!r} must be a list of values")
+        for table in (self.settings, *self.sizes.values()):
+            _check_keys(table, keys, what)
+        for size, limits in self.sizes.items():
+            for name, values in limits.items():
+                if self._is_axis(name) and name != "seed":
+                    self._check_limit(size, name, values)
+
+    def _check_limit(self, size: str, name: str, values: Any) -> None:
+        """A value that no axis has would silently leave nothing to measure."""
+        levels = [value for axes in (self.axes, *self.groups) for value in axes.get(name, ())]
+        if not isinstance(values, list):
+            raise CapeletError(f"the size {size!r} gives the axis {name!r} a list of its values")
+        for value in values:
+            if value not in levels:
+                raise CapeletError(
+                    f"the size {size!r} names {value!r}, which the axis {name!r} does not have; "
+                    f"{did_you_mean(str(value), map(str, levels))}"
+                )
+
+    @property
+    def record(self) -> Kind:
+        return KINDS[self.kind]
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """Every axis, in the order of the plan; the seed is a repetition and no axis."""
+        names = dict.fromkeys(itertools.chain(self.axes, *self.groups))
+        names.pop("seed", None)
+        return tuple(_SPELLING.get(name, name) for name in names)
+
+    def combinations(self, size: str = "full") -> Iterator[dict[str, Any]]:
+        """The values of each combination, before names are looked up."""
+        limits = self.sizes[size]
+        constants = {
+            **self.settings,
+            **{key: value for key, value in limits.items() if not self._is_axis(key)},
+        }
+        for group in self.groups:
+            axes = {**self.axes, **group}
+            values = [_within(name, axes[name], limits.get(name)) for name in axes]
+            for combination in itertools.product(*values):
+                yield {**constants, **dict(zip(axes, combination, strict=True))}
+
+    def _is_axis(self, name: str) -> bool:
+        return name in self.axes or any(name in group for group in self.groups)
+
+    def count(self, size: str = "full") -> int:
+        """How many cells there will be, without unprotected ones."""
+        limits, total = self.sizes[size], 0
+        for group in self.groups:
+            axes = {**self.axes, **group}
+            product = 1
+            for name in axes:
+                product *= len(_within(name, axes[name], limits.get(name)))
+            total += product
+        return total
+
+    def cells(self, size: str = "full", many: bool = False) -> list[PlannedCell]:
+        """All cells, each once, with the unprotected ones that they are compared with.
+
+        Refused: an empty grid, more than 100,000 cells unless `many`, and names of methods,
+        encoders, sets, attackers that are not known.
+        """
+        if size not in SIZES:
+            raise CapeletError(f"there is no size {size!r}; {did_you_mean(size, SIZES)}")
+        number = self.count(size)
+        if not number:
+            raise CapeletError(
+                f"the plan {self.name!r} has no cells at the size {size!r}: an axis is empty; give "
+                "every axis at least one value"
+            )
+        if number > MOST_CELLS and not many:
+            raise CapeletError(
+                f"the plan {self.name!r} has {number:,} cells, more than {MOST_CELLS:,}; make it "
+                "smaller, or give --yes"
+            )
+        combinations = list(self.combinations(size))
+        self._check_all(combinations)
+        items: dict[str, PlannedCell] = {}
+        for values in combinations:
+            for item in self._cells_of(values):
+                items.setdefault(item.cell.key, item)
+        return list(items.values())
+
+    def _check_all(self, combinations: Sequence[Mapping[str, Any]]) -> None:
+        """Every name once, before any corpus is read."""
+        seen: set[str] = set()
+        for values in combinations:
+            values_with_steps = self._with_steps(values)
+            timeless = canonical(
+                {key: item for key, item in values_with_steps.items() if key != "seed"}
+            )
+            if timeless in seen:
+                continue
+            seen.add(timeless)
+            _check_seed(values.get("seed", 0))
+            self.record.complete(self.kind, values_with_steps)
+            if "encoder" in values_with_steps:
+                # The name alone: weights are read when all names are known to be right.
+                from capelet.encoders import load
+
+                load(str(values_with_steps["encoder"]))
+            for key in _SOURCES:
+                if values_with_steps.get(key) is not None:
+                    Source.of(str(values_with_steps[key]), self.corpora, self.folder)
+
+    def _cells_of(self, values: Mapping[str, Any]) -> Iterator[PlannedCell]:
+        axes = {
+            name: _label(values[ALIASES.get(name, name)])
+            for name in self.axis_names
+            if ALIASES.get(name, name) in values
+        }
+        cell = self._cell(self.kind, self._with_steps(values))
+        if self.kind == "protect":
+            shared = KINDS["audit"].keys
+            before = {key: value for key, value in values.items() if key in shared}
+            common = {key: axes[key] for key in axes if key in shared}
+            yield PlannedCell(self._cell("audit", before), {**common, "method": UNPROTECTED})
+        yield PlannedCell(cell, axes)
+
+    def _cell(self, kind: str, values: Mapping[str, Any]) -> Cell:
+        """The cell with what its names stand for today."""
+        inputs = KINDS[kind].complete(kind, values)
+        split = str(inputs.get("split", "auto"))
+        sources = {
+            key: Source.of(str(inputs[key]), self.corpora, self.folder).for_split(split)
+            for key in _SOURCES
+            if key in inputs
+        }
+        # By content, not by name: a file that changed is another corpus.
+        inputs["digests"] = {key: corpus_and_digest(item)[1] for key, item in sources.items()}
+        if "encoder" in inputs:
+            inputs[FINGERPRINT] = encoder_of(str(inputs["encoder"])).fingerprint
+        return Cell(kind, KINDS[kind].version, inputs, sources)
+
+    def _with_steps(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values with the steps of a named release in the place of its name."""
+        values_with_steps = dict(values)
+        name = values_with_steps.pop("release", None)
+        if name is None or name == "raw":
+            return values_with_steps
+        if name not in self.releases:
+            hint = did_you_mean(str(name), ["raw", *self.releases])
+            raise CapeletError(f"the plan has no release {name!r}, which it names; {hint}")
+        return {**values_with_steps, "steps": self.releases[name].get("steps", [])}
+
+
+def _record(record: type[T], entry: Any, name: str) -> T:
+    """An entry of the plan as the record that it describes."""
+    if not isinstance(entry, Mapping):
+        raise CapeletError(f"{name!r} of a plan are tables: [[{name}]]")
+    names = [item.name for item in fields(record)]  # type: ignore[arg-type]
+    _check_keys(entry, names, f"an entry of {name!r}")
+    values = {key: tuple(item) if isinstance(item, list) else item for key, item in entry.items()}
+    try:
+        return record(**values)
+    except TypeError:
+        raise CapeletError(f"an entry of {name!r} needs {', '.join(names)}") from None
+
+
+def _within(name: str, values: Sequence[Any], limit: Any) -> Sequence[Any]:
+    """The values of an axis that a size keeps; seeds are free, others must be the axis' own."""
+    if limit is None:
+        return values
+    if name == "seed":
+        if not isinstance(limit, list):
+            raise CapeletError("a size gives the seeds as a list")
+        return limit
+    return [value for value in values if value in limit]
+
+
+def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, Mapping):
+        raise CapeletError(f"{key!r} of a plan must be a table: [{key}]")
+    return dict(value)
+
+
+def _with_names(table: Any) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
+        raise CapeletError("sizes and groups of a plan must be tables: [sizes.small]")
+    return {ALIASES.get(str(key), str(key)): value for key, value in table.items()}
+
+
+def _check_keys(table: Mapping[str, Any], keys: Iterable[str], what: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise CapeletError(f"{what} has no {key!r}; {did_you_mean(key, keys)}")
+
+
+def _check_seed(seed: Any) -> None:
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise CapeletError(f"a seed is {seed!r}; give whole numbers from 0 upwards")
+
+
+def _label(value: Any) -> str | float:
+    """A value of an axis as it stands in a table."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return value
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,83 @@
+"""A finished study as the file that may be committed: rows, paired differences, and verdicts.
+
+The victims' guesses are used here, for differences on the same people, and go no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from capelet.errors import OutputError
+from capelet.studies.collection import Collection
+from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
+from capelet.studies.plan import Comparison, Plan, PlannedCell
+from capelet.studies.results import Origin, Result, Ruling
+from capelet.studies.rows import Row, pick
+from capelet.studies.store import Store
+
+
+def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -> Result:
+    """The study as a result; refused while cells are missing."""
+    study = Collection.of(plan, size, cells, store, guesses=True)
+    if study.missing or study.failures:
+        raise OutputError(
+            f"the study {plan.name!r} is not whole: {study.missing} cells are missing and "
+            f"{len(study.failures)} failed; run it first"
+        )
+    if not plan.tables:
+        raise OutputError(f"the plan {plan.name!r} has no [[tables]], so there is nothing to show")
+    metas = [store.meta(item.cell.key) for item in cells]
+    origin = Origin(
+        date=max(meta.date for meta in metas)[:10],
+        seeds=tuple(sorted({item.cell.seed for item in cells})),
+        seconds=round(sum(meta.seconds for meta in metas), 1),
+        size=size,
+        stand_ins=plan.stand_ins,
+    )
+    rulings = tuple(
+        Ruling(item.text, item.verdict, item.value, item.low, item.high, item.why)
+        for item in study.rulings
+    )
+    return Result(
+        plan.paper,
+        plan.name,
+        plan.title or plan.name,
+        plan.headline,
+        study.verdict,
+        _why(study),
+        origin,
+        tuple(_rows_on_page(study.rows, plan)),
+        plan.tables,
+        plan.blocks,
+        plan.analyses,
+        _differences(study.rows, plan),
+        claims=rulings,
+    )
+
+
+def _why(study: Collection) -> str:
+    counts = dict.fromkeys((item.verdict for item in study.rulings), 0)
+    for item in study.rulings:
+        counts[item.verdict] += 1
+    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"Of {len(study.rulings)} claims: {words}." if words else "No claim is checked."
+
+
+def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:
+    """The rows that the page's tables and analyses are made of."""
+    wheres = [*(item.where for item in plan.tables), *(item.where for item in plan.analyses)]
+    return [row for row in rows if any(pick([row], **where) for where in wheres)]
+
+
+def _differences(rows: Sequence[Row], plan: Plan) -> tuple[Difference, ...]:
+    """With Holm's adjustment: several are looked at together."""
+    items = [_difference(rows, item, plan.blocks) for item in plan.differences]
+    return adjust(items) if items else ()
+
+
+def _difference(rows: Sequence[Row], item: Comparison, blocks: Sequence[str]) -> Difference:
+    first, second = (pick(rows, **item.where, **side) for side in (item.first, item.second))
+    # Kinds without guesses by victim are compared by split.
+    has_guesses = all(row.guesses is not None for row in (*first, *second))
+    compare = compare_victims if has_guesses and first and second else compare_splits
+    return compare(first, second, blocks)

@@ -1,0 +1,196 @@
+"""One split of one combination, measured from its seed alone: the cells that studies are made of.
+
+A study asks for the same table twice, so everything is drawn from the seed, the noise too, and what
+comes out carries the status `none`. The numbers are those of `audit` and `protect` with seeded
+noise for the same seed alone. But "before" is not measured beside each method: it is the cell
+without steps, which all methods of one corpus, encoder and split share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.attacks.attribute import Family, families
+from capelet.data.corpus import Corpus, Rows
+from capelet.defences import Settings, check_attributes, check_needs, method
+from capelet.encoders.own import TunedEncoder
+from capelet.errors import DataError
+from capelet.evaluation.geometry import deviation, separability
+from capelet.evaluation.leakage import Tally, attack_all, findings_of
+from capelet.evaluation.plan import Plan
+from capelet.evaluation.provenance import versions
+from capelet.evaluation.utility import neighbours
+from capelet.findings import Finding, Findings
+from capelet.findings.metrics import Codes
+from capelet.interfaces import Encoder, Step, silent
+from capelet.release import PrivateEncoder, Release
+from capelet.release.recipe import recipe_hash
+from capelet.release.study import StudyEncoder
+from capelet.workflows.audit import access_of, inputs_of
+from capelet.workflows.search import steps_with
+from capelet.workflows.training import (
+    Lesson,
+    attributes_to_fight,
+    fit_split,
+    rewritten_lessons,
+    settings_of,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class VictimGuesses:
+    """What the strongest attacker, or the task's probe, said of each victim of one target.
+
+    `rows` and `units` number rows of the corpus and persons in it: with the texts at hand they name
+    people, so whoever keeps them replaces them by pseudonyms first.
+    """
+
+    kind: str
+    target: str
+    rows: Rows
+    units: Codes
+    truth: npt.NDArray[np.int16]
+    guess: npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How one split is made, who attacks it, and what is computed beside the usual metrics."""
+
+    seed: int
+    split_kind: str = "auto"
+    attackers: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    bins: Mapping[str, Sequence[float]] | None = None
+    metrics: tuple[str, ...] = ()
+
+    def plan(self, corpus: Corpus) -> Plan:
+        """The plan of this one split."""
+        plan = Plan.of(corpus, [self.seed], self.split_kind, self.derived, self.bins)
+        return plan.with_work(1, self.metrics)
+
+    def families(self) -> list[Family]:
+        return families(self.attackers)
+
+
+def with_seeded_noise(
+    private: PrivateEncoder, seed: int, purpose: str = "release"
+) -> PrivateEncoder:
+    """The encoder with noise from the seed where it draws any, as a seeded audit has it."""
+    return StudyEncoder.of(private, seed, purpose) if private.draws else private
+
+
+def measure_steps(
+    corpus: Corpus, encoder: Encoder | None, steps: Sequence[Step], protocol: Protocol
+) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    """What a release with these steps leaks on one split; without steps it is "before"."""
+    plan = protocol.plan(corpus)
+    plain = PrivateEncoder(*([encoder] if encoder is not None else []))
+    inputs = inputs_of(corpus, plain)
+    original = plain.release(inputs)
+    texts = [step for step in steps if step.consumes == "texts"]
+    others = [step for step in steps if step.consumes != "texts"]
+    private = with_seeded_noise(PrivateEncoder(*texts, *plain.steps, *others), protocol.seed)
+    release = private.release(inputs) if steps else original
+    return _measure(plan, private, inputs, release, original if steps else None, protocol)
+
+
+def measure_method(
+    corpus: Corpus,
+    encoder: Encoder | None,
+    name: str,
+    settings: Settings,
+    protocol: Protocol,
+    hold_out: Sequence[str] = (),
+) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    """Fit a method on the defender's part of one split, and measure what its release leaks.
+
+    `hold_out` are private attributes that the training may not see.
+    """
+    choice = method(name).with_lambda(settings)
+    plan = protocol.plan(corpus)
+    parts = plan.splits[0]
+    against = attributes_to_fight(plan, hold_out)
+    check_needs(name, choice, plan.label, against)
+    check_attributes(choice, [item.name for item in against])
+    plain = PrivateEncoder(*([encoder] if encoder is not None else []))
+    if plain.consumes != "texts" and not method(name).on_vectors:
+        raise DataError(f"the method {name!r} changes or reads texts, and there are only vectors")
+    inputs = inputs_of(corpus, plain)
+    original = plain.release(inputs)
+    lesson, texts = Lesson(original.vectors, inputs), method(name).text_steps(choice)
+    if texts:
+        (lesson,) = rewritten_lessons(texts, plain, inputs, plan, True, silent)
+    own = settings_of(choice, parts, True)
+    # No checkpoints: a cell is short, and must not depend on what lies on a disk.
+    defence = fit_split(plan, parts, lesson, against, name, own, plain)
+    steps = (*texts, *steps_with(defence, plain.steps))
+    private = with_seeded_noise(PrivateEncoder(*steps), protocol.seed)
+    release = private.release(inputs)
+    try:
+        return _measure(plan, private, inputs, release, original, protocol)
+    finally:
+        if isinstance(defence.encoder, TunedEncoder):
+            defence.encoder.forget()
+
+
+def _measure(
+    plan: Plan,
+    private: PrivateEncoder,
+    inputs: Any,
+    release: Release,
+    original: Release | None,
+    protocol: Protocol,
+) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    raw = None if original is None else original.vectors
+    access = []
+    if original is not None:
+        # Whoever names families asks for those alone, as in an audit.
+        access = access_of([private], inputs, None if protocol.attackers else raw)
+    tally = attack_all(plan, [release.vectors], protocol.families(), silent, access)
+    rows = findings_of(plan, release, tally)
+    if raw is not None:
+        rows.append(neighbours(plan, raw, [release.vectors], release.recipe_hash))
+        if raw.shape == release.vectors.shape:
+            rows += deviation(plan, raw, release.vectors, release.recipe_hash)
+            rows += separability(plan, raw, release.vectors, release.recipe_hash)
+    return study_findings(rows, protocol.seed, release.recipe), _guesses(plan, tally)
+
+
+def study_findings(
+    rows: Sequence[Finding], seed: int, recipe: Mapping[str, Any] | None = None
+) -> Findings:
+    """The rows with their seed, and a provenance without times or names that chance gave.
+
+    A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
+    be equal files, so the id is left out.
+    """
+    steps = [
+        {key: value for key, value in step.items() if key != "id"}
+        for step in (recipe or {}).get("steps", [])
+    ]
+    same = {"steps": steps} if steps else {}
+    name = recipe_hash(same) if steps else None
+    own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
+    return Findings(own, {"versions": versions()}, same)
+
+
+def _guesses(plan: Plan, tally: Tally) -> tuple[VictimGuesses, ...]:
+    """Of the strongest attacker of each target, in the order of the split's victims."""
+    targets = {("attribute-inference", item.name): item for item in plan.secrets}
+    if plan.label is not None:
+        targets["utility", plan.label.name] = plan.label
+    victims = plan.splits[0].victims
+    table = []
+    for (kind, name), target in targets.items():
+        (guesses,) = tally.guesses[kind, name, "strongest"]
+        # A row whose value is missing is nobody's victim; see `leakage`.
+        rows = victims[target.codes[victims] >= 0]
+        truth, guess = guesses.truth.astype(np.int16), guesses.predictions.astype(np.int16)
+        table.append(VictimGuesses(kind, name, rows, plan.units[rows], truth, guess))
+    return tuple(table)

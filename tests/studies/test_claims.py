@@ -1,0 +1,118 @@
+"""Claims hold, fail or cannot be tested, by the interval over splits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from capelet.errors import CapeletError
+from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Claim
+from capelet.studies.rows import Row
+
+MEASURE = {"kind": "attribute-inference", "target": "gender", "metric": "balanced_accuracy"}
+
+
+def value(method: str, seed: int, score: float, **axes: Any) -> Row:
+    levels = {"method": method, "corpus": "tiny", **axes}
+    kind, target, metric = MEASURE["kind"], MEASURE["target"], MEASURE["metric"]
+    return Row(levels, seed, kind, target, metric, score)
+
+
+def claim(**parts: Any) -> Claim:
+    entry = {"text": "cape leaks less", "of": {"method": "cape"}, "than": {"method": "ldp"}}
+    return Claim.parse({**entry, "measure": MEASURE, **parts})
+
+
+def scores(ours: list[float], theirs: list[float]) -> list[Row]:
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    return [v for s, (a, b) in pairs for v in (value("cape", s, a), value("ldp", s, b))]
+
+
+CLEAR = scores([0.50, 0.61, 0.72], [0.60, 0.72, 0.82])
+
+
+def test_a_direction_holds_fails_or_stays_open() -> None:
+    # Splits differ much more than methods do; within a split the difference is plain.
+    ruling = claim(relation="lower").rule(CLEAR)
+    assert ruling.verdict == HOLDS and ruling.pairs == 3
+    assert ruling.value == pytest.approx(-0.31 / 3)
+    assert claim(relation="higher").rule(CLEAR).verdict == FAILS
+    assert claim(relation="lower", margin=0.2).rule(CLEAR).verdict == FAILS
+    open_scores = scores([0.5, 0.7, 0.6], [0.6, 0.6, 0.6])
+    assert claim(relation="lower").rule(open_scores).verdict == UNTESTED
+
+
+def test_equality_and_bands() -> None:
+    same = scores([0.60, 0.71, 0.82], [0.601, 0.709, 0.821])
+    assert claim(relation="equal", margin=0.02).rule(same).verdict == HOLDS
+    assert claim(relation="equal", margin=0.02).rule(CLEAR).verdict == FAILS
+    band = {"text": "near .6", "of": {"method": "cape"}, "measure": MEASURE, "relation": "within"}
+    assert Claim.parse({**band, "band": [0, 1]}).rule(CLEAR).verdict == HOLDS
+    assert Claim.parse({**band, "band": [2, 3]}).rule(CLEAR).verdict == FAILS
+
+
+def test_one_split_shows_nothing_and_neither_does_another_measure() -> None:
+    ruling = claim().rule(CLEAR[:2])
+    assert ruling.verdict == UNTESTED and "1 split" in ruling.why
+    other = claim(measure={**MEASURE, "target": "age"})
+    assert other.rule(CLEAR).verdict == UNTESTED
+
+
+def test_only_cells_that_else_are_the_same_are_compared() -> None:
+    rows = [value("cape", s, 0.5 + s / 10, epsilon=8) for s in range(3)]
+    rows += [value("ldp", s, 0.7 + s / 10, epsilon=8) for s in range(3)]
+    # Another ε would turn the direction around, were it taken for the partner.
+    rows += [value("ldp", s, 0.1, epsilon=1) for s in range(3)]
+    ruling = claim().rule(rows)
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(-0.2)
+    # "Unprotected" has no ε, and is the partner of every one.
+    bare = [value("unprotected", s, 0.9) for s in range(3)]
+    against = claim(than={"method": "unprotected"}).rule([*rows, *bare])
+    assert against.pairs == 3 and against.value == pytest.approx(-0.3)
+
+
+def test_what_cannot_be_tested_says_why_and_surprises_are_seen() -> None:
+    ruling = claim(untestable="the corpus is not public", expected=UNTESTED).rule(CLEAR)
+    assert (ruling.verdict, ruling.why) == (UNTESTED, "the corpus is not public")
+    assert not ruling.surprising
+    expected = claim(expected={"small": FAILS})
+    assert expected.rule(CLEAR, "small").surprising
+    assert not expected.rule(CLEAR, "full").surprising
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"relation": "lowr"}, "did you mean 'lower'"),
+        ({"expected": "hold"}, "did you mean 'holds'"),
+        ({"measure": {"kind": "utility"}}, "kind and metric"),
+        ({"measure": {**MEASURE, "metrc": "f1"}}, "did you mean 'metric'"),
+        ({"relation": "within"}, "band"),
+        ({"margn": 1}, "did you mean 'margin'"),
+    ],
+)
+def test_slips_in_claims_are_refused(parts: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CapeletError, match=sentence):
+        claim(**parts)
+
+
+def test_constant_guesses_count_for_a_task_and_not_for_a_secret() -> None:
+    rows = [replace(row, degenerate=row.axes["method"] == "cape") for row in CLEAR]
+    assert claim().rule(rows).verdict == UNTESTED
+    task = [replace(row, kind="utility", target="stars") for row in rows]
+    measure = {"kind": "utility", "target": "stars", "metric": "balanced_accuracy"}
+    assert claim(measure=measure).rule(task).verdict == HOLDS
+
+
+def test_subgroups_count_only_where_a_claim_names_them() -> None:
+    rare = [
+        replace(row, axes={**row.axes, "subgroup": "rare"}, value=1 - row.value) for row in CLEAR
+    ]
+    assert claim(relation="lower").rule([*CLEAR, *rare]).verdict == HOLDS
+    sides = {
+        "of": {"method": "cape", "subgroup": "rare"},
+        "than": {"method": "ldp", "subgroup": "rare"},
+    }
+    assert claim(relation="higher", **sides).rule([*CLEAR, *rare]).verdict == HOLDS

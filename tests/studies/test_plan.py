@@ -1,0 +1,163 @@
+"""Plans: every slip is refused before anything runs; equal inputs are one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capelet.errors import CapeletError
+from capelet.studies.cell import canonical
+from capelet.studies.plan import UNPROTECTED, Plan
+
+pytest.importorskip("wordllama", reason="the extra words is not installed")
+Make = Callable[..., Plan]
+
+
+def test_cells_are_all_combinations_and_share_what_is_unprotected(plan: Make) -> None:
+    study = plan(axes={"corpus": ["tiny"], "seed": [0, 1], "method": ["leace", "fx", "gr"]})
+    cells = study.cells()
+    assert study.count() == 6
+    methods = [item.axes["method"] for item in cells]
+    # Three methods of a split have one cell before them, not three.
+    assert methods.count(UNPROTECTED) == 2 and len(cells) == 6 + 2
+    assert len({item.cell.key for item in cells}) == len(cells)
+    before = next(item for item in cells if item.axes["method"] == UNPROTECTED)
+    audit = Plan.of({**_raw(study), "kind": "audit"}, folder=study.folder)
+    # It is the very cell that a study of releases has for the raw one.
+    assert before.cell.key in {item.cell.key for item in audit.cells()}
+
+
+def _raw(study: Plan) -> dict[str, Any]:
+    settings = {key: study.settings[key] for key in ("encoder", "attackers")}
+    return {
+        "axes": {"corpus": ["tiny"], "seed": [0, 1], "release": ["raw"]},
+        "settings": settings,
+        "corpora": study.corpora,
+    }
+
+
+def test_groups_stand_beside_each_other(plan: Make) -> None:
+    groups = [{"method": ["fx", "gr"]}, {"method": ["ldp"], "epsilon": [1, 8, 64]}]
+    study = plan(axes={"corpus": ["tiny"], "seed": [0], "group": groups})
+    assert study.count() == 2 + 3
+    assert [c.get("epsilon") for c in study.combinations()] == [None, None, 1, 8, 64]
+
+
+def test_a_size_takes_some_values_and_fewer_rows(plan: Make) -> None:
+    study = plan(
+        axes={"corpus": ["tiny"], "seed": [0, 1, 2], "method": ["leace", "fx"]},
+        sizes={"small": {"rows": 100, "seed": [7], "method": ["fx"]}, "full": {}},
+    )
+    assert study.count("small") == 1 and study.count("full") == 6
+    (only,) = study.combinations("small")
+    assert (only["rows"], only["seed"], only["method"]) == (100, 7, "fx")
+
+
+def test_a_key_depends_on_the_content_and_not_on_the_spelling(
+    plan: Make, document: Callable[..., dict[str, Any]], tiny_texts: Path, tmp_path: Path
+) -> None:
+    def key(axes: dict[str, Any], **parts: Any) -> str:
+        return plan(axes={"corpus": ["tiny"], "seed": [0], **axes}, **parts).cells()[-1].cell.key
+
+    first = key({"method": ["ldp"], "epsilon": [8]})
+    assert first == key({"epsilon": [8.0], "method": ["ldp"]})
+    assert first != key({"method": ["ldp"], "epsilon": [9]})
+    # The same file elsewhere is the same corpus; one other word makes it another.
+    copy = tmp_path / "copy.csv"
+    copy.write_text(tiny_texts.read_text())
+    corpora = document()["corpora"]
+    moved = {"tiny": {**corpora["tiny"], "file": str(copy)}}
+    assert first == key({"method": ["ldp"], "epsilon": [8]}, corpora=moved)
+    changed = tmp_path / "changed.csv"
+    changed.write_text(tiny_texts.read_text().replace("number0", "number000"))
+    other = {"tiny": {**corpora["tiny"], "file": str(changed)}}
+    assert first != key({"method": ["ldp"], "epsilon": [8]}, corpora=other)
+
+
+def test_the_version_of_a_kind_is_part_of_the_key(
+    plan: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from capelet.studies import kinds
+
+    before = plan().cells()[-1].cell.key
+    record = kinds.KINDS["protect"]
+    monkeypatch.setitem(kinds.KINDS, "protect", replace(record, version=record.version + 1))
+    assert plan().cells()[-1].cell.key != before
+
+
+AXES = {"corpus": ["tiny"], "seed": [0]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"axes": {**AXES, "method": ["leaze"]}}, "did you mean 'leace'"),
+        ({"axes": {**AXES, "method": ["fx"], "encoder": ["wordlama"]}}, "did you mean 'wordllama'"),
+        ({"axes": {"corpus": ["revews"], "method": ["fx"]}}, "did you mean 'reviews'"),
+        ({"axes": {**AXES, "method": ["fx"], "attackers": [["logstic"]]}}, "logistic"),
+        ({"axes": {**AXES, "method": []}}, "no cells at the size 'small'"),
+        ({"axes": {**AXES, "method": ["fx"], "metod": ["gr"]}}, "did you mean 'method'"),
+        ({"axes": {**AXES, "method": "fx"}}, "must be a list"),
+        ({"axes": {"corpus": ["tiny"], "method": ["fx"], "seed": [-1]}}, "seed is -1"),
+        ({"axes": {**AXES, "method": ["ldp"]}}, "needs an epsilon"),
+        ({"axes": {**AXES, "method": ["fx"], "epsilon": [1]}}, "takes no epsilon"),
+        ({"kind": "protct"}, "did you mean 'protect'"),
+        ({"sises": {}}, "did you mean 'sizes'"),
+        ({"sizes": {"tiny": {}}}, "the sizes of a plan has no 'tiny'"),
+        ({"corpora": {"tiny": {"file": "nowhere.csv", "text": "text"}}}, "no file"),
+        ({"corpora": {"tiny": {"text": "text"}}}, "needs a 'file' or a 'set'"),
+        (
+            {"axes": {**AXES, "method": ["fx"]}, "sizes": {"small": {"method": ["gr"]}}},
+            "names 'gr', which the axis 'method' does not have",
+        ),
+        ({"sizes": {"small": {"seed": 3}}}, "seeds as a list"),
+        ({"tables": [{"titel": "a"}]}, "did you mean 'title'"),
+        ({"claims": [{"of": {}}]}, "needs a text"),
+        ({"kind": "audit", "axes": {**AXES, "release": ["int9"]}, "settings": {}}, "no release"),
+    ],
+)
+def test_slips_are_refused_before_anything_runs(
+    plan: Make, parts: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(CapeletError, match=sentence):
+        plan(**parts).cells("small")
+
+
+def test_too_many_cells_are_refused_unless_they_are_wished_for(plan: Make) -> None:
+    study = plan(
+        axes={
+            "corpus": ["tiny"],
+            "method": ["fx"],
+            "seed": list(range(317)),
+            "width": [*range(317)],
+        }
+    )
+    assert study.count() == 317 * 317
+    with pytest.raises(CapeletError, match="100,489 cells"):
+        study.cells()
+
+
+def test_the_wish_for_many_cells_is_granted(plan: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capelet.studies.plan.MOST_CELLS", 1)
+    study = plan(axes={"corpus": ["tiny"], "seed": [0, 1], "method": ["fx"]})
+    with pytest.raises(CapeletError, match="yes="):
+        study.cells()
+    assert len(study.cells(many=True)) == 4
+
+
+def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text("kind = ")
+    with pytest.raises(CapeletError, match="not TOML"):
+        Plan.read(tmp_path / "plan.toml")
+    with pytest.raises(CapeletError, match="cannot read"):
+        Plan.read(tmp_path / "absent.toml")
+
+
+def test_one_spelling_for_equal_values() -> None:
+    assert canonical({"a": (1, 2.0)}) == '{"a":[1,2]}'
+    assert canonical(0.5) != canonical(0.25)

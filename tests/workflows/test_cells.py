@@ -1,0 +1,99 @@
+"""A cell has the numbers of the command for its seed alone, and has them again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capelet.data.corpus import Corpus
+from capelet.data.datasets import load
+from capelet.defences import Settings
+from capelet.defences.settings import Schedule
+from capelet.encoders import load as load_encoder
+from capelet.encoders import with_cache
+from capelet.findings import Findings
+from capelet.mechanisms import Laplace
+from capelet.mechanisms.words import WordDropout
+from capelet.release import PrivateEncoder
+from capelet.workflows.audit import audit
+from capelet.workflows.cells import Protocol, measure_method, measure_steps
+from capelet.workflows.protect import protect
+
+pytest.importorskip("wordllama", reason="the extra words is not installed")
+QUICK = Schedule(epochs=2, device="cpu")
+FAST = ("logistic",)
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    some = load("reviews").take(np.arange(400))
+    # A task and a secret of two classes each: of rarer ones a split this small may have no victim.
+    stars = np.array(["good" if str(item) > "3" else "bad" for item in some.label], dtype=object)
+    secrets = {"gender": some.private["gender"]}
+    return replace(some, label=stars, private=secrets, author=None)
+
+
+def scores(findings: Findings) -> dict[tuple[Any, ...], float]:
+    """What attackers and probes reached; geometry and pooled persons are in both alike."""
+    return {
+        (row.kind, row.target, row.metric, row.attacker, row.subgroup): row.value
+        for row in findings
+        if np.isfinite(row.value)
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("gr", {}), ("cape", {"epsilon": 8.0}), ("dpnr", {"epsilon": 8.0, "mu": 0.3})],
+)
+def test_a_cell_is_protect_for_one_seed(
+    corpus: Corpus, method: str, settings: dict[str, Any]
+) -> None:
+    choice = Settings(schedule=QUICK, **settings)
+    encoder = with_cache(load_encoder("wordllama"))
+    cell, guesses = measure_method(corpus, encoder, method, choice, Protocol(SEED, attackers=FAST))
+    whole = protect(
+        corpus, "wordllama", method, choice, seeds=[SEED], attackers=FAST, seeded_noise=True,
+        anyway=True,
+    )  # fmt: skip
+    own = scores(cell)
+    # The defence's own adversary is no attacker, and is shown by `protect` alone.
+    theirs = {key: value for key, value in scores(whole.after).items() if "joint" not in str(key)}
+    assert own == theirs
+    assert {item.target for item in guesses} == {"stars", "gender"}
+    # Another seed is another split.
+    other, _ = measure_method(corpus, encoder, method, choice, Protocol(SEED + 1, attackers=FAST))
+    assert scores(other) != own
+
+
+def test_a_cell_without_steps_is_an_audit_and_one_with_noise_can_be_repeated(
+    corpus: Corpus,
+) -> None:
+    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
+    before, _ = measure_steps(corpus, encoder, (), protocol)
+    assert scores(before) == scores(audit(corpus, "wordllama", seeds=[SEED], attackers=FAST))
+    steps = [Laplace(64.0), WordDropout(0.2)]
+    noisy, guesses = measure_steps(corpus, encoder, steps, protocol)
+    again, same_guesses = measure_steps(corpus, encoder, steps, protocol)
+    assert noisy.to_json() == again.to_json() != before.to_json()
+    for one, other in zip(guesses, same_guesses, strict=True):
+        assert np.array_equal(one.guess, other.guess)
+    private = PrivateEncoder(WordDropout(0.2), encoder, Laplace(64.0))
+    seeded = audit(corpus, private, seeds=[SEED], attackers=FAST, seeded_noise=True)
+    assert scores(noisy) == scores(seeded)
+
+
+def test_guesses_are_those_that_the_scores_come_from(corpus: Corpus) -> None:
+    encoder = with_cache(load_encoder("wordllama"))
+    findings, guesses = measure_steps(corpus, encoder, (), Protocol(SEED, attackers=FAST))
+    for item in guesses:
+        accuracy = findings.value(
+            kind=item.kind, target=item.target, metric="accuracy", attacker="strongest",
+            subgroup=None,
+        )  # fmt: skip
+        assert (item.truth == item.guess).mean() == pytest.approx(accuracy)
+        assert len(set(item.rows.tolist())) == len(item.rows)
