@@ -25,7 +25,8 @@ from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows import protect as protection
 from capelet.workflows.audit import audit, rows_that_trained
-from capelet.workflows.protect import JOINT, Protection, part_of, protect
+from capelet.workflows.protect import JOINT, Protection, protect
+from capelet.workflows.search import part_of
 
 QUICK = Schedule(epochs=15, device="cpu")
 FAST = ("logistic", "kernel")
