@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -289,3 +292,56 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
         read_words(tmp_path / "bad.txt")
     with pytest.raises(DataError, match="cannot read"):
         read_words(tmp_path / "none.txt")
+
+
+# ---- pairs by frequency --------------------------------------------------------------------------
+
+
+class RemembersRareWords:
+    """An encoder that gives the sentences of a member text one direction, if their words are rare.
+
+    What it knows of membership stands in the texts' own first word: `in` or `out`.
+    """
+
+    name, backend, dimension, fingerprint = "remembers", "none", 16, "remembers"
+
+    def encode(self, texts: Sequence[str], progress: Any = None) -> Any:
+        rows = []
+        for text in texts:
+            words = text.lower().replace(".", "").split()
+            random = np.random.default_rng(zlib.crc32(text.encode()))
+            row = random.normal(size=16)
+            if words[1] == "in" and words[2].startswith("rare"):
+                row += 8 * np.random.default_rng(zlib.crc32(words[0].encode())).normal(size=16)
+            rows.append(row)
+        return np.array(rows, dtype=np.float32)
+
+    def truncated(self, texts: Sequence[str]) -> Any:
+        return np.zeros(len(texts), dtype=bool)
+
+
+def test_pairs_by_frequency_show_where_an_encoder_remembers() -> None:
+    texts, member = [], []
+    for number in range(400):
+        side = "in" if number % 2 else "out"
+        word = f"rare{number}" if number % 4 < 2 else "frequent"
+        texts.append(" ".join(f"Text{number} {side} {word} {word} tail{part}." for part in "abcd"))
+        member.append(side == "in")
+    attack = Membership(choices=2, by_frequency=True)
+    findings = attack.of_encoder(texts, member, RemembersRareWords())  # type: ignore[arg-type]
+    plain = replace(attack, by_frequency=False).of_encoder(
+        texts,
+        member,
+        RemembersRareWords(),  # type: ignore[arg-type]
+    )
+    tenths = [
+        row
+        for row in findings.select(kind="membership", target="pairs", metric="advantage")
+        if row.subgroup and row.attacker == "cosine"
+    ]
+    assert len(tenths) == 10 and tenths[0].subgroup == "decile 1 by word frequency"
+    assert np.mean([row.value for row in tenths[:4]]) > 0.7
+    assert abs(np.mean([row.value for row in tenths[-4:]])) < 0.2
+    # What is measured without the option does not change.
+    whole = [row for row in findings if row.subgroup is None]
+    assert [row.value for row in whole] == [row.value for row in plain]

@@ -113,7 +113,7 @@ def test_a_method_says_what_it_needs(name: str, small_part: Any) -> None:
 
 def test_the_record_says_what_a_method_can_do() -> None:
     can = {
-        "layers": {"fx", "gr", "gr+", "ldp", "cape"},
+        "layers": {"fx", "gr", "gr+", "ldp", "cape", "dpnr"},
         "neighbours": {"gr", "gr+", "leace"},
         "rewrites": {"mdp", "dpnr"},
         "vectors": {"fx", "gr", "gr+", "cgt", "leace", "ldp", "cape", "bottleneck"},

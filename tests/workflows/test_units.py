@@ -157,7 +157,8 @@ def test_one_row_changes_nothing_that_ships_but_the_noisy_weights(
     first = shipped_beside_the_weights(corpus, settings, tmp_path / "one")
     second = shipped_beside_the_weights(neighbour, settings, tmp_path / "two")
     assert first == second and set(first) == {
-        "manifest.json", "map.safetensors", "private.json", "recipe.toml",
+        "manifest.json", "map.safetensors", "head.safetensors", "head.json", "private.json",
+        "recipe.toml",
     }  # fmt: skip
     # The control: without the promise, how many rows trained is among what ships.
     plain = shipped_beside_the_weights(corpus, Settings(epsilon=8.0), tmp_path / "plain")

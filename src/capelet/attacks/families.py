@@ -333,8 +333,8 @@ def _family(name: str) -> Family:
             )
         sizes[key] = int(number)
     shape = ", ".join(f"{key} {number}" for key, number in sizes.items())
-    sized: Family = replace(family, **sizes, name=name, title=f"{family.title} ({shape})")
-    return sized
+    family_of_size: Family = replace(family, **sizes, name=name, title=f"{family.title} ({shape})")
+    return family_of_size
 
 
 def _on_path(

@@ -34,6 +34,7 @@ def membership(
     encoder: options.EncoderInstead = None,
     recipe: options.RecipeInstead = None,
     window: options.Window = 5,
+    by_frequency: options.ByFrequency = False,
     seed: options.AttackSeed = 0,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -51,13 +52,17 @@ def membership(
     check_writable(folder)
     if sum(item is not None for item in (words, encoder, recipe)) != 1:
         raise DataError("name one model to attack: --words FILE, --encoder NAME or --recipe FILE")
+    if by_frequency and words is not None:
+        raise DataError(
+            "windows of words are always looked at by frequency; leave --by-frequency out"
+        )
     clock = Clock()
     reading = Reading(where, drop_empty, None, encoding, separator)
     corpus = read_corpus(data, Columns(text=text, private=(member,), author=author), reading)
     if corpus.texts is None:
         raise DataError("membership is asked of texts; name their column (--text)")
     flags = member_flags(corpus.private[member].tolist(), member)
-    attack = Membership(window=window, seed=seed)
+    attack = Membership(window=window, seed=seed, by_frequency=by_frequency)
     texts = [str(item) for item in corpus.texts]
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
     model = words or open_encoder(corpus, recipe, encoder or "", "auto")

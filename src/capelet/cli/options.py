@@ -200,6 +200,12 @@ Minutes = Annotated[float | None, typer.Option(help="How long the attack 'sequen
 AllowOverlap = Annotated[
     bool, typer.Option("--allow-overlap", help="Allow victims among the auxiliary texts.")
 ]
+ByFrequency = Annotated[
+    bool,
+    typer.Option(
+        "--by-frequency", help="Look at pairs of sentences by how frequent their words are, too."
+    ),
+]
 Window = Annotated[
     int, typer.Option(max=MOST_SEEDS, help="Words to either side of a window's centre.")
 ]

@@ -80,6 +80,15 @@ def words_and_signs(text: str) -> list[str]:
     return _WORD_OR_SIGN.findall(normalise(text).lower())
 
 
+def sign_spans(text: str) -> list[tuple[int, int]]:
+    """Where each of `words_and_signs` begins and ends, in the text as it is normalised.
+
+    >>> sign_spans("Stop !")
+    [(0, 4), (5, 6)]
+    """
+    return [match.span() for match in _WORD_OR_SIGN.finditer(normalise(text).lower())]
+
+
 def words_and_marks(text: str) -> list[str]:
     """Lower-case words and single marks, apostrophes among them: the tokens that BLEU counts.
 

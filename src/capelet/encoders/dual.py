@@ -132,6 +132,16 @@ class DualEncoder:
         limit = int(self._about["length"])
         return np.array([len(words_and_signs(text)) > limit for text in texts], dtype=bool)
 
+    def number(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of each text's words and signs, as the network reads them."""
+        tokens = number_words(texts, self._number, int(self._about["length"]))
+        return [row[row != PAD].tolist() for row in tokens]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each number stands for, padding and the unknown word first."""
+        return tuple(self._about["words"])
+
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every word that the encoder knows, and its vector in the first layer."""
         table = self.load_network().table.weight.detach().float().cpu().numpy()

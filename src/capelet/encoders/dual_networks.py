@@ -32,8 +32,11 @@ class LstmSentence(nn.Module):
         self.out = nn.Linear(width, dimension)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        states = self.lstm(self.table(tokens))[0]
-        return _pool(states, tokens, self.out)
+        return self.read(self.table(tokens), tokens != PAD)
+
+    def read(self, vectors: Tensor, real: Tensor) -> Tensor:
+        """The same from word vectors: whoever holds the weights can ask for mixtures of words."""
+        return _pool(self.lstm(vectors)[0], real, self.out)
 
 
 class TransformerSentence(nn.Module):
@@ -57,15 +60,19 @@ class TransformerSentence(nn.Module):
         self.out = nn.Linear(width, dimension)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        return self.read(self.table(tokens), tokens != PAD)
+
+    def read(self, vectors: Tensor, real: Tensor) -> Tensor:
+        """The same from word vectors: whoever holds the weights can ask for mixtures of words."""
         width = self.sizes["width"]
         # √width lifts the entries of a row to the size of the sines (Vaswani et al. 2017, section
         # 3.4).
-        states = self.table(tokens) * math.sqrt(width) + _places(tokens.shape[1], width, tokens)
+        states = vectors * math.sqrt(width) + _places(real.shape[1], width, real)
         # A row without a word would have nothing to look at; it sees its padding and is zeroed.
-        mask = (tokens != PAD) | (tokens == PAD).all(dim=1, keepdim=True)
+        mask = real | ~real.any(dim=1, keepdim=True)
         for block in self.blocks:
             states = block(states, mask[:, None, None, :])
-        return _pool(self.last(states), tokens, self.out)
+        return _pool(self.last(states), real, self.out)
 
 
 SentenceNetwork = LstmSentence | TransformerSentence
@@ -106,10 +113,10 @@ def _places(count: int, width: int, like: Tensor) -> Tensor:
     ).flatten(1)
 
 
-def _pool(states: Tensor, tokens: Tensor, out: nn.Linear) -> Tensor:
+def _pool(states: Tensor, real: Tensor, out: nn.Linear) -> Tensor:
     """The mean over real words, mapped and of length one; 0 where there is no word."""
     # In float32: on a GPU the states come in half precision, whose sums lose digits.
-    real = (tokens != PAD).float()[:, :, None]
-    count = real.sum(dim=1)
-    mean = (states.float() * real).sum(dim=1) / count.clamp(min=1)
+    weight = real.float()[:, :, None]
+    count = weight.sum(dim=1)
+    mean = (states.float() * weight).sum(dim=1) / count.clamp(min=1)
     return functional.normalize(out(mean).float(), dim=1) * (count > 0)

@@ -223,7 +223,7 @@ def _amount(guarantee: Guarantee) -> str:
 NONE = Guarantee(epsilon=math.inf, notion="none", status="none")
 
 
-SEEDED = "the noise was seeded, so nothing is promised"
+SEEDED_CAVEAT = "the noise was seeded, so nothing is promised"
 
 
 def as_seeded(guarantee: Guarantee) -> Guarantee:
@@ -234,7 +234,7 @@ def as_seeded(guarantee: Guarantee) -> Guarantee:
     """
     if guarantee.notion == "none":
         return guarantee
-    caveat = "; ".join(part for part in (SEEDED, guarantee.caveat) if part)
+    caveat = "; ".join(part for part in (SEEDED_CAVEAT, guarantee.caveat) if part)
     return replace(guarantee, status="none", caveat=caveat)
 
 

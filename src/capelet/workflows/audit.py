@@ -49,7 +49,7 @@ from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
 # How a picture calls the vectors of the encoder, and those of the audited release.
-ORIGINAL, RELEASED = "original", "released"
+ORIGINAL, RELEASE = "original", "released"
 
 
 def audit(
@@ -166,7 +166,7 @@ def audit(
 def _check_beside(beside: Mapping[str, PrivateEncoder], target: PrivateEncoder) -> None:
     """Refuse, before anything is encoded, what has no place in one map with the target's."""
     for name, private in beside.items():
-        if name in (ORIGINAL, RELEASED):
+        if name in (ORIGINAL, RELEASE):
             raise DataError(f"a release beside this one is called {name!r}; give it another name")
         if private.consumes != target.consumes:
             raise DataError(
@@ -176,10 +176,10 @@ def _check_beside(beside: Mapping[str, PrivateEncoder], target: PrivateEncoder) 
 
 
 def encoders_of(
-    private: PrivateEncoder, plan: Plan, seeded: bool, purpose: str = "release"
+    private: PrivateEncoder, plan: Plan, is_study: bool, purpose: str = "release"
 ) -> list[PrivateEncoder]:
     """For each split what its release is drawn by: the encoder itself, or with the split's seed."""
-    if not (seeded and private.draws):
+    if not (is_study and private.draws):
         return [private] * len(plan.splits)
     return [StudyEncoder.of(private, parts.seed, purpose) for parts in plan.splits]
 
@@ -201,7 +201,7 @@ def _clouds(
 ) -> dict[str, Any]:
     """One map of the original vectors of the victims and of what several releases make of them."""
     original = target.unprotected().release(inputs).vectors
-    clouds = {ORIGINAL: original} | ({RELEASED: release.vectors} if target.protects else {})
+    clouds = {ORIGINAL: original} | ({RELEASE: release.vectors} if target.protects else {})
     seed = plan.splits[0].seed
     for name, private in beside.items():
         # Drawn from the seed: a picture is no release, and can be drawn again.

@@ -147,8 +147,8 @@ def protect(
         )
     _check_layers(plain, choice, has_search)
     with clock("encoding"):
-        unprotected = encoders_of(plain, plan, seeded_noise, "original")
-        originals = release_each(unprotected, inputs, progress)
+        plain_encoders = encoders_of(plain, plan, seeded_noise, "original")
+        originals = release_each(plain_encoders, inputs, progress)
         original = originals[0]
         lessons = [Lesson(item.vectors, inputs) for item in originals]
         if texts:
@@ -220,11 +220,11 @@ def rewritten_lessons(
     plain: PrivateEncoder,
     inputs: Any,
     plan: Plan,
-    seeded: bool,
+    is_study: bool,
     progress: Progress,
 ) -> list[Lesson]:
     """Text steps act before the encoder, so the defence learns on what they leave of a text."""
-    if not seeded:
+    if not is_study:
         left = run(texts, inputs)
         return [Lesson(plain.release(left, progress).vectors, left)] * len(plan.splits)
     lessons = []
@@ -241,13 +241,13 @@ def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEnco
     return [StudyEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
 
 
-def settings_of(settings: Settings, parts: Split, seeded: bool) -> Settings:
+def settings_of(settings: Settings, parts: Split, is_study: bool) -> Settings:
     """Each split trains from its own seed, so that the mean covers the luck of training too.
 
     In a study the noise of a private training is from that seed as well.
     """
     schedule, training = replace(settings.schedule, seed=parts.seed), settings.training
-    if seeded and training is not None:
+    if is_study and training is not None:
         training = replace(training, seed_noise=parts.seed)
     return replace(settings, schedule=schedule, training=training)
 

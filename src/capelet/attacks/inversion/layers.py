@@ -6,7 +6,7 @@ special ones included, as mean pooling takes it; layer 0 is the embedding layer'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capelet.attacks.inversion.words import Floats
+from capelet.data.text import sign_spans
 from capelet.errors import EncoderError
 from capelet.interfaces import Encoder, Progress, silent
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from capelet.encoders.dual import DualEncoder
 
 # Victims are short: the mean over these positions is a token as it usually stands.
 _POSITIONS = 16
@@ -97,6 +100,28 @@ class OpenModel:
         """The words that are one token each."""
         return [token.lstrip("▁Ġ").lower() for token in self.tokenizer.get_vocab()]
 
+    def decode(self, ids: list[int]) -> str:
+        """The text of these tokens."""
+        return str(self.tokenizer.decode(ids))
+
+    def input_table(self) -> Tensor:
+        """The vector of each token as it enters the network."""
+        table: Tensor = self.model.get_input_embeddings().weight.detach()
+        return table
+
+    def reader(self, lengths: Tensor, layer: int | None) -> Callable[[Tensor], Tensor]:
+        """From relaxed texts of these lengths to the mean of a layer, the last by default."""
+        frame = _Frame(self, lengths)
+
+        def read(soft: Tensor) -> Tensor:
+            inputs, mask = frame.around(soft)
+            states = self.model(
+                inputs_embeds=inputs, attention_mask=mask, output_hidden_states=True
+            ).hidden_states
+            return mean_of(states[-1 if layer is None else layer], mask)
+
+        return read
+
     def means(
         self, texts: Sequence[str], layers: Sequence[int], progress: Progress = silent
     ) -> dict[int, Floats]:
@@ -147,11 +172,108 @@ class OpenTable:
         return [token.lstrip("▁Ġ").lower() for token in self.tokenizer.get_vocab()]
 
 
-def open_encoder(encoder: Encoder) -> OpenModel | OpenTable:
+@dataclass(frozen=True, eq=False)
+class OpenDual:
+    """A dual encoder (Leakage §6): its words, their vectors, and a network with gradients.
+
+    Its tokens are whole words and signs. Of layers it shows the lowest, the mean of word vectors,
+    and what is released.
+    """
+
+    encoder: DualEncoder
+    layers: int = 0
+
+    @property
+    def model(self) -> Any:
+        return self.encoder.load_network()
+
+    @cached_property
+    def table(self) -> Floats:
+        return np.asarray(self.input_table().float().cpu().numpy())
+
+    def input_table(self) -> Tensor:
+        """The vector of each word as it enters the network."""
+        table: Tensor = self.model.table.weight.detach()
+        return table
+
+    def words(self) -> list[str]:
+        """The words that it knows."""
+        return [word for word in self.encoder.words if word.isalpha()]
+
+    def decode(self, ids: list[int]) -> str:
+        """The words of these numbers, with spaces between."""
+        return " ".join(self.encoder.words[number] for number in ids)
+
+    def tokens(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Word numbers and character spans of each text."""
+        numbers = self.encoder.number(texts)
+        return [
+            (some, sign_spans(text)[: len(some)]) for some, text in zip(numbers, texts, strict=True)
+        ]
+
+    def means(
+        self, texts: Sequence[str], layers: Sequence[int], progress: Progress = silent
+    ) -> dict[int, Floats]:
+        """The mean word vector of each text: layer 0, the only one below the release."""
+        # A text without a word is its padding, whose vector is 0.
+        rows = [self.table[ids or [0]].mean(axis=0) for ids, _ in self.tokens(texts)]
+        return {layer: np.array(rows, dtype=np.float32) for layer in layers}
+
+    def reader(self, lengths: Tensor, layer: int | None) -> Callable[[Tensor], Tensor]:
+        """From relaxed texts of these lengths to the released vector, or to their mean word."""
+        import torch
+
+        def read(soft: Tensor) -> Tensor:
+            real = torch.arange(soft.shape[1], device=soft.device)[None, :] < lengths[:, None]
+            if layer is not None:
+                return mean_of(soft, real)
+            vector: Tensor = self.model.read(soft, real)
+            return vector
+
+        return read
+
+
+class _Frame:
+    """The special tokens that the tokenizer puts before and after a text of each length."""
+
+    def __init__(self, model: OpenModel, lengths: Tensor) -> None:
+        import torch
+
+        whole = model.tokenizer("a", add_special_tokens=True)["input_ids"]
+        plain = model.tokenizer("a", add_special_tokens=False)["input_ids"]
+        before = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+        table = model.model.get_input_embeddings().weight.detach()
+        self.before = table[torch.tensor(whole[:before], dtype=torch.long, device=table.device)]
+        self.after = table[
+            torch.tensor(whole[before + len(plain) :], dtype=torch.long, device=table.device)
+        ]
+        self.lengths = lengths
+
+    def around(self, soft: Tensor) -> tuple[Tensor, Tensor]:
+        """The relaxed texts with special tokens in place, and the mask of real positions."""
+        import torch
+
+        rows, longest, width = soft.shape
+        head, tail = len(self.before), len(self.after)
+        total = longest + head + tail
+        place = torch.arange(total, device=soft.device)[None, :]
+        end = (head + self.lengths)[:, None]
+        inputs = torch.cat(
+            [self.before.expand(rows, head, width), soft, soft.new_zeros(rows, tail, width)], dim=1
+        )
+        for at in range(tail):
+            inputs = torch.where((place == end + at)[:, :, None], self.after[at], inputs)
+        return inputs, (place < end + tail).to(torch.long)
+
+
+def open_encoder(encoder: Encoder) -> OpenModel | OpenTable | OpenDual:
     """What a white-box attacker holds of this encoder; refuses one that shows nothing."""
     from capelet.encoders import StaticEncoder
+    from capelet.encoders.dual import DualEncoder
 
     inner = getattr(encoder, "inner", encoder)
+    if isinstance(inner, DualEncoder):
+        return OpenDual(inner)
     if isinstance(inner, StaticEncoder):
         return OpenTable(*inner.open_table())
     return OpenModel.of(encoder)

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from capelet.attacks.inversion.layers import OpenModel, mean_of
+from capelet.attacks.inversion.layers import OpenDual, OpenModel
 from capelet.attacks.inversion.sparse import Ridge
 from capelet.attacks.inversion.words import Floats, Ids, Vocabulary, WordSets
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Relaxation:
         self,
         vectors: Floats,
         texts: Sequence[str],
-        model: OpenModel,
+        model: OpenModel | OpenDual,
         vocabulary: Vocabulary,
         progress: Progress = silent,
     ) -> Relaxer:
@@ -76,12 +73,16 @@ class Relaxer:
     """A fitted gradient attacker: vectors in, word sets out."""
 
     attack: Relaxation
-    encoder: OpenModel
+    encoder: OpenModel | OpenDual
     length: Ridge
     bounds: tuple[float, float]
     layer_map: Ridge | None
     tokens: Ids
     vocabulary: Vocabulary
+
+    @property
+    def layer(self) -> int | None:
+        return self.attack.layer
 
     def predict(self, vectors: Floats, progress: Progress = silent) -> WordSets:
         return self.vocabulary.sets(self.texts(vectors, progress))
@@ -97,7 +98,7 @@ class Relaxer:
             rows = order[start : start + self.attack.batch]
             ids = self._search(targets[rows].astype(np.float32), lengths[rows])
             for row, sequence, length in zip(rows, ids, lengths[rows], strict=True):
-                texts[row] = self.encoder.tokenizer.decode(sequence[:length].tolist())
+                texts[row] = self.encoder.decode(sequence[:length].tolist())
             progress("relaxation", min(start + len(rows), len(order)), len(order))
         return texts
 
@@ -106,10 +107,10 @@ class Relaxer:
 
         model = self.encoder.model
         device = next(model.parameters()).device
-        table = model.get_input_embeddings().weight.detach()
+        table = self.encoder.input_table()
         token_ids = torch.from_numpy(self.tokens).to(device)
         goal = torch.from_numpy(targets).to(device)
-        frame = _Frame(self.encoder, torch.from_numpy(np.asarray(lengths)).to(device))
+        read = self.encoder.reader(torch.from_numpy(np.asarray(lengths)).to(device), self.layer)
         generator = torch.Generator().manual_seed(self.attack.seed)
         shape = (len(targets), int(lengths.max()), len(token_ids))
         # Nearly uniform, but not alike: equal positions would have equal gradients for ever.
@@ -121,57 +122,14 @@ class Relaxer:
         for _ in range(self.attack.steps):
             # Eq. 5: a position is the mean token vector under its softmax.
             soft = (scores / self.attack.temperature).softmax(dim=2) @ table[token_ids]
-            loss = ((self._vector(frame, soft, goal) - goal) ** 2).sum()
+            vector = read(soft)
+            if self.layer_map is None:  # a released vector has its own length, most often one
+                vector = vector * (goal.norm(dim=1) / vector.norm(dim=1).clamp(min=1e-9))[:, None]
+            loss = ((vector - goal) ** 2).sum()
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         return np.asarray(token_ids[scores.detach().argmax(dim=2)].cpu().numpy())
-
-    def _vector(self, frame: _Frame, soft: Tensor, goal: Tensor) -> Tensor:
-        import torch
-
-        inputs, mask = frame.around(soft)
-        states = self.encoder.model(
-            inputs_embeds=inputs, attention_mask=mask, output_hidden_states=True
-        ).hidden_states
-        layer = self.attack.layer if self.attack.layer is not None else -1
-        vector = mean_of(states[layer], mask)
-        if self.layer_map is None:  # a released vector has its own length, most often one
-            vector = vector * (goal.norm(dim=1) / vector.norm(dim=1).clamp(min=1e-9))[:, None]
-        return torch.as_tensor(vector)
-
-
-class _Frame:
-    """The special tokens that the tokenizer puts before and after a text of each length."""
-
-    def __init__(self, model: OpenModel, lengths: Tensor) -> None:
-        import torch
-
-        whole = model.tokenizer("a", add_special_tokens=True)["input_ids"]
-        plain = model.tokenizer("a", add_special_tokens=False)["input_ids"]
-        before = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
-        table = model.model.get_input_embeddings().weight.detach()
-        self.before = table[torch.tensor(whole[:before], dtype=torch.long, device=table.device)]
-        self.after = table[
-            torch.tensor(whole[before + len(plain) :], dtype=torch.long, device=table.device)
-        ]
-        self.lengths = lengths
-
-    def around(self, soft: Tensor) -> tuple[Tensor, Tensor]:
-        """The relaxed texts with special tokens in place, and the mask of real positions."""
-        import torch
-
-        rows, longest, width = soft.shape
-        head, tail = len(self.before), len(self.after)
-        total = longest + head + tail
-        place = torch.arange(total, device=soft.device)[None, :]
-        end = (head + self.lengths)[:, None]
-        inputs = torch.cat(
-            [self.before.expand(rows, head, width), soft, soft.new_zeros(rows, tail, width)], dim=1
-        )
-        for at in range(tail):
-            inputs = torch.where((place == end + at)[:, :, None], self.after[at], inputs)
-        return inputs, (place < end + tail).to(torch.long)
 
 
 def map_error(relaxer: Relaxer, vectors: Floats, means: Floats) -> Any:

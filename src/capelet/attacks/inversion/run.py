@@ -31,7 +31,7 @@ from capelet.training.device import gpu_available
 
 if TYPE_CHECKING:
     from capelet.attacks.inversion.blackbox import Inverter
-    from capelet.attacks.inversion.layers import OpenModel, OpenTable
+    from capelet.attacks.inversion.layers import OpenDual, OpenModel, OpenTable
     from capelet.release import PrivateEncoder
 
 Rows = npt.NDArray[np.intp]
@@ -134,7 +134,7 @@ class Inversion:
             _refuse_overlap(own, victims)
         return TextParts(own, victims, groups[victim_rows])
 
-    def _open(self, private: PrivateEncoder) -> OpenModel | OpenTable | None:
+    def _open(self, private: PrivateEncoder) -> OpenModel | OpenTable | OpenDual | None:
         if SENDING in self.attacks and private.encoder is None:
             raise CapeletError(
                 f"{SENDING!r} sends texts of its own through the encoder, and ready vectors come "
@@ -143,7 +143,7 @@ class Inversion:
         white_box_attacks = [name for name in self.attacks if name not in (*BLACK_BOX, SENDING)]
         if not white_box_attacks:
             return None
-        from capelet.attacks.inversion.layers import OpenModel, open_encoder
+        from capelet.attacks.inversion.layers import OpenTable, open_encoder
 
         if private.encoder is None:
             raise CapeletError(
@@ -152,7 +152,7 @@ class Inversion:
             )
         white_box = open_encoder(private.encoder)
         gradients = [name for name in white_box_attacks if name.startswith("relaxation")]
-        if gradients and not isinstance(white_box, OpenModel):
+        if gradients and isinstance(white_box, OpenTable):
             raise CapeletError(
                 f"{gradients[0]!r} needs gradients, and {private.encoder.name!r} is a table of "
                 "vectors; use 'sparse-coding', or the black-box 'multi-label' or 'multi-set'"
@@ -284,11 +284,13 @@ class Inversion:
                 progress,
             )
             return coder.predict(world.victims, progress)
-        from capelet.attacks.inversion.layers import OpenModel
+        from capelet.attacks.inversion.layers import OpenDual, OpenModel
         from capelet.attacks.inversion.relaxation import Relaxation
 
-        assert isinstance(world.white_box, OpenModel)
-        layer = self.layer if name == "relaxation-mapped" else None
+        assert isinstance(world.white_box, OpenModel | OpenDual)
+        # Below its release a dual encoder shows the mean of word vectors, and nothing between.
+        lower = 0 if isinstance(world.white_box, OpenDual) else self.layer
+        layer = lower if name == "relaxation-mapped" else None
         search = Relaxation(seed=self.seed, **{"layer": layer, **options})
         relaxer = search.fit(world.auxiliary[0], own, world.white_box, world.wide, progress)
         return relaxer.predict(world.victims[:_GRADIENT_VICTIMS], progress)
@@ -331,7 +333,7 @@ class _World:
     vocabulary: Vocabulary
     auxiliary: npt.NDArray[np.floating[Any]]
     victims: npt.NDArray[np.floating[Any]]
-    white_box: OpenModel | OpenTable | None
+    white_box: OpenModel | OpenTable | OpenDual | None
     recipe_hash: str
     send: Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]] | None = None
     inverters: dict[str, Inverter] = field(default_factory=dict)

@@ -8,6 +8,8 @@ intervals cover the choice.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +20,16 @@ import numpy.typing as npt
 
 from capelet.attacks.membership.scores import (
     Flags,
+    Floats,
     LearnedSimilarity,
     Trial,
     aggregate,
     by_decile,
+    by_tenth,
     match_frequencies,
     membership_findings,
     pair_scores,
+    tenths_of,
     window_scores,
     windows_of,
 )
@@ -37,13 +42,18 @@ from capelet.release import PrivateEncoder
 
 @dataclass(frozen=True)
 class Membership:
-    """How windows and pairs are made, and how texts are split into auxiliary and scored ones."""
+    """How windows and pairs are made, and how texts are split into auxiliary and scored ones.
+
+    With `by_frequency` pairs of sentences are looked at apart, too, by how frequent their words are
+    (Song, Raghunathan 2020, figure 5); windows always are.
+    """
 
     window: int = 5
     per_word: int = 20
     share: float = 1 / 3
     choices: int = 5
     seed: int = 0
+    by_frequency: bool = False
 
     def of_words(
         self,
@@ -134,6 +144,19 @@ class Membership:
                 parameters=_about(several),
             )
             rows += self._aggregates(name, several, member_pairs, units)
+        if self.by_frequency:
+            tenths = tenths_of(_pair_frequencies(pieces, next_too))
+            for name, several in trials.items():
+                rows += by_tenth(
+                    several,
+                    tenths,
+                    member_pairs,
+                    units,
+                    attacker=name,
+                    target="pairs",
+                    seed=self.seed,
+                    parameters=_about(several),
+                )
         rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
         return Findings(tuple(rows), recipe=release.recipe)
 
@@ -218,6 +241,20 @@ def _about(trials: Sequence[Trial]) -> dict[str, int]:
 
 def _both_everywhere(member: Flags, inside: Flags) -> bool:
     return all((member & part).any() and (~member & part).any() for part in (inside, ~inside))
+
+
+def _pair_frequencies(pieces: Sequence[str], first: npt.NDArray[np.intp]) -> Floats:
+    """For each pair of neighbouring sentences how frequent its words are: the mean of log counts.
+
+    Counted over all sentences, members' or not: a tenth must not depend on who is a member.
+    """
+    words = [words_of(piece) for piece in pieces]
+    counts = Counter(word for piece in words for word in piece)
+    logs = {word: math.log(count) for word, count in counts.items()}
+    means = [
+        [logs[word] for word in (*words[row], *words[row + 1])] or [0.0] for row in first.tolist()
+    ]
+    return np.array([math.fsum(values) / len(values) for values in means])
 
 
 def _codes_of(names: Sequence[str]) -> npt.NDArray[np.intp]:

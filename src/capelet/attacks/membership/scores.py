@@ -317,21 +317,37 @@ def by_decile(
     units: npt.NDArray[Any],
     **options: Any,
 ) -> list[Finding]:
-    """The findings of each tenth of the centre words, rarest first (`counts` is per word).
+    """The findings of each tenth of the centre words, rarest first (`counts` is per word)."""
+    present = np.unique(windows.centre)
+    of_word = np.full(int(present.max()) + 1, -1)
+    of_word[present] = tenths_of(counts[present])
+    return by_tenth(trials, of_word[windows.centre], windows.member, units, **options)
+
+
+def tenths_of(frequencies: npt.NDArray[Any]) -> Ids:
+    """Which tenth each value lies in, the smallest in 0; equal ones fall into tenths at random."""
+    random = np.random.default_rng(0x2D)
+    order = np.lexsort((random.random(len(frequencies)), frequencies))
+    tenth = np.empty(len(frequencies), dtype=np.int64)
+    tenth[order] = np.arange(len(frequencies)) * DECILES // len(frequencies)
+    return tenth
+
+
+def by_tenth(
+    trials: Sequence[Trial],
+    tenths: Ids,
+    members: Flags,
+    units: npt.NDArray[Any],
+    **options: Any,
+) -> list[Finding]:
+    """The findings of each tenth of the rows, rarest first.
 
     Each tenth has its own threshold, since rare words lie at other similarities than frequent ones.
     """
-    present = np.unique(windows.centre)
-    random = np.random.default_rng(0x2D)  # words of equal count fall into tenths at random
-    order = np.lexsort((random.random(len(present)), counts[present]))
-    tenth = np.empty(len(present), dtype=np.int64)
-    tenth[order] = np.arange(len(present)) * DECILES // len(present)
-    of_word = np.full(int(present.max()) + 1, -1)
-    of_word[present] = tenth
     rows = []
     for decile in range(DECILES):
-        inside = of_word[windows.centre] == decile
-        member = windows.member[inside]
+        inside = tenths == decile
+        member = members[inside]
         # Trials with too few windows on some side to choose a threshold or to score it drop out.
         parts = [
             part

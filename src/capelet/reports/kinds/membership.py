@@ -39,6 +39,11 @@ SOURCES = {
 }
 
 
+# What falls into tenths, and by what, where findings are by frequency.
+CENTRES = ("centre words", "the centre word is")
+TENTHS = {"pairs": ("pairs by their words", "the words of a pair are")}
+
+
 class Membership(KindReport):
     """Whether a text was trained on, judged by one score that is named beforehand."""
 
@@ -94,8 +99,8 @@ class Membership(KindReport):
     def details(self, findings: Findings, row: Finding) -> list[str]:
         tenths = self.parts(findings, row, row.metric)
         return [
-            f"In the rarest tenth of centre words the advantage is {percent(tenths[0].value)}, "
-            f"in the most frequent {percent(tenths[-1].value)}."
+            f"In the rarest tenth of {tenths_of(row.target)[0]} the advantage is "
+            f"{percent(tenths[0].value)}, in the most frequent {percent(tenths[-1].value)}."
             for _ in tenths[:1]
         ]
 
@@ -117,8 +122,8 @@ class Membership(KindReport):
             tenths.append(Bar(name, item.value, item.low, item.high, marks=marks))
         title = "Rare words are remembered."
         caption = (
-            f"Advantage of {attacker_name(row.attacker)} by how frequent the centre word is, each "
-            "tenth with a threshold of its own."
+            f"Advantage of {attacker_name(row.attacker)} by how frequent "
+            f"{tenths_of(row.target)[1]}, each tenth with a threshold of its own."
         )
         pictures = [self.bars(findings), bars(tenths, title, title, caption)]
         return [text(self.sentences(findings)), *pictures]
@@ -184,9 +189,15 @@ class Membership(KindReport):
             for tenth in dict.fromkeys(row.subgroup for row in rows)
         ]
         heads = (head for name in names for head in (attacker_name(name), "permuted"))
-        note = "Advantage in points; each tenth of the centre words has its own threshold."
-        title = "Training texts, by how frequent the centre word is"
-        return table(title, ("centre words", *heads), lines, note)
+        items, measure = tenths_of(rows[0].target if rows else "windows")
+        note = f"Advantage in points; each tenth of the {items} has its own threshold."
+        title = f"Training texts, by how frequent {measure}"
+        return table(title, (items, *heads), lines, note)
+
+
+def tenths_of(target: str) -> tuple[str, str]:
+    """What falls into tenths, and whose frequency decides into which."""
+    return TENTHS.get(target, CENTRES)
 
 
 def tenth_name(subgroup: str | None) -> str:
