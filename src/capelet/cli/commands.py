@@ -27,6 +27,7 @@ from capelet.cli import (
     membership,
     protect,
     report,
+    serve,
     verify,
 )
 from capelet.cli.terminal import guard
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report.report,
     "encode": encode.encode,
     "verify": verify.verify,
+    "serve": serve.serve,
     "invert": invert.invert,
     "membership": membership.membership,
     "list": catalogue.show,
