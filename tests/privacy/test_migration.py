@@ -72,7 +72,7 @@ def test_sums_cap_key_and_vectors_stay(old: Path) -> None:
             assert ledger.budget == Budget(15.0)
             ((time, before, cap),) = ledger.budget_changes()
             assert (time, before, cap) == ("", None, Budget(15.0))
-            assert ledger.name("recipe", "ann", b"a text") == NAME
+            assert ledger.release_name("recipe", "ann", b"a text") == NAME
             np.testing.assert_array_equal(ledger.find([NAME])[NAME], VECTOR)
             assert ledger.head.entries == 4
             ledger.verify(ledger.head)

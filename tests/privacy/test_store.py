@@ -238,7 +238,7 @@ def test_one_person_in_two_forms_has_one_budget(path: Path) -> None:
     with Ledger(path) as ledger:
         settle(ledger, ["Zoë", " Zoe\u0308", "Zoë\t"])
         assert ledger.subjects() == ["Zoë"] and spent(ledger, "Zoe\u0308 ") == 6.0
-        names = {ledger.name("recipe", who, b"text") for who in ("Zoë", "Zoe\u0308 ")}
+        names = {ledger.release_name("recipe", who, b"text") for who in ("Zoë", "Zoe\u0308 ")}
         assert len(names) == 1
         assert (
             ledger.has_alike("zoë") and not ledger.has_alike("Zoë") and ledger.spent("zoë") is None
@@ -277,16 +277,16 @@ def test_kept_vectors_come_back_by_person_recipe_and_text(path: Path) -> None:
     vector = np.arange(3, dtype=np.float32)
     with Ledger(path) as ledger:
         ledger.open()
-        name = ledger.name("recipe", "ann", b"a text")
+        name = ledger.release_name("recipe", "ann", b"a text")
         ledger.settle(["ann"], [name], vector[None], TWO)
         others = [
-            ledger.name("recipe", "bob", b"a text"),
-            ledger.name("other", "ann", b"a text"),
-            ledger.name("recipe", "ann", b"a text "),
-            ledger.name("recip", "eann", b"a text"),
+            ledger.release_name("recipe", "bob", b"a text"),
+            ledger.release_name("other", "ann", b"a text"),
+            ledger.release_name("recipe", "ann", b"a text "),
+            ledger.release_name("recip", "eann", b"a text"),
         ]
     with Ledger(path) as ledger:
-        assert ledger.name("recipe", "ann", b"a text") == name
+        assert ledger.release_name("recipe", "ann", b"a text") == name
         assert ledger.names_among([*others, name]) == {name}
         stored = ledger.find([*others, name])
         assert list(stored) == [name]
@@ -313,7 +313,7 @@ def test_a_run_that_is_over_leaves_its_charges_and_no_vectors(path: Path) -> Non
 def test_names_last_though_another_process_makes_the_file(path: Path) -> None:
     """A name is asked for only under the file's own key: of two, the first decides it."""
     one, other = Ledger(path), Ledger(path)
-    assert one.name("r", "ann", b"text") == other.name("r", "ann", b"text")
+    assert one.release_name("r", "ann", b"text") == other.release_name("r", "ann", b"text")
     assert one.row_name("run", 3) == other.row_name("run", 3)
     one.close()
     other.close()
@@ -321,7 +321,7 @@ def test_names_last_though_another_process_makes_the_file(path: Path) -> None:
 
 def test_another_ledger_has_another_key(tmp_path: Path) -> None:
     with Ledger(tmp_path / "a.db") as one, Ledger(tmp_path / "b.db") as other:
-        assert one.name("r", "ann", b"text") != other.name("r", "ann", b"text")
+        assert one.release_name("r", "ann", b"text") != other.release_name("r", "ann", b"text")
 
 
 def test_what_is_no_ledger_is_left_alone(path: Path, tmp_path: Path) -> None:
@@ -346,9 +346,9 @@ def test_a_store_of_a_newer_version_is_refused(path: Path) -> None:
     with Ledger(path) as ledger:
         settle(ledger, ["ann"])
     direct = sqlite3.connect(path)
-    direct.execute("PRAGMA user_version = 3")
+    direct.execute("PRAGMA user_version = 4")
     direct.close()
-    with pytest.raises(OutputError, match=r"a newer Capelet \(version 3 of the store"):
+    with pytest.raises(OutputError, match=r"a newer Capelet \(version 4 of the store"):
         Ledger(path)
 
 
@@ -459,7 +459,7 @@ def settle_one_text(path: Path, number: int) -> None:
         while not path.with_name("gate").exists():
             time.sleep(0.001)
         draw = np.full((1, 4), number, dtype=np.float32)
-        stored = ledger.settle(["ann"], [ledger.name("r", "ann", b"text")], draw, TWO)
+        stored = ledger.settle(["ann"], [ledger.release_name("r", "ann", b"text")], draw, TWO)
         path.with_name(f"{number}.answer").write_bytes(stored.vectors.tobytes())
 
 
@@ -476,7 +476,10 @@ def test_the_same_text_from_eight_processes_is_one_vector_and_one_charge(path: P
     assert len(answers) == 8 and len(set(answers)) == 1
     with Ledger(path) as ledger:
         assert spent(ledger, "ann") == 2.0
-        assert ledger.find([ledger.name("r", "ann", b"text")]).popitem()[1].tobytes() == answers[0]
+        assert (
+            ledger.find([ledger.release_name("r", "ann", b"text")]).popitem()[1].tobytes()
+            == answers[0]
+        )
 
 
 def settle_for_ever(path: str) -> None:

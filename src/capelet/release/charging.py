@@ -111,7 +111,7 @@ class Account:
         if self.charging.repeats == "fresh":
             return [self.ledger.row_name(run, row) for row in block.numbers]
         rows = zip(block.people, block.contents(), strict=True)
-        return [self.ledger.name(self.recipe_name, who, content) for who, content in rows]
+        return [self.ledger.release_name(self.recipe_name, who, content) for who, content in rows]
 
     def needs(self, block: Block, parts: Parts, is_resumed: bool) -> list[Need]:
         """What a block would cost: a release for each row whose name is not stored yet."""

@@ -1,0 +1,302 @@
+"""How orders are settled: who pays, what is stored, and what is left of the budgets.
+
+One transaction settles the orders of many requests (one write to the disk for all), and each order
+all or nothing by itself. So everything that can be refused is checked on `Balances` in memory,
+which one reading filled under the lock; only an order that passed is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.errors import CapeletError
+from capelet.interfaces import Vectors
+from capelet.privacy.budgets import ROWS_SHOWN, Budget, BudgetError, Limits, Need, needs_of
+from capelet.privacy.database import Charge, Database, StoredRequest
+from capelet.privacy.guarantees import Guarantee, compose
+from capelet.privacy.people import normalise_person
+
+
+class RequestConflict(CapeletError):
+    """An idempotency key was used before, for another request."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this idempotency key was used for another request; send the same body again, or "
+            "another key"
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which request an order answers: the API key's id, the idempotency key, the body's hash."""
+
+    key: str
+    idempotency: str
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which releases answered a request, in order, and how many were charged for it.
+
+    `digest` is that of the request asked about where both have the same body, and another where
+    they have not: what is stored is a keyed hash, for a plain one would confirm a guessed text.
+    """
+
+    digest: bytes
+    names: tuple[bytes, ...]
+    charged: int
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """One request's worth of releases: all of it or nothing.
+
+    Row by row: about whom, under which name, the vector that was drawn. `budget` may only lower
+    the ledger's.
+    """
+
+    subjects: Sequence[str]
+    names: Sequence[bytes]
+    vectors: Vectors
+    guarantee: Guarantee
+    run: str = ""
+    budget: Budget | None = None
+    request: Request | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """What the store holds under the names, row by row, and which rows were charged for it now.
+
+    `left` is what is left of ε to the person of each row; infinite without a budget.
+    """
+
+    vectors: Vectors
+    is_new: npt.NDArray[np.bool_]
+    left: npt.NDArray[np.float64]
+
+
+class Balances:
+    """What people have spent, as one transaction sees it and changes it."""
+
+    def __init__(self, db: Database, guarantees: dict[int, Guarantee], is_new_day: bool) -> None:
+        self._db, self._guarantees, self._is_new_day = db, guarantees, is_new_day
+        self._totals: dict[str, Counter[Guarantee]] = {}
+        self._windows: dict[str, Counter[Guarantee]] = {}
+        self.numbers: dict[str, int] = {}
+
+    def load(self, people: Iterable[str]) -> None:
+        """Read what these people have spent, those who were read before excepted."""
+        missing = sorted(set(people) - self._totals.keys())
+        numbers = self._db.numbers(missing)
+        self.numbers.update(numbers)
+        names = {number: person for person, number in numbers.items()}
+        for person in missing:
+            self._totals[person], self._windows[person] = Counter(), Counter()
+        for charge in self._db.totals(names):
+            guarantee = self._guarantee(charge.guarantee)
+            self._totals[names[charge.person]][guarantee] += charge.releases
+        # On a day that the store has not seen yet nothing was charged so far.
+        for charge in () if self._is_new_day else self._db.windows(names):
+            guarantee = self._guarantee(charge.guarantee)
+            self._windows[names[charge.person]][guarantee] += charge.releases
+
+    def spent(self, person: str) -> Guarantee | None:
+        """What all releases about a person promise together."""
+        return _sum(self._totals[person])
+
+    def spent_today(self, person: str) -> Guarantee | None:
+        return _sum(self._windows[person])
+
+    def add(self, needs: Iterable[Need], guarantee: Guarantee) -> None:
+        for person, releases, _ in needs:
+            self._totals[person][guarantee] += releases
+            self._windows[person][guarantee] += releases
+
+    def check(self, needs: Iterable[Need], guarantee: Guarantee, limits: Limits | None) -> None:
+        """Complain where so many more releases would pass the limits, or do not add up."""
+        excess = Excess()
+        self.measure(needs, guarantee, limits, excess)
+        excess.complain(limits)
+
+    def measure(
+        self, needs: Iterable[Need], guarantee: Guarantee, limits: Limits | None, excess: Excess
+    ) -> None:
+        """Count those who would pass the limits with so many more releases."""
+        for person, releases, row in needs:
+            more = _times(guarantee, releases)
+            total = _sum(self._totals[person], more)
+            today = _sum(self._windows[person], more)
+            assert total is not None and today is not None
+            if limits is not None:
+                excess.add(row, total, today, limits)
+
+    def left(self, person: str, limits: Limits | None) -> float:
+        if limits is None:
+            return float("inf")
+        total, today = self.spent(person), self.spent_today(person)
+        left = limits.total.epsilon - (total.epsilon if total else 0.0)
+        if limits.refill == "daily":
+            left = min(left, limits.budget.epsilon - (today.epsilon if today else 0.0))
+        return max(left, 0.0)
+
+    def _guarantee(self, number: int) -> Guarantee:
+        if number not in self._guarantees:
+            self._guarantees[number] = Guarantee.from_json(json.loads(self._db.guarantee(number)))
+        return self._guarantees[number]
+
+
+class Excess:
+    """The people whom the limits do not cover, in all or on this day."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[int]] = {"all": [], "day": []}
+        self._counts: Counter[str] = Counter()
+        self._highest = {"all": 0.0, "day": 0.0}
+
+    def add(self, row: int, total: Guarantee, today: Guarantee, limits: Limits) -> None:
+        """Count a person, by the row that came first, where the sums pass the limits."""
+        if not limits.total.covers(total):
+            self._count("all", row, total.epsilon)
+        elif limits.refill == "daily" and not limits.budget.covers(today):
+            self._count("day", row, today.epsilon)
+
+    def _count(self, span: str, row: int, epsilon: float) -> None:
+        self._counts[span] += 1
+        self._highest[span] = max(self._highest[span], epsilon)
+        self._rows[span] += [row] if len(self._rows[span]) < ROWS_SHOWN else []
+
+    def complain(self, limits: Limits | None) -> None:
+        # What no other day would cover is said first.
+        for span in ("all", "day"):
+            if limits is not None and self._counts[span]:
+                budget = limits.total if span == "all" else limits.budget
+                count, highest = self._counts[span], self._highest[span]
+                raise BudgetError(budget, self._rows[span], count, highest, span == "day")
+
+
+def settle_order(
+    order: Order, db: Database, balances: Balances, limits: Limits | None, keeps_names: bool
+) -> Settlement:
+    """Charge and keep what is new of an order, and return what is stored; or complain.
+
+    A complaint comes before anything is written. The caller holds the transaction.
+    """
+    check_chargeable(order.guarantee)
+    names = order.names
+    if not len(order.subjects) == len(names) == len(order.vectors):
+        raise CapeletError("settle needs a subject, a name and a vector for each row")
+    people = [normalise_person(subject) for subject in order.subjects]
+    is_repeat = _is_repeat(order.request, db)
+    balances.load(people)
+    draws = np.ascontiguousarray(order.vectors, dtype="<f4")
+    first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
+    stored = db.find(first_rows)
+    new_rows = sorted(row for name, row in first_rows.items() if name not in stored)
+    needs = needs_of([people[row] for row in new_rows], new_rows)
+    # A charge is for texts that pass; what training texts are promised costs nobody here.
+    guarantee = replace(order.guarantee, training=None)
+    balances.check(needs, guarantee, limits)
+    for person, name in zip(people, names, strict=True):
+        owner = stored[name].person if name in stored else None
+        is_anothers = owner is not None and owner != balances.numbers.get(person)
+        if is_anothers or (name not in stored and people[first_rows[name]] != person):
+            # It would cost nobody.
+            raise CapeletError("a release under this name belongs to another person")
+    by_name = {name: vector_of(item.vector) for name, item in stored.items()}
+    by_name.update({names[row]: draws[row] for row in new_rows})
+    vectors = _stack([by_name[name] for name in names], draws.shape[1])
+
+    if needs:
+        _charge(needs, guarantee, order.run, db, balances, limits, keeps_names)
+        rows = [(row, balances.numbers[people[row]]) for row in new_rows]
+        db.keep(order.run, [(names[row], who, draws[row].tobytes()) for row, who in rows])
+    if order.request is not None and not is_repeat:
+        digest = body_hash(db, order.request)
+        answer = StoredRequest(digest, len(new_rows), tuple(names))
+        db.add_request(request_name(db, order.request), answer)
+    is_new = np.zeros(len(names), dtype=bool)
+    is_new[new_rows] = True
+    left = np.array([balances.left(person, limits) for person in people], dtype=float)
+    return Settlement(vectors, is_new, left)
+
+
+def _charge(
+    needs: Sequence[Need],
+    guarantee: Guarantee,
+    run: str,
+    db: Database,
+    balances: Balances,
+    limits: Limits | None,
+    keeps_names: bool,
+) -> None:
+    numbers = db.add_people([need.person for need in needs], keeps_names)
+    balances.numbers.update(numbers)
+    content = json.dumps(guarantee.to_json(), sort_keys=True)
+    which = db.guarantee_number(content, guarantee.epsilon)
+    charges = [Charge(numbers[need.person], which, need.releases) for need in needs]
+    db.charge(charges, json.dumps({"run": run}))
+    if limits is not None and limits.refill == "daily":
+        db.add_to_windows(charges)
+    balances.add(needs, guarantee)
+
+
+def _is_repeat(request: Request | None, db: Database) -> bool:
+    """Whether a request was answered before; a complaint where it was another one."""
+    if request is None:
+        return False
+    stored = db.request(request_name(db, request))
+    # Under the lock: another replica may have answered since the caller looked.
+    if stored is not None and stored.digest != body_hash(db, request):
+        raise RequestConflict
+    return stored is not None
+
+
+def request_name(db: Database, request: Request) -> bytes:
+    # Keyed: what clients choose as a key (an order's number, an address) is not readable here.
+    idempotency = request.idempotency.encode("utf-8", "surrogatepass")
+    return db.digest(b"request", request.key.encode(), idempotency)
+
+
+def body_hash(db: Database, request: Request) -> bytes:
+    return db.digest(b"body", request.digest)
+
+
+def check_chargeable(guarantee: Guarantee) -> None:
+    if guarantee.notion == "none" or guarantee.status not in ("proven", "claimed"):
+        raise CapeletError(
+            "a ledger cannot charge a release without a guarantee, or with a broken one; "
+            "give a recipe with a noise step"
+        )
+
+
+def vector_of(content: bytes) -> Vectors:
+    # Little-endian on every machine: a ledger may be moved to another.
+    return np.frombuffer(content, dtype="<f4")
+
+
+def _stack(rows: Sequence[Vectors], width: int) -> Vectors:
+    if any(len(row) != width for row in rows):
+        raise CapeletError("the ledger holds a vector of another width under one of these names")
+    return np.stack(rows) if rows else np.zeros((0, width), dtype=np.float32)
+
+
+def _sum(releases: Counter[Guarantee], *more: Guarantee) -> Guarantee | None:
+    promises = [_times(guarantee, count) for guarantee, count in releases.items()]
+    return compose([*promises, *more]) if promises or more else None
+
+
+@lru_cache(maxsize=4096)
+def _times(guarantee: Guarantee, releases: int) -> Guarantee:
+    """So many releases under one guarantee: ε and δ add."""
+    delta = min(1.0, releases * guarantee.delta)
+    return replace(guarantee, epsilon=releases * guarantee.epsilon, delta=delta)
