@@ -152,6 +152,9 @@ OnlyUnseen = Annotated[
 
 # ---- the gateway ----
 
+Store = Annotated[
+    str, typer.Option(help="The store of charges and keys: a file, or postgresql://…")
+]
 ServedBudget = Annotated[
     float, typer.Option("--budget", help="The most ε that a person may cost; the store's cap.")
 ]
@@ -182,9 +185,7 @@ DemoData = Annotated[
     str | None,
     typer.Option(help="Texts on which the page's attackers learn; the embedded sample."),
 ]
-NoDemo = Annotated[
-    bool, typer.Option("--no-demo", help="Teach the operator's page no attackers.")
-]
+NoDemo = Annotated[bool, typer.Option("--no-demo", help="Teach the operator's page no attackers.")]
 AllowUnproven = Annotated[
     bool, typer.Option("--allow-unproven", help="Serve a guarantee that is only claimed, too.")
 ]

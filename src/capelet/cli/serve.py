@@ -13,6 +13,7 @@ from capelet.errors import CapeletError, MissingExtra
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
+    from capelet.privacy.budgets import Refill
     from capelet.release.charging import Repeats
 
 _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
@@ -42,7 +43,7 @@ def serve(
     """
     if any(find_spec(package) is None for package in _PACKAGES):
         raise MissingExtra("the gateway", "service")
-    from capelet.privacy.budgets import Budget
+    from capelet.privacy.budgets import Budget, Limits
     from capelet.privacy.store import Ledger
     from capelet.release import PrivateEncoder
     from capelet.service.app import create_app
@@ -53,14 +54,14 @@ def serve(
 
     address = Address(host, port, certificate, key)
     settings = Settings(model or _name_of(recipe), cast("Repeats", repeats))
+    ever = None if lifetime is None else Budget(lifetime)
+    limits = Limits(Budget(budget), cast("Refill", refill), ever)
     encoder = PrivateEncoder.from_recipe(recipe)
     with Ledger(store, keeps_names=False) as ledger:
-        gateway = Gateway(encoder, ledger, settings, Budget(budget), allow_unproven=allow_unproven)
+        gateway = Gateway(encoder, ledger, settings, limits, allow_unproven=allow_unproven)
         warning = address.check_open(ledger.keys.exist())
         ledger.open()
-        ledger.limit(
-            Budget(budget), refill=refill, lifetime=None if lifetime is None else Budget(lifetime)
-        )
+        ledger.limit(limits.budget, limits.refill, limits.lifetime)
         readings = None if no_demo else Readings(encoder, _demo(demo_data, text, private))
         if warning:
             echo(f"capelet: {warning}", file=sys.stderr)

@@ -13,23 +13,27 @@ import orjson
 
 from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.store import Settlement
+from capelet.privacy.settlement import Settlement
+from capelet.release.charging import Repeats
 from capelet.service.schemas import EncodingFormat
-from capelet.service.settings import Settings
 
 
 def describe_privacy(
-    settlement: Settlement, guarantee: Guarantee, settings: Settings
+    settlement: Settlement, guarantee: Guarantee, repeats: Repeats, charged_before: int | None
 ) -> dict[str, Any]:
-    """What these vectors promise, what they cost now, and what is left to whom they are about."""
+    """What these vectors promise, what they cost, and what is left to whom they are about.
+
+    The answer to an Idempotency-Key that was used before says what the first one was charged.
+    """
+    charged = int(settlement.is_new.sum()) if charged_before is None else charged_before
     left = [float(epsilon) for epsilon in settlement.left]
     privacy = {
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "unit": guarantee.unit,
-        "charged": float(settlement.is_new.sum()) * guarantee.epsilon,
+        "charged": charged * guarantee.epsilon,
         "left": min(left),
-        "repeats": settings.repeats,
+        "repeats": repeats,
         "guarantee": guarantee.sentence(),
     }
     return privacy if len(set(left)) == 1 else {**privacy, "left_by_text": left}

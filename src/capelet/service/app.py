@@ -21,13 +21,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from capelet import __version__
-from capelet.errors import CapeletError
+from capelet.errors import OutputError
 from capelet.privacy.budgets import BudgetError
 from capelet.privacy.keys import ApiKey
-from capelet.privacy.store import Settlement
+from capelet.privacy.settlement import RequestConflict, Settlement
 from capelet.service.answers import describe_privacy, privacy_headers, write_answer
 from capelet.service.batcher import Batcher, Job
-from capelet.service.errors import Refusal, store_down, unavailable
+from capelet.service.errors import Refusal, other_body, store_down, unavailable
 from capelet.service.gateway import Gateway, Plan, refuse_budget, store_errors
 from capelet.service.metrics import Metrics
 from capelet.service.page import OperatorPage
@@ -73,7 +73,7 @@ class Service:
         with store_errors():
             self._has_keys = gateway.ledger.keys.exist()
         self._batcher = Batcher(
-            gateway.private, gateway.ledger, gateway.settings.limits, self.metrics
+            gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
         )
         # In the background: health can be asked while a model is exported for the first time.
         self._pool.submit(gateway.load)
@@ -100,7 +100,8 @@ class Service:
         if request is not None:
             gone = asyncio.ensure_future(wait_until_gone(request))
             # Not cancelled: a job that is drawn already is settled, and a retry finds it.
-            await asyncio.wait({future, gone}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {future, gone}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             gone.cancel()
             if not future.done():
                 job.is_abandoned = True
@@ -109,9 +110,10 @@ class Service:
             return await future
         except BudgetError as error:
             raise refuse_budget(error) from None
-        except Refusal:
-            raise
-        except CapeletError:
+        # Two requests under one key raced, and the other was first.
+        except RequestConflict:
+            raise other_body() from None
+        except OutputError:
             raise store_down() from None
 
     def is_ready(self) -> bool:
@@ -211,7 +213,7 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
         if (refusal := refuse_media(request.headers.get("content-type", ""))) is not None:
             raise refusal
         idempotency = parse_idempotency_key(request.headers.get("idempotency-key"))
-        body = await read_body(request, gateway.settings.limits)
+        body = await read_body(request, gateway.settings.bounds)
         plan = await service.decide(gateway.plan, key, body, idempotency)
         settlement = await service.settle(plan.job, request)
         response = _respond(plan, settlement, gateway)
@@ -234,7 +236,8 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
 
 
 def _respond(plan: Plan, settlement: Settlement, gateway: Gateway) -> Response:
-    privacy = describe_privacy(settlement, gateway.guarantee, gateway.settings)
+    repeats = gateway.settings.repeats
+    privacy = describe_privacy(settlement, gateway.guarantee, repeats, plan.charged_before)
     content = write_answer(
         settlement.vectors, plan.encoding_format, gateway.settings.model, plan.tokens, privacy
     )
@@ -252,7 +255,7 @@ def _describe_model(gateway: Gateway) -> dict[str, Any]:
             "epsilon": guarantee.epsilon,
             "delta": guarantee.delta,
             "unit": guarantee.unit,
-            "budget": gateway.budget.epsilon,
+            "budget": gateway.limits.total.epsilon,
             "repeats": gateway.settings.repeats,
             "guarantee": guarantee.sentence(),
         },
@@ -296,5 +299,3 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         schema["security"] = [{"key": []}, {}]
         app.openapi_schema = schema
     return app.openapi_schema
-
-

@@ -24,11 +24,12 @@ import numpy as np
 
 from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
-from capelet.privacy.store import Ledger, Order, Settlement
+from capelet.privacy.settlement import Order, Settlement
+from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.errors import our_fault, store_down, unavailable
 from capelet.service.metrics import Metrics
-from capelet.service.settings import Limits
+from capelet.service.settings import Bounds
 
 # How often a text that has no partner of its length is passed over while others can be drawn. An
 # encoder runs texts of one length together and at least two of them (`encoders.onnx`): a lone one
@@ -41,8 +42,8 @@ _SHARE = 32  # texts of one request before the next has its turn
 class Job:
     """One request on its way: what is to be settled, and which of its rows are still to be drawn.
 
-    `order.vectors` holds what the store has already; rows whose name is not stored are `waiting`,
-    each name once, and are filled in by the encoder's thread.
+    `draws` holds what the store has already, by name; rows whose name is not stored are `waiting`,
+    each name once, and the encoder's thread fills them in.
     """
 
     order: Order
@@ -83,10 +84,10 @@ class Batcher:
     """A bounded queue in front of the encoder, and one in front of the store."""
 
     def __init__(
-        self, private: PrivateEncoder, ledger: Ledger, limits: Limits, metrics: Metrics
+        self, private: PrivateEncoder, ledger: Ledger, bounds: Bounds, metrics: Metrics
     ) -> None:
         self._private, self._ledger = private, ledger
-        self._limits, self._metrics = limits, metrics
+        self._bounds, self._metrics = bounds, metrics
         self._jobs: list[Job] = []
         self._texts = 0  # in all that was submitted and not yet answered
         self._change = threading.Condition()
@@ -115,7 +116,7 @@ class Batcher:
             if self._is_closing:
                 raise unavailable("this gateway is shutting down; ask again", "shutting_down")
             # Whatever waits, one request fits when nothing does.
-            if self._texts and self._texts + job.size > self._limits.waiting_texts:
+            if self._texts and self._texts + job.size > self._bounds.waiting_texts:
                 raise unavailable(
                     "too many texts wait already; nothing was drawn; try again", "queue_full"
                 )
@@ -164,7 +165,7 @@ class Batcher:
     def _choose(self) -> list[Piece]:
         """Texts in the order of their requests, those of one length together, within the bounds."""
         # Partners are looked for among the next few batches, so that a long queue costs no time.
-        pieces = _in_turn(self._jobs, 4 * self._limits.batch_texts)
+        pieces = _in_turn(self._jobs, 4 * self._bounds.batch_texts)
         by_length: dict[int, list[Piece]] = defaultdict(list)
         for job, row in pieces:
             by_length[job.lengths[row]].append((job, row))
@@ -179,8 +180,8 @@ class Batcher:
                 continue
             for piece in group:
                 length = max(1, piece[0].lengths[piece[1]])
-                is_full = len(batch) >= self._limits.batch_texts
-                if batch and (is_full or tokens + length > self._limits.batch_tokens):
+                is_full = len(batch) >= self._bounds.batch_texts
+                if batch and (is_full or tokens + length > self._bounds.batch_tokens):
                     return batch
                 batch.append(piece)
                 tokens += length
@@ -294,5 +295,3 @@ def _all_of(items: queue.SimpleQueue[Job | None]) -> Iterator[Job | None]:
     with suppress(queue.Empty):
         while True:
             yield items.get_nowait()
-
-

@@ -1,7 +1,7 @@
 """Refusals in the shape of OpenAI's errors, so that existing clients understand them.
 
 No message repeats what was sent: it may be somebody's text, name or key. It names fields, types,
-positions and limits.
+positions and bounds.
 """
 
 from __future__ import annotations

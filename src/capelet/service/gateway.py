@@ -2,14 +2,13 @@
 
 Two scopes, on purpose different. *Memory* is by API key, person, recipe and text: a caller gets
 back what the same key was given before, so a retry costs nothing, and no caller learns from
-`charged: 0` that somebody else has sent a text. *Charges* are by person alone: whoever asks, through
-however many keys, spends one budget.
+`charged: 0` that somebody else has sent a text. *Charges* are by person alone: whoever asks,
+through however many keys, spends one budget.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +20,11 @@ import numpy.typing as npt
 from capelet.encoders.own import bare
 from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Vectors
-from capelet.privacy.budgets import Budget, BudgetError, needs_of
-from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.budgets import BudgetError, Limits, needs_of
 from capelet.privacy.keys import ApiKey
 from capelet.privacy.people import normalise_person
-from capelet.privacy.store import Ledger, Order, Request, Settlement
+from capelet.privacy.settlement import Order, Request
+from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release.recipe import recipe_hash
 from capelet.service.batcher import Job
@@ -44,6 +43,10 @@ from capelet.service.settings import Settings, check_recipe
 ANYONE = ApiKey(id="", label="", subject=None, is_operator=False, made="", revoked=None)
 
 
+# An order is made before anything is drawn; the batcher fills it in.
+_NO_VECTORS = np.zeros((0, 0), dtype=np.float32)
+
+
 @runtime_checkable
 class CountsTokens(Protocol):
     """An encoder that can say what it reads of a text."""
@@ -58,6 +61,8 @@ class Plan:
     job: Job
     encoding_format: EncodingFormat
     tokens: int
+    # How many releases the first answer to this Idempotency-Key was charged for.
+    charged_before: int | None = None
 
 
 class Gateway:
@@ -68,12 +73,12 @@ class Gateway:
         private: PrivateEncoder,
         ledger: Ledger,
         settings: Settings,
-        budget: Budget,
+        limits: Limits,
         *,
         allow_unproven: bool = False,
     ) -> None:
         self.guarantee = check_recipe(private, settings.repeats, allow_unproven)
-        self.private, self.ledger, self.settings, self.budget = private, ledger, settings, budget
+        self.private, self.ledger, self.settings, self.limits = private, ledger, settings, limits
         self._recipe_name = recipe_hash(private.recipe)
         encoder = private.encoder
         assert encoder is not None  # `check_recipe`: it takes texts
@@ -126,12 +131,10 @@ class Gateway:
 
     def plan(self, key: ApiKey, body: bytes, idempotency: str | None) -> Plan:
         """All that can be decided before anything is drawn."""
-        query = parse_query(body, self.settings.model, self.settings.limits)
+        query = parse_query(body, self.settings.model, self.settings.bounds)
         return self.plan_query(key, query, body, idempotency)
 
-    def plan_query(
-        self, key: ApiKey, query: Query, body: bytes, idempotency: str | None
-    ) -> Plan:
+    def plan_query(self, key: ApiKey, query: Query, body: bytes, idempotency: str | None) -> Plan:
         if query.dimensions not in (None, self.dimension):
             raise bad_input(
                 f"this model has {self.dimension} dimensions and cannot be cut", "dimensions"
@@ -143,30 +146,32 @@ class Gateway:
             )
         subjects = _subjects(query, key)
         lengths = self._count_tokens(query.texts)
-        if (tokens := int(lengths.sum())) > self.settings.limits.tokens:
+        if (tokens := int(lengths.sum())) > self.settings.bounds.tokens:
             raise bad_input(
                 f"the texts have {tokens:,} tokens together; at most "
-                f"{self.settings.limits.tokens:,} in one request",
+                f"{self.settings.bounds.tokens:,} in one request",
                 "input",
             )
         with store_errors():
             request = self._request(key, body, idempotency)
             names = self._names(key, query.texts, subjects, request)
-            stored = self._stored(request, names)
-            job = self._job(query.texts, subjects, names, lengths.tolist(), stored, request)
+            answer = None if request is None else self.ledger.answer(request)
+            if request is not None and answer is not None and answer.digest != request.digest:
+                raise other_body()
+            order = Order(
+                subjects, names, _NO_VECTORS, self.guarantee, "", self.limits.budget, request
+            )
+            job = _job(order, query.texts, lengths.tolist(), self.ledger.find(names))
             self._check_budget(job)
-        return Plan(job, query.encoding_format, tokens)
+        return Plan(job, query.encoding_format, tokens, None if answer is None else answer.charged)
 
     def _request(self, key: ApiKey, body: bytes, idempotency: str | None) -> Request | None:
         """The request under its idempotency key; the digest is of all that decides its answer."""
         if idempotency is None:
             return None
-        asked = b"\0".join(
-            [self._recipe_name.encode(), self.settings.repeats.encode(), body]
-        )
-        # Keyed by the store, as release names are: a plain hash of a short body could be guessed.
-        digest = self.ledger.release_name("request", key.id, hashlib.sha256(asked).digest())
-        return Request(key.id, idempotency, digest)
+        parts = [self._recipe_name.encode(), self.settings.repeats.encode(), body]
+        # The store keys it: a plain hash of a short body could be guessed.
+        return Request(key.id, idempotency, hashlib.sha256(b"\0".join(parts)).digest())
 
     def _names(
         self, key: ApiKey, texts: Sequence[str], subjects: Sequence[str], request: Request | None
@@ -183,32 +188,6 @@ class Gateway:
             for subject, text in rows
         ]
 
-    def _stored(self, request: Request | None, names: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """What the store holds under the names; refused where the key stands for another body."""
-        if request is not None:
-            answer = self.ledger.answer(request)
-            if answer is not None and answer.digest != request.digest:
-                raise other_body()
-        return self.ledger.find(names)
-
-    def _job(
-        self,
-        texts: Sequence[str],
-        subjects: Sequence[str],
-        names: Sequence[bytes],
-        lengths: Sequence[int],
-        stored: dict[bytes, Vectors],
-        request: Request | None,
-    ) -> Job:
-        empty = np.zeros((len(texts), 0), dtype=np.float32)
-        order = Order(
-            subjects, names, empty, self.guarantee, run="", budget=self.budget, request=request
-        )
-        # A name that comes twice is drawn once.
-        first = {name: row for row, name in reversed(list(enumerate(names))) if name not in stored}
-        waiting = sorted(first.values())
-        return Job(order, texts, lengths, waiting, draws=dict(stored))
-
     def _check_budget(self, job: Job) -> None:
         """Refuse before the draw what cannot be settled after it, so that nobody can make us work.
 
@@ -218,7 +197,7 @@ class Gateway:
             return
         people = [normalise_person(job.order.subjects[row]) for row in job.waiting]
         try:
-            self.ledger.check(needs_of(people, job.waiting), self.guarantee, self.budget)
+            self.ledger.check(needs_of(people, job.waiting), self.guarantee, self.limits.budget)
         except BudgetError as error:
             raise refuse_budget(error) from None
 
@@ -228,6 +207,15 @@ class Gateway:
             return encoder.token_counts(texts)
         # OpenAI's rule of thumb, where an encoder has no tokens: four letters are one.
         return np.array([-(-len(text) // 4) for text in texts], dtype=np.int64)
+
+
+def _job(
+    order: Order, texts: Sequence[str], lengths: Sequence[int], stored: dict[bytes, Vectors]
+) -> Job:
+    """What is to be drawn of an order: names that are not stored, each once."""
+    first = {name: row for row, name in reversed(list(enumerate(order.names)))}
+    waiting = sorted(row for name, row in first.items() if name not in stored)
+    return Job(order, texts, lengths, waiting, draws=stored)
 
 
 def _subjects(query: Query, key: ApiKey) -> Sequence[str]:
@@ -264,7 +252,3 @@ def store_errors() -> Iterator[None]:
         yield
     except (OutputError, OSError):
         raise store_down() from None
-
-
-def charged_epsilon(settlement: Settlement, guarantee: Guarantee) -> float:
-    return float(settlement.is_new.sum()) * guarantee.epsilon

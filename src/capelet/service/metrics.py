@@ -83,7 +83,9 @@ class Metrics:
         seconds = sorted(self._latencies)
         if not seconds:
             return None
-        return Latency(seconds[len(seconds) // 2], seconds[min(len(seconds) - 1, len(seconds) * 95 // 100)])
+        return Latency(
+            seconds[len(seconds) // 2], seconds[min(len(seconds) - 1, len(seconds) * 95 // 100)]
+        )
 
     def export(self) -> bytes:
         return generate_latest(self._registry)

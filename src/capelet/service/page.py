@@ -2,8 +2,8 @@
 
 Rendered here, with one small script that only refreshes parts of it; without the script every form
 still works. A log-in with an operator's key gives a cookie that this process signed, for half an
-hour: `HttpOnly`, `SameSite=Strict`. Forms bring back a token of the session, and must come from this
-page. Whatever is typed or named reaches the page through the template's escaping alone.
+hour: `HttpOnly`, `SameSite=Strict`. Forms bring back a token of the session, and must come from
+this page. Whatever is typed or named reaches the page through the template's escaping alone.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class OperatorPage:
     # ---- parts ----
 
     async def _form(self, request: Request) -> dict[str, str]:
-        body = await read_body(request, self._service.gateway.settings.limits)
+        body = await read_body(request, self._service.gateway.settings.bounds)
         try:
             fields = parse_qs(body.decode(), max_num_fields=8, strict_parsing=False)
         except ValueError:
@@ -191,15 +191,15 @@ class OperatorPage:
             "refusals": sorted(service.metrics.refusals.items()),
             "latency": service.metrics.latency(),
             "waiting": service.batcher.waiting_texts,
-            "room": gateway.settings.limits.waiting_texts,
+            "room": gateway.settings.bounds.waiting_texts,
             "test_person": TEST_PERSON,
         }
 
 
 def describe_promise(gateway: Gateway) -> list[str]:
     """The guarantee in sentences, with what it permits at most."""
-    guarantee, budget = gateway.guarantee, gateway.budget
-    texts = int(budget.epsilon / guarantee.epsilon * (1 + SLACK))
+    guarantee, limits = gateway.guarantee, gateway.limits
+    texts = int(limits.total.epsilon / guarantee.epsilon * (1 + SLACK))
     sentences = [f"Each release: {guarantee.sentence()}."]
     # None where the guarantee is only claimed: then nothing is bounded.
     if (one := ceiling(_COIN, guarantee)) is not None:
@@ -208,7 +208,7 @@ def describe_promise(gateway: Gateway) -> list[str]:
             "with any method (a coin: 50 %)."
         )
     sentences.append(
-        f"Each person: at most {budget.sentence()}, which pays for {texts:,} releases."
+        f"Each person: at most {limits.sentence()}, which pays for {texts:,} releases."
     )
     if texts and (everything := ceiling(_COIN, link_releases(guarantee, texts))) is not None:
         sentences.append(

@@ -109,7 +109,9 @@ def _choose_rows(corpus: Corpus) -> tuple[Rows, int]:
     rows = np.argsort(rank, kind="stable")[: _LEARNT + _SCORED]
     learnt = min(_LEARNT, len(rows) * 3 // 4)
     # The writer on the edge stays with those that are learnt from.
-    apart = np.concatenate([rows[:learnt], rows[learnt:][rank[rows[learnt:]] != rank[rows[learnt - 1]]]])
+    apart = np.concatenate(
+        [rows[:learnt], rows[learnt:][rank[rows[learnt:]] != rank[rows[learnt - 1]]]]
+    )
     if len(apart) - learnt <= _NEIGHBOURS:
         raise CapeletError("the page's attackers need more writers: too few are left to be scored")
     return apart, learnt

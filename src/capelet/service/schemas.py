@@ -14,7 +14,7 @@ import orjson
 
 from capelet.privacy.people import normalise_person
 from capelet.service.errors import Refusal, bad_input, unknown_model
-from capelet.service.settings import Limits
+from capelet.service.settings import Bounds
 
 EncodingFormat = Literal["float", "base64"]
 _FORMATS = ("float", "base64")
@@ -34,7 +34,7 @@ class Query:
     dimensions: int | None = None
 
 
-def parse_query(body: bytes, model: str, limits: Limits) -> Query:
+def parse_query(body: bytes, model: str, bounds: Bounds) -> Query:
     """The request that a body is, or the refusal that says what is wrong with it."""
     try:
         content = orjson.loads(body)
@@ -47,23 +47,23 @@ def parse_query(body: bytes, model: str, limits: Limits) -> Query:
         raise bad_input("'model' must be a string", "model")
     if content["model"] != model:
         raise unknown_model(model)
-    texts = _texts(content.get("input"), limits)
+    texts = _texts(content.get("input"), bounds)
     encoding = content.get("encoding_format")
     if encoding is not None and encoding not in _FORMATS:
         raise bad_input("'encoding_format' must be 'float' or 'base64'", "encoding_format")
     dimensions = content.get("dimensions")
     if dimensions is not None and type(dimensions) is not int:
         raise bad_input(f"'dimensions' is {_kind(dimensions)}; it must be a number", "dimensions")
-    return Query(texts, _subjects(content, len(texts), limits), encoding or "float", dimensions)
+    return Query(texts, _subjects(content, len(texts), bounds), encoding or "float", dimensions)
 
 
-def _texts(value: Any, limits: Limits) -> tuple[str, ...]:
+def _texts(value: Any, bounds: Bounds) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list):
         raise bad_input(f"'input' is {_kind(value)}; it must be a string or strings", "input")
-    if not 1 <= len(items) <= limits.texts:
+    if not 1 <= len(items) <= bounds.texts:
         raise bad_input(
-            f"'input' has {len(items):,} texts; it must have 1 to {limits.texts:,}", "input"
+            f"'input' has {len(items):,} texts; it must have 1 to {bounds.texts:,}", "input"
         )
     # One text as token ids, or a list of such texts.
     if all(_is_number(item) or isinstance(item, list) for item in items):
@@ -73,9 +73,9 @@ def _texts(value: Any, limits: Limits) -> tuple[str, ...]:
             raise bad_input(f"'input' number {place} is {_kind(item)}, not a string", "input")
         if not item:
             raise bad_input(f"'input' number {place} is empty", "input")
-        if len(item) > limits.characters:
+        if len(item) > bounds.characters:
             raise bad_input(
-                f"'input' number {place} has more than {limits.characters:,} characters; no "
+                f"'input' number {place} has more than {bounds.characters:,} characters; no "
                 "encoder reads so many: cut it into passages",
                 "input",
                 "string_above_max_length",
@@ -83,13 +83,13 @@ def _texts(value: Any, limits: Limits) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _subjects(content: Mapping[str, Any], count: int, limits: Limits) -> tuple[str, ...] | None:
+def _subjects(content: Mapping[str, Any], count: int, bounds: Bounds) -> tuple[str, ...] | None:
     """About whom each text is, from `user` (all of them) or `subjects` (one for each text)."""
     user, subjects = content.get("user"), content.get("subjects")
     if user is not None and subjects is not None:
         raise bad_input("give 'user' (one person) or 'subjects' (one for each text), not both")
     if user is not None:
-        return (_person(user, "user", limits),) * count
+        return (_person(user, "user", bounds),) * count
     if subjects is None:
         return None
     if not isinstance(subjects, list):
@@ -99,14 +99,14 @@ def _subjects(content: Mapping[str, Any], count: int, limits: Limits) -> tuple[s
             f"'subjects' has {len(subjects):,} entries for {count:,} texts; give one for each",
             "subjects",
         )
-    return tuple(_person(item, "subjects", limits) for item in subjects)
+    return tuple(_person(item, "subjects", bounds) for item in subjects)
 
 
-def _person(value: Any, field: str, limits: Limits) -> str:
+def _person(value: Any, field: str, bounds: Bounds) -> str:
     if not isinstance(value, str) or not normalise_person(value):
         raise bad_input(f"'{field}' must name a person: a string that is not empty", field)
-    if len(value) > limits.person:
-        raise bad_input(f"'{field}' has more than {limits.person} characters", field)
+    if len(value) > bounds.person:
+        raise bad_input(f"'{field}' has more than {bounds.person} characters", field)
     return value
 
 
@@ -135,8 +135,8 @@ def _kind(value: Any) -> str:
 
 # ---- OpenAPI -------------------------------------------------------------------------------------
 
-_PERSON = {"type": "string", "minLength": 1, "maxLength": Limits.person}
-_TEXT = {"type": "string", "minLength": 1, "maxLength": Limits.characters}
+_PERSON = {"type": "string", "minLength": 1, "maxLength": Bounds.person}
+_TEXT = {"type": "string", "minLength": 1, "maxLength": Bounds.characters}
 _VECTOR = {"oneOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]}
 
 
@@ -149,7 +149,7 @@ def query_schema(model: str) -> dict[str, Any]:
             "input": {
                 "oneOf": [
                     _TEXT,
-                    {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": Limits.texts},
+                    {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": Bounds.texts},
                 ]
             },
             "model": {"type": "string", "enum": [model]},

@@ -1,4 +1,4 @@
-"""What stands between the network and the routes: limits on bodies, headers, sessions, silence.
+"""What stands between the network and the routes: bounds on bodies, headers, sessions, silence.
 
 Nothing here logs a text, a key, a person or a query string: a line of the log has the route as this
 code knows it, the status and the milliseconds.
@@ -24,13 +24,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capelet.service.errors import Refusal, bad_input, not_allowed, our_fault, too_large, too_slow
 from capelet.service.metrics import Metrics
-from capelet.service.settings import Limits, is_loopback
+from capelet.service.settings import Bounds, is_loopback
 
 LOG = logging.getLogger("capelet.service")
-ROUTES = frozenset(
-    ["/", "/login", "/logout", "/try", "/style.css", "/page.js", "/v1/embeddings", "/v1/models"]
-    + ["/healthz", "/readyz", "/metrics", "/openapi.json"]
-)
+_PAGE = ("/", "/login", "/logout", "/try", "/style.css", "/page.js", "/favicon.ico")
+_HEALTH = ("/healthz", "/readyz", "/metrics", "/openapi.json")
+# The only addresses that a log or a figure names: whatever else is asked for was typed by somebody.
+ROUTES = frozenset([*_PAGE, *_HEALTH, "/v1/embeddings", "/v1/models"])
 # No script, style, font or frame from anywhere else, and nobody may frame the page.
 HEADERS = {
     "Content-Security-Policy": (
@@ -57,7 +57,8 @@ class Guard:
         self._app, self._metrics, self._is_local = app, metrics, is_local
         transport = {"Strict-Transport-Security": "max-age=31536000"} if has_tls else {}
         self._headers = [
-            (name.lower().encode(), value.encode()) for name, value in {**HEADERS, **transport}.items()
+            (name.lower().encode(), value.encode())
+            for name, value in {**HEADERS, **transport}.items()
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,22 +119,22 @@ def _place(error: Exception) -> str:
     return f"{type(error).__name__}{place}"
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, bounds: Bounds) -> bytes:
     """The body, counted as it comes: too long or too slow is refused before it is all there."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal():
         raise bad_input("Content-Length is not a number")
-    if int(announced) > limits.body_bytes:
-        raise too_large(limits.body_bytes)
+    if int(announced) > bounds.body_bytes:
+        raise too_large(bounds.body_bytes)
     body = bytearray()
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        async with asyncio.timeout(bounds.body_seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > limits.body_bytes:
-                    raise too_large(limits.body_bytes)
+                if len(body) > bounds.body_bytes:
+                    raise too_large(bounds.body_bytes)
     except TimeoutError:
-        raise too_slow(limits.body_seconds) from None
+        raise too_slow(bounds.body_seconds) from None
     return bytes(body)
 
 
@@ -201,5 +202,3 @@ def check_origin(request: Request) -> None:
     is_foreign = site not in (None, "same-origin", "none")
     if is_foreign or (origin is not None and urlsplit(origin).netloc != host):
         raise not_allowed("this form must be sent from the gateway's own page")
-
-

@@ -13,7 +13,7 @@ from capelet.release.charging import REPEATS, Charging, Repeats
 
 
 @dataclass(frozen=True)
-class Limits:
+class Bounds:
     """How much one request, and all that wait, may ask for."""
 
     texts: int = 2048  # of one request, as OpenAI's API has it
@@ -30,11 +30,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """The service as it was asked for: the model's name, the repeats, the limits."""
+    """The service as it was asked for: the model's name, the repeats, the bounds of requests."""
 
     model: str
     repeats: Repeats = "same"
-    limits: Limits = field(default_factory=Limits)
+    bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         if self.repeats not in REPEATS:
