@@ -55,7 +55,6 @@ class Service:
         self.metrics = Metrics()
         self._pool = ThreadPoolExecutor(_THREADS, "capelet-decide")
         self._batcher: Batcher | None = None
-        self._has_keys = True
 
     @property
     def batcher(self) -> Batcher:
@@ -65,13 +64,11 @@ class Service:
 
     @property
     def is_local(self) -> bool:
-        """Whether there were no keys when somebody last asked: then only this machine may."""
-        return not self._has_keys
+        """Whether there are no keys yet: then only this machine may ask."""
+        return not self.gateway.has_keys
 
     def start(self) -> None:
         gateway = self.gateway
-        with store_errors():
-            self._has_keys = gateway.ledger.keys.exist()
         self._batcher = Batcher(
             gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
         )
@@ -90,9 +87,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def authenticate(self, request: Request) -> ApiKey:
-        key = await self.decide(self.gateway.authenticate, bearer(request))
-        self._has_keys = key.id != ""
-        return key
+        return await self.decide(self.gateway.authenticate, bearer(request))
 
     async def settle(self, job: Job, request: Request | None = None) -> Settlement:
         """What the store holds for a job, once it is drawn and charged."""
@@ -293,9 +288,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         for path in schema["paths"].values():
             for method in path.values():
                 method["responses"].pop("422", None)
-        schema.setdefault("components", {})["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer"}
-        }
+        schema["components"] = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
         schema["security"] = [{"key": []}, {}]
         app.openapi_schema = schema
     return app.openapi_schema

@@ -31,9 +31,9 @@ from capelet.service.errors import our_fault, store_down, unavailable
 from capelet.service.metrics import Metrics
 from capelet.service.settings import Bounds
 
-# How often a text that has no partner of its length is passed over while others can be drawn. An
-# encoder runs texts of one length together and at least two of them (`encoders.onnx`): a lone one
-# is computed twice. Passed over once or twice it usually meets a partner.
+# How often a request is passed over while others can be drawn. An encoder runs texts of one length
+# together and at least two of them (`encoders.onnx`): a lone one is computed twice. Passed over
+# once or twice it usually meets a partner.
 _PASSES = 2
 _SHARE = 32  # texts of one request before the next has its turn
 
@@ -163,28 +163,27 @@ class Batcher:
             return batch
 
     def _choose(self) -> list[Piece]:
-        """Texts in the order of their requests, those of one length together, within the bounds."""
+        """Texts in the order of their requests, those of one length together, within the bounds.
+
+        The oldest text brings others of its length along, so a request may be passed over for the
+        sake of better batches; after a few times it comes first.
+        """
+        jobs = sorted(self._jobs, key=lambda job: job.passes < _PASSES)
         # Partners are looked for among the next few batches, so that a long queue costs no time.
-        pieces = _in_turn(self._jobs, 4 * self._bounds.batch_texts)
+        pieces = _in_turn(jobs, 4 * self._bounds.batch_texts)
         by_length: dict[int, list[Piece]] = defaultdict(list)
         for job, row in pieces:
             by_length[job.lengths[row]].append((job, row))
         has_partners = any(len(group) > 1 for group in by_length.values())
-        batch: list[Piece] = []
-        tokens = 0
+        ordered: list[Piece] = []
         for job, row in pieces:
-            # The oldest text brings all of its length along, then the next oldest.
             group = by_length.pop(job.lengths[row], [])
-            if len(group) == 1 and has_partners and job.passes < _PASSES:
-                job.passes += 1
-                continue
-            for piece in group:
-                length = max(1, piece[0].lengths[piece[1]])
-                is_full = len(batch) >= self._bounds.batch_texts
-                if batch and (is_full or tokens + length > self._bounds.batch_tokens):
-                    return batch
-                batch.append(piece)
-                tokens += length
+            if len(group) > 1 or not has_partners or job.passes >= _PASSES:
+                ordered += group
+        batch = ordered[: _fit(ordered, self._bounds)]
+        drawn_jobs = {job for job, _ in batch}
+        for job in jobs:
+            job.passes = 0 if job in drawn_jobs else job.passes + 1
         return batch
 
     def _draw(self, batch: Sequence[Piece]) -> None:
@@ -275,6 +274,16 @@ class Batcher:
                 job.succeed(settlement)
             else:
                 job.fail(settlement)
+
+
+def _fit(pieces: Sequence[Piece], bounds: Bounds) -> int:
+    """How many of the pieces, from the first, one batch may have; at least one."""
+    tokens = 0
+    for place, (job, row) in enumerate(pieces[: bounds.batch_texts]):
+        tokens += job.lengths[row]
+        if tokens > bounds.batch_tokens:
+            return max(1, place)
+    return min(len(pieces), bounds.batch_texts)
 
 
 def _in_turn(jobs: Sequence[Job], most: int) -> list[Piece]:

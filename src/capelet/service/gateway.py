@@ -84,6 +84,8 @@ class Gateway:
         assert encoder is not None  # `check_recipe`: it takes texts
         self.encoder = encoder
         self._dimension: int | None = None
+        # Whether there ever were keys; never forgotten, as the store does not forget it.
+        self.has_keys = False
 
     def load(self) -> None:
         """Read the model and learn the width of what is released; minutes at the very first time.
@@ -108,17 +110,16 @@ class Gateway:
     def authenticate(self, secret: str | None) -> ApiKey:
         """The key that asks; without one only while there are none at all."""
         with store_errors():
-            if secret is None:
-                if self.ledger.keys.exist():
-                    raise unknown_key()
-                return ANYONE
-            key = self.ledger.keys.find(secret)
+            # A store that is not open reads as an empty one, which has no keys: that would let
+            # everybody in while a database is down.
+            self.ledger.open()
+            key = None if secret is None else self.ledger.keys.find(secret)
             # Clients insist on sending some key; it counts once there are any.
-            if key is None and not self.ledger.keys.exist():
-                return ANYONE
-        if key is None:
+            if key is None and not self.has_keys:
+                self.has_keys = self.ledger.keys.exist()
+        if key is None and self.has_keys:
             raise unknown_key()
-        return key
+        return key or ANYONE
 
     def require_operator(self, secret: str | None) -> ApiKey:
         """The operator's key: for figures about everyone's requests."""
