@@ -8,6 +8,7 @@ never touches the store.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,15 @@ from capelet.service.schemas import (
     query_schema,
     refuse_media,
 )
-from capelet.service.security import Guard, bearer, read_body, refuse, wait_until_gone
+from capelet.service.security import (
+    LOG,
+    Guard,
+    bearer,
+    describe_fault,
+    read_body,
+    refuse,
+    wait_until_gone,
+)
 
 _T = TypeVar("_T")
 # Nobody reads the answer; the number is what nginx writes for a caller who left.
@@ -72,10 +81,17 @@ class Service:
         self._batcher = Batcher(
             gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
         )
-        # In the background: health can be asked while a model is exported for the first time.
-        self._pool.submit(gateway.load)
-        if self.readings is not None:
-            self._pool.submit(self.readings.learn)
+        # In the background: health can be asked while a model is exported for the first time, and
+        # nobody waits for either when the process is told to end.
+        threading.Thread(target=self._prepare, daemon=True).start()
+
+    def _prepare(self) -> None:
+        try:
+            self.gateway.load()
+            if self.readings is not None:
+                self.readings.learn()
+        except Exception as error:
+            LOG.error("cannot get ready: %s", describe_fault(error))
 
     def stop(self) -> None:
         """Finish what is in flight, refuse what is new."""

@@ -204,7 +204,7 @@ def describe_promise(gateway: Gateway) -> list[str]:
     # None where the guarantee is only claimed: then nothing is bounded.
     if (one := ceiling(_COIN, guarantee)) is not None:
         sentences.append(
-            f"From one text nobody guesses a yes-or-no attribute better than {100 * one:.1f} %, "
+            f"From one text nobody guesses a yes-or-no attribute better than {100 * one:.4g} %, "
             "with any method (a coin: 50 %)."
         )
     sentences.append(
@@ -212,7 +212,7 @@ def describe_promise(gateway: Gateway) -> list[str]:
     )
     if texts and (everything := ceiling(_COIN, link_releases(guarantee, texts))) is not None:
         sentences.append(
-            f"Whoever ties all of them together is bounded by {100 * everything:.1f} %."
+            f"Whoever ties all of them together is bounded by {100 * everything:.4g} %."
         )
     return sentences
 

@@ -38,7 +38,8 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    # Not "no-referrer": with that, browsers hide the origin of the page's own forms too.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     # Answers are people's vectors, and the page is the operator's: no cache keeps either.
     "Cache-Control": "no-store",
@@ -80,7 +81,7 @@ class Guard:
         except Exception as error:
             refusal = error if isinstance(error, Refusal) else our_fault()
             if not isinstance(error, Refusal):
-                LOG.error("a fault of the gateway: %s", _place(error))
+                LOG.error("a fault of the gateway: %s", describe_fault(error))
             if not status:
                 await self.refuse(refusal)(scope, receive, send_guarded)
         finally:
@@ -112,7 +113,7 @@ def refuse(refusal: Refusal) -> Response:
     return Response(content, refusal.status, refusal.headers, "application/json")
 
 
-def _place(error: Exception) -> str:
+def describe_fault(error: Exception) -> str:
     """The kind of an error and where it arose; never its message, which may quote a text."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
