@@ -17,7 +17,7 @@ from capelet.release import PrivateEncoder
 from capelet.service.app import Service, create_app
 from capelet.service.gateway import Gateway
 from capelet.service.readings import Readings
-from capelet.service.server import Address, make_server
+from capelet.service.server import Address, bind, make_server
 from capelet.service.settings import Bounds, Settings
 
 MODEL = "private"
@@ -66,8 +66,9 @@ def listen(
     ledger.limit(Budget(budget))
     app = create_app(gateway, readings=readings)
     urls: list[str] = []
-    server = make_server(app, Address(port=0), urls.append)
-    thread = threading.Thread(target=server.run)
+    address = Address(port=0)
+    server = make_server(app, address, urls.append)
+    thread = threading.Thread(target=server.run, args=([bind(address)],))
     thread.start()
     try:
         wait_for(lambda: bool(urls))

@@ -49,7 +49,8 @@ def serve(
     from capelet.service.app import create_app
     from capelet.service.gateway import Gateway
     from capelet.service.readings import Readings
-    from capelet.service.server import Address, make_server, quiet_logs
+    from capelet.service.server import Address, quiet_logs
+    from capelet.service.server import serve as run_server
     from capelet.service.settings import Settings
 
     address = Address(host, port, certificate, key)
@@ -72,10 +73,8 @@ def serve(
             sys.stdout.flush()
 
         app = create_app(gateway, readings=readings, has_tls=address.has_tls)
-        server = make_server(app, address, announce)
-        server.run()
-        if not server.started:
-            raise CapeletError(f"cannot listen at {host}:{port}; choose another --port or --host")
+        run_server(app, address, announce)
+    echo("stopped; what was in flight is finished", file=sys.stderr)
 
 
 def _name_of(recipe: Path) -> str:

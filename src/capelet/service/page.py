@@ -207,12 +207,13 @@ def describe_promise(gateway: Gateway) -> list[str]:
             f"From one text nobody guesses a yes-or-no attribute better than {100 * one:.4g} %, "
             "with any method (a coin: 50 %)."
         )
-    sentences.append(
-        f"Each person: at most {limits.sentence()}, which pays for {texts:,} releases."
-    )
+    sentences.append(f"The budget: {limits.sentence()}, which pays for {texts:,} releases.")
     if texts and (everything := ceiling(_COIN, link_releases(guarantee, texts))) is not None:
+        # Rounded, 99.99 % would read as a proof of knowledge.
+        bound = "over 99.9" if everything > 0.999 else f"{100 * everything:.3g}"
         sentences.append(
-            f"Whoever ties all of them together is bounded by {100 * everything:.4g} %."
+            f"For whoever ties all of them together the bound is {bound} %: a smaller budget "
+            "promises more."
         )
     return sentences
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +15,6 @@ from capelet.errors import CapeletError, MissingExtra
 from capelet.service.settings import is_loopback
 
 if TYPE_CHECKING:
-    import socket
-
     from fastapi import FastAPI
 
 # Seconds for what is in flight when the process is told to end; the largest request takes longer
@@ -78,6 +78,23 @@ def _refuse_password() -> str:
     raise ValueError("the key has a password")
 
 
+def bind(address: Address) -> socket.socket:
+    """A socket that listens; refused where the address is taken, or not this machine's."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        # So that a restart need not wait for connections of the last run.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host.strip("[]"), address.port))
+    except OSError as error:
+        listener.close()
+        raise CapeletError(
+            f"cannot listen at {address.host}:{address.port} ({error.strerror}); choose another "
+            "--host or --port"
+        ) from None
+    return listener
+
+
 def make_server(app: FastAPI, address: Address, announce: Callable[[str], None]) -> Any:
     """A server that says where it listens once it does; `run` serves until it is told to end."""
     try:
@@ -88,27 +105,33 @@ def make_server(app: FastAPI, address: Address, announce: Callable[[str], None])
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            for server in self.servers:
-                for listener in server.sockets:
-                    announce(_url(address, listener.getsockname()[1]))
-                    return
+            if self.started and sockets:
+                announce(_url(address, sockets[0].getsockname()[1]))
 
     settings = uvicorn.Config(
         app,
-        host=address.host,
-        port=address.port,
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,
         # Our own lines name no query string and no caller.
         access_log=False,
         log_config=None,
         server_header=False,
-        date_header=True,
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE,
+        # Who asks is told by keys, and never by a header that anyone can write.
         proxy_headers=False,
     )
     return Server(settings)
+
+
+def serve(app: FastAPI, address: Address, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; what is in flight is finished, and the call returns."""
+    listener = bind(address)
+    server = make_server(app, address, announce)
+    # The server raises the signal again when it is done; here that is no error.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    server.run([listener])
 
 
 def quiet_logs() -> None:
