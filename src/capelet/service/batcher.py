@@ -31,10 +31,11 @@ from capelet.service.errors import our_fault, store_down, unavailable
 from capelet.service.metrics import Metrics
 from capelet.service.settings import Bounds
 
-# How often a request is passed over while others can be drawn. An encoder runs texts of one length
-# together and at least two of them (`encoders.onnx`): a lone one is computed twice. Passed over
-# once or twice it usually meets a partner.
-_PASSES = 2
+# How many other texts may be drawn while a request is passed over, for better batches. An
+# encoder runs texts of one length together and at least two of them (`encoders.onnx`): a lone one
+# is computed twice, and two cost hardly more each than many. Counted in texts and not in batches,
+# since that is time: about half a second of a slow processor.
+_PATIENCE = 64
 _SHARE = 32  # texts of one request before the next has its turn
 
 
@@ -50,7 +51,7 @@ class Job:
     texts: Sequence[str]
     lengths: Sequence[int]
     waiting: list[int] = field(default_factory=list)
-    passes: int = 0
+    passed_over: int = 0  # texts that were drawn meanwhile
     # Set by the event loop when the caller has gone; read before each draw.
     is_abandoned: bool = False
     draws: dict[bytes, Vectors] = field(default_factory=dict)
@@ -165,10 +166,10 @@ class Batcher:
     def _choose(self) -> list[Piece]:
         """Texts in the order of their requests, those of one length together, within the bounds.
 
-        The oldest text brings others of its length along, so a request may be passed over for the
-        sake of better batches; after a few times it comes first.
+        The oldest text brings others of its length along, and one without a partner waits for one,
+        so a request may be passed over; when its patience is over it comes first.
         """
-        jobs = sorted(self._jobs, key=lambda job: job.passes < _PASSES)
+        jobs = sorted(self._jobs, key=lambda job: job.passed_over < _PATIENCE)
         # Partners are looked for among the next few batches, so that a long queue costs no time.
         pieces = _in_turn(jobs, 4 * self._bounds.batch_texts)
         by_length: dict[int, list[Piece]] = defaultdict(list)
@@ -178,12 +179,12 @@ class Batcher:
         ordered: list[Piece] = []
         for job, row in pieces:
             group = by_length.pop(job.lengths[row], [])
-            if len(group) > 1 or not has_partners or job.passes >= _PASSES:
+            if len(group) > 1 or not has_partners or job.passed_over >= _PATIENCE:
                 ordered += group
         batch = ordered[: _fit(ordered, self._bounds)]
         drawn_jobs = {job for job, _ in batch}
         for job in jobs:
-            job.passes = 0 if job in drawn_jobs else job.passes + 1
+            job.passed_over = 0 if job in drawn_jobs else job.passed_over + len(batch)
         return batch
 
     def _draw(self, batch: Sequence[Piece]) -> None:
