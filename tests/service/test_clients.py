@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,3 +164,27 @@ def test_langchains_default_is_told_its_setting(serve: Serve) -> None:
     """Without its setting LangChain sends token ids, as here; its tokenizer needs a network."""
     message = run_client("openai", LANGCHAIN_TOKENS, serve().url)
     assert "check_embedding_ctx_length=False" in message
+
+
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_schema_conformance"
+)
+
+
+def test_schemathesis_finds_no_fault(serve: Serve, tmp_path: Path) -> None:
+    """At least 500 generated requests: no 5xx, and no answer that OpenAPI does not describe."""
+    running = serve(budget=1e9)
+    command = [str(environment("schemathesis") / "schemathesis"), "run"]
+    command += [f"{running.url}/openapi.json", "--checks", CHECKS, "--max-examples", "300"]
+    command += ["--phases", "examples,coverage,fuzzing", "--seed", "1"]
+    command += ["--suppress-health-check", "all", "--warnings", "off"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=900, env=own, cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stdout[-4000:]
+    figures = running.service.metrics.export().decode().splitlines()
+    answers = [line.split() for line in figures if line.startswith("capelet_requests_total{")]
+    assert sum(float(count) for _, count in answers) >= 500
+    assert not [labels for labels, _ in answers if 'status="5' in labels]

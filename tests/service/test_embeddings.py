@@ -89,6 +89,23 @@ def test_an_exhausted_budget_is_a_429_that_no_client_repeats(serve: Serve) -> No
     assert running.ask("a").json()["privacy"]["charged"] == 0.0
 
 
+def test_who_is_refused_again_costs_no_draw(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = serve(budget=4.0)
+    assert running.ask(["a", "b"]).status_code == 200
+    assert running.ask("c").status_code == 429
+
+    def fail(*_: object) -> None:
+        raise AssertionError("nothing may be drawn")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running.gateway.private, "release", fail)
+        assert running.ask("d").status_code == 429
+        # More than any budget pays for, of somebody new.
+        assert running.ask(["a", "b", "c"], user="bob").status_code == 429
+    # The control: what a budget pays for is served.
+    assert running.ask("a", user="bob").status_code == 200
+
+
 def test_exhausted_midway_charges_nobody(serve: Serve) -> None:
     running = serve(budget=4.0)
     subjects = ["ann", "bob", "bob", "bob"]

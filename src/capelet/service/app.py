@@ -53,6 +53,8 @@ from capelet.service.security import (
 _T = TypeVar("_T")
 # Nobody reads the answer; the number is what nginx writes for a caller who left.
 _GONE = 499
+# Bytes of a body that is read from anybody, with a key or without.
+_SMALL = 65_536
 _THREADS = 8  # decide on requests: mostly waiting for the store
 
 
@@ -120,6 +122,7 @@ class Service:
         try:
             return await future
         except BudgetError as error:
+            self.gateway.note_refusal(job.order)
             raise refuse_budget(error) from None
         # Two requests under one key raced, and the other was first.
         except RequestConflict:
@@ -220,12 +223,7 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
     )
     async def embed(request: Request) -> Response:
         start = time.perf_counter()
-        key = await service.authenticate(request)
-        if (refusal := refuse_media(request.headers.get("content-type", ""))) is not None:
-            raise refusal
-        idempotency = parse_idempotency_key(request.headers.get("idempotency-key"))
-        body = await read_body(request, gateway.settings.bounds)
-        plan = await service.decide(gateway.plan, key, body, idempotency)
+        plan = await _plan(service, request)
         settlement = await service.settle(plan.job, request)
         response = _respond(plan, settlement, gateway)
         service.metrics.time_answer(time.perf_counter() - start)
@@ -244,6 +242,24 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
         if name != model:
             raise Refusal(404, f"this gateway serves the model {model!r}", code="model_not_found")
         return _json(_describe_model(gateway))
+
+
+async def _plan(service: Service, request: Request) -> Plan:
+    """What a request asks, decided on a thread: in one go where it is small, else the key first."""
+    gateway, headers = service.gateway, request.headers
+    length = headers.get("content-length", "")
+    is_small = length.isdecimal() and int(length) <= _SMALL
+    key = None if is_small else await service.authenticate(request)
+    body = await read_body(request, gateway.settings.bounds)
+
+    def decide() -> Plan:
+        caller = key or gateway.authenticate(bearer(request))
+        if (refusal := refuse_media(headers.get("content-type", ""))) is not None:
+            raise refusal
+        idempotency = parse_idempotency_key(headers.get("idempotency-key"))
+        return gateway.plan(caller, body, idempotency)
+
+    return await service.decide(decide)
 
 
 def _respond(plan: Plan, settlement: Settlement, gateway: Gateway) -> Response:

@@ -9,6 +9,7 @@ through however many keys, spends one budget.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ from capelet.service.settings import Settings, check_recipe
 ANYONE = ApiKey(id="", label="", subject=None, is_operator=False, made="", revoked=None)
 
 
+# People who were refused lately, at most.
+_REMEMBERED = 10_000
 # An order is made before anything is drawn; the batcher fills it in.
 _NO_VECTORS = np.zeros((0, 0), dtype=np.float32)
 
@@ -86,6 +89,8 @@ class Gateway:
         self._dimension: int | None = None
         # Whether there ever were keys; never forgotten, as the store does not forget it.
         self.has_keys = False
+        # In memory only, and in the order in which they were refused.
+        self._refused: dict[str, None] = {}
 
     def load(self) -> None:
         """Read the model and learn the width of what is released; minutes at the very first time.
@@ -190,17 +195,33 @@ class Gateway:
         ]
 
     def _check_budget(self, job: Job) -> None:
-        """Refuse before the draw what cannot be settled after it, so that nobody can make us work.
+        """Refuse before the draw what is likely to be refused after it: nobody may make us work.
 
-        The store decides again under its lock; this is only cheaper.
+        The store decides, under its lock; this is only cheaper. It is asked where a request alone
+        would pass the budget, and about people who were refused a moment ago; of anybody else a
+        draw is wasted once, and never for more texts than a budget pays for.
         """
-        if not job.waiting:
+        people = Counter(normalise_person(job.order.subjects[row]) for row in job.waiting)
+        most = self.limits.budget.epsilon / self.guarantee.epsilon
+        is_doubtful = any(
+            count > most or person in self._refused for person, count in people.items()
+        )
+        if not is_doubtful:
             return
-        people = [normalise_person(job.order.subjects[row]) for row in job.waiting]
+        subjects = [normalise_person(job.order.subjects[row]) for row in job.waiting]
         try:
-            self.ledger.check(needs_of(people, job.waiting), self.guarantee, self.limits.budget)
+            self.ledger.check(needs_of(subjects, job.waiting), self.guarantee, self.limits.budget)
         except BudgetError as error:
             raise refuse_budget(error) from None
+        for person in people:
+            self._refused.pop(person, None)
+
+    def note_refusal(self, order: Order) -> None:
+        """Remember for a while whom the store refused; the oldest are forgotten."""
+        for subject in order.subjects:
+            self._refused[normalise_person(subject)] = None
+        while len(self._refused) > _REMEMBERED:
+            self._refused.pop(next(iter(self._refused)))
 
     def _count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         encoder = bare(self.encoder)
