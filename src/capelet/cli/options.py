@@ -125,13 +125,41 @@ WordVectors = Annotated[
 Source = Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size, or a set.")]
 Target = Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")]
 Subject = Annotated[str | None, typer.Option(help="Column of whom a row is about.")]
-Ledger = Annotated[Path | None, typer.Option(help="File in which subjects are charged.")]
-LedgerFile = Annotated[Path, typer.Argument(help="A file in which subjects are charged.")]
+# Texts, not paths: a path would make one slash of the two in a URL.
+_PLACE = "FILE|URL"
+_STORE_HELP = "A ledger file, or the postgresql:// URL of a database."
+Ledger = Annotated[
+    str | None,
+    typer.Option(help="File or postgresql:// URL in which subjects are charged.", metavar=_PLACE),
+]
+LedgerPlace = Annotated[str, typer.Argument(help=_STORE_HELP, metavar="LEDGER")]
+Store = Annotated[str, typer.Option("--store", help=_STORE_HELP, metavar=_PLACE)]
+LedgerCopy = Annotated[Path, typer.Argument(help="The ledger file that the copy becomes.")]
+LedgerBackup = Annotated[Path, typer.Argument(help="A ledger file that `backup` wrote.")]
+EmptyPlace = Annotated[
+    str, typer.Argument(help="Where no ledger is yet: a file or a postgresql:// URL.")
+]
+NewKeyFile = Annotated[
+    Path, typer.Option("--to", help="File of the new key; made where it is not there.")
+]
+KeyLabel = Annotated[str, typer.Option("--label", help="What to call the key, to find it again.")]
+KeySubject = Annotated[
+    str | None, typer.Option("--subject", help="The one person whom requests with it are charged.")
+]
+IsOperator = Annotated[
+    bool, typer.Option("--operator", help="The key also opens the operator's page.")
+]
+KeyId = Annotated[str, typer.Argument(help="The id that `capelet keys list` shows.")]
 Budget = Annotated[
     float | None,
     typer.Option(help="The most ε that a subject may cost; a ledger's first stays its cap."),
 ]
-NewBudget = Annotated[float, typer.Option("--to", help="The new cap of ε per person.")]
+NewBudget = Annotated[
+    float | None, typer.Option("--to", help="The new cap of ε per person; a day's, if it refills.")
+]
+NewLifetime = Annotated[
+    float | None, typer.Option("--lifetime", help="The new cap of all days, where one refills.")
+]
 Person = Annotated[str, typer.Option(help="The person's name, as the subjects' column has it.")]
 Anchor = Annotated[
     Path | None,

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from capelet.errors import OutputError
 from capelet.files import DiskError, check_writable, write_whole
-from capelet.privacy.store import Head, Ledger
+from capelet.privacy.chain import Head
+from capelet.privacy.store import Ledger
 
 
 @contextmanager

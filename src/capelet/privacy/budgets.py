@@ -118,8 +118,8 @@ class BudgetError(CapeletError):
         super().__init__(
             f"the {'daily ' * is_daily}budget of {budget.sentence()} is too small for {people}, "
             f"whose first {'row is' if count == 1 else 'rows are'} {first}{more}; the highest "
-            f"sum would be ε = {highest:g}; leave out some of their rows, add noise, or raise the budget with "
-            "`capelet budgets raise`"
+            f"sum would be ε = {highest:g}; leave out some of their rows, add noise, or raise the "
+            "budget with `capelet budgets raise`"
         )
         self.budget, self.rows, self.count, self.highest = budget, tuple(rows), count, highest
         self.is_daily = is_daily

@@ -13,9 +13,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from capelet.errors import OutputError, StoreDown
+from capelet.privacy.wrapping import inner_key, outer_key, stored_form
 
 WAIT = 60.0  # seconds to wait for another process
 
@@ -40,6 +41,7 @@ class Connection(ABC):
         self.key = secrets.token_bytes(32)
         self._has_stored_key = False
         self._raw: Any = None
+        self._is_transacting = False
         self._turn = threading.RLock()
         self._process = os.getpid()
 
@@ -107,11 +109,24 @@ class Connection(ABC):
             if self._raw is None:
                 self._connect()
 
-    def take_key(self, key: bytes) -> None:
-        """Use the key of the store, which must be the one that it had when it was opened first.
+    def refresh(self) -> None:
+        """Open a store that somebody else has made since, and leave a parent's connection."""
+        is_inherited = self._process != os.getpid() and self._raw is not None
+        if is_inherited or (self._raw is None and self.exists()):
+            self.open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take_key(self, content: bytes) -> None:
+        """Use the key that the store holds, which must be the one that it had at first.
 
         Names that were made under another key would not be found: each would be a second release.
         """
+        key = inner_key(content, outer_key(), self.place)
         if self._has_stored_key and key != self.key:
             self.close()
             raise OutputError(
@@ -119,6 +134,26 @@ class Connection(ABC):
                 "was released; start again"
             )
         self.key, self._has_stored_key = key, True
+
+    def check_new(self) -> None:
+        """Refuse to make a store anew where this connection has used one: all would be forgotten.
+
+        Everyone would have a full budget again, and every text be released a second time.
+        """
+        if self._has_stored_key:
+            raise StoreDown(
+                f"the ledger {self.place!r} is gone since it was opened; nothing was charged or "
+                "released; bring it back from a copy, and start again"
+            )
+
+    def stored_key(self) -> bytes:
+        """What the store is to hold of this connection's key."""
+        return stored_form(self.key, outer_key())
+
+    def adopt(self) -> None:
+        """Go on with what was copied into the tables: its key, its numbers."""
+        self._has_stored_key = False
+        self.take_key(self.rows("SELECT value FROM facts WHERE name = 'key'")[0][0])
 
     def close(self) -> None:
         with self._turn:
@@ -137,13 +172,16 @@ class Connection(ABC):
     def transaction(self) -> Iterator[None]:
         """All of it or nothing, with the write lock from the start; undone on any error."""
         self.open()
+        is_ending = False
         with self._turn:
             try:
                 self._begin()
+                self._is_transacting = True
                 yield
+                is_ending = True
                 self._run("COMMIT", ())
             except self.errors as error:
-                raise self._failure(error, is_reading=False) from None
+                raise self._failure(error, "not known" if is_ending else "nothing") from None
             finally:
                 self._roll_back()
 
@@ -151,15 +189,20 @@ class Connection(ABC):
     def snapshot(self) -> Iterator[None]:
         """One state of the store for several reads; others may write meanwhile."""
         with self._turn:
+            if self._raw is None:
+                yield
+                return
             try:
                 self._begin_snapshot()
+                self._is_transacting = True
                 yield
             except self.errors as error:
-                raise self._failure(error, is_reading=True) from None
+                raise self._failure(error) from None
             finally:
                 self._roll_back()
 
     def _roll_back(self) -> None:
+        self._is_transacting = False
         try:
             if self._raw is not None and self._in_transaction():
                 self._run("ROLLBACK", ())
@@ -169,15 +212,14 @@ class Connection(ABC):
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """The result of a query; nothing where there is no store yet."""
-        if self._process != os.getpid() and self._raw is not None:
-            self.open()
+        self.refresh()
         with self._turn:
             if self._raw is None:
                 return []
             try:
                 return list(self._run(query, values).fetchall())
             except self.errors as error:
-                raise self._failure(error, is_reading=True) from None
+                raise self._failure(error) from None
 
     def stream(self, query: str) -> Iterator[Any]:
         """The rows of a query that are too many for the memory, while no other thread writes."""
@@ -186,7 +228,7 @@ class Connection(ABC):
                 try:
                     yield from self._run_stream(query)
                 except self.errors as error:
-                    raise self._failure(error, is_reading=True) from None
+                    raise self._failure(error) from None
 
     def write(self, query: str, *values: object) -> int:
         """Run one statement of a transaction; how many rows it changed."""
@@ -195,13 +237,22 @@ class Connection(ABC):
     def write_many(self, query: str, rows: Iterable[Sequence[object]]) -> None:
         self._run_many(query, rows)
 
-    def _failure(self, error: Exception, is_reading: bool) -> OutputError:
+    def _failure(self, error: Exception, charge: str | None = None) -> OutputError:
+        """A sentence for an error, which also says what it means for the charge."""
         kind = StoreDown if self._is_away(error) else OutputError
-        reason = " ".join(str(error).split())
-        if is_reading:
+        reason = self._reason(error)
+        if charge is None:
             return kind(f"the ledger {self.place!r} cannot be read ({reason})")
-        # All of the charge, or none: which of the two is not known where the end was not heard.
-        return kind(
-            f"the ledger {self.place!r} cannot be written ({reason}); nothing of this charge was "
-            "made; run the same again to go on"
+        outcome = (
+            "nothing of this charge was made"
+            if charge == "nothing"
+            # The end was not heard. Whatever was charged is kept under its names.
+            else "this charge was made wholly or not at all, and nothing was let out"
         )
+        return kind(
+            f"the ledger {self.place!r} cannot be written ({reason}); {outcome}; run the same "
+            "again to go on"
+        )
+
+    def _reason(self, error: Exception) -> str:
+        return " ".join(str(error).split())

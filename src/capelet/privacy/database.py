@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from capelet.privacy.connection import Connection
 from capelet.privacy.people import fold_person
+from capelet.privacy.postgres import SCHEMES, PostgresConnection
 from capelet.privacy.sqlite import SQLiteConnection
 
 
@@ -74,9 +76,16 @@ class Entry(NamedTuple):
 _KEY_ROWS = f"SELECT {', '.join(KeyRow._fields)} FROM keys"
 
 
+def address(place: Path | str) -> Path | str:
+    """Where a store is: the URL of a database as it is, anything else as a path."""
+    is_url = isinstance(place, str) and place.startswith(SCHEMES)
+    return place if is_url else Path(place)
+
+
 def connect(place: Path | str) -> Connection:
-    """The connection to a store, by the path of a file."""
-    return SQLiteConnection(Path(place))
+    """The connection to a store: a file, or a database of PostgreSQL."""
+    where = address(place)
+    return SQLiteConnection(where) if isinstance(where, Path) else PostgresConnection(where)
 
 
 class Database:
@@ -89,10 +98,14 @@ class Database:
 
     @property
     def key(self) -> bytes:
+        self.connection.refresh()
         return self.connection.key
 
     def transaction(self) -> AbstractContextManager[None]:
         return self.connection.transaction()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self.connection.snapshot()
 
     # ---- facts and people ----
 
@@ -100,12 +113,12 @@ class Database:
         rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return _text(rows[0][0]) if rows else None
 
-    def set_fact(self, name: str, value: str) -> None:
+    def set_fact(self, name: str, value: str | bytes) -> None:
         self._write(
             "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = "
             "excluded.value",
             name,
-            value.encode(),
+            value.encode() if isinstance(value, str) else value,
         )
 
     def digest(self, *parts: bytes) -> bytes:
@@ -202,42 +215,68 @@ class Database:
             rows = self._rows(query, content)
         return int(rows[0][0])
 
-    def charge(self, charges: Iterable[Charge], content: str, moment: str | None = None) -> None:
-        """Add to each person's total, and write it into the log as one entry."""
-        rows = sorted(charges)
-        self._add("totals", rows)
+    def charge(
+        self, acts: Sequence[tuple[str, Sequence[Charge]]], moment: str | None = None
+    ) -> None:
+        """Add to people's totals, and write entries of the log: each a content and its charges."""
+        charges = [charge for _, charges in acts for charge in charges]
+        self._add("totals", charges)
+        pseudonyms = dict(
+            self._among(
+                "SELECT id, pseudonym FROM people WHERE id", {charge.person for charge in charges}
+            )
+        )
+        guarantees = dict(
+            self._among(
+                "SELECT id, content FROM guarantees WHERE id",
+                {charge.guarantee for charge in charges},
+            )
+        )
+        entries = [
+            (content, [(pseudonyms[who], guarantees[which], n) for who, which, n in sorted(some)])
+            for content, some in acts
+        ]
+        first = self._append("charge", entries, moment)
         self._write_many(
             "INSERT INTO charges VALUES (?, ?, ?, ?)",
-            [(self.head()[0] + 1, *row) for row in rows],
+            [(first + place, *charge) for place, (_, some) in enumerate(acts) for charge in some],
         )
-        self.append("charge", content, moment)
 
     def add_to_windows(self, charges: Iterable[Charge]) -> None:
-        self._add("windows", sorted(charges))
+        self._add("windows", charges)
 
-    def _add(self, table: str, charges: Sequence[Charge]) -> None:
+    def _add(self, table: str, charges: Iterable[Charge]) -> None:
+        sums: Counter[tuple[int, int]] = Counter()
+        for person, guarantee, releases in charges:
+            sums[person, guarantee] += releases
         self._write_many(
             f"INSERT INTO {table} VALUES (?, ?, ?) ON CONFLICT (person, guarantee) "
             f"DO UPDATE SET releases = {table}.releases + excluded.releases",
-            charges,
+            [(*which, releases) for which, releases in sorted(sums.items())],
         )
 
     # ---- the log ----
 
-    def append(self, kind: str, content: str, moment: str | None = None) -> int:
-        """Write an entry, whose charges are in the table already, linked to the one before."""
+    def append(self, kind: str, content: str, moment: str | None = None) -> None:
+        """Write an entry without charges, linked to the one before."""
+        self._append(kind, [(content, [])], moment)
+
+    def _append(
+        self,
+        kind: str,
+        contents: Sequence[tuple[str, Sequence[tuple[bytes, str, int]]]],
+        moment: str | None,
+    ) -> int:
+        """Write entries, each linked to the one before; the number of the first."""
         count, head = self.head()
         now = datetime.now(UTC).isoformat(timespec="seconds") if moment is None else moment
-        charges = self._rows(
-            "SELECT p.pseudonym, g.content, c.releases FROM charges c JOIN people p "
-            "ON p.id = c.person JOIN guarantees g ON g.id = c.guarantee "
-            "WHERE c.entry = ? ORDER BY c.person",
-            count + 1,
-        )
-        entry = Entry(count + 1, now, kind, content, charges)
-        link = entry.link(self.key, head)
-        self._write("INSERT INTO log VALUES (?, ?, ?, ?, ?)", *entry[:4], link)
-        return entry.number
+        rows = []
+        for number, (content, charges) in enumerate(contents, count + 1):
+            entry = Entry(number, now, kind, content, charges)
+            head = entry.link(self.key, head)
+            rows.append((*entry[:4], head))
+        self._write_many("INSERT INTO log VALUES (?, ?, ?, ?, ?)", rows)
+        return count + 1
 
     def head(self) -> tuple[int, bytes]:
         """How many entries there are, and the last link of their chain."""
@@ -301,12 +340,10 @@ class Database:
         """Those of the names under which something is stored; the vectors are not read."""
         return {name for (name,) in self._among("SELECT name FROM releases WHERE name", names)}
 
-    def keep(self, run: str, rows: Iterable[tuple[bytes, int, bytes]]) -> None:
-        """Store (name, person, vector); a name that is there is never replaced."""
-        self._write_many(
-            "INSERT INTO releases (name, person, run, vector) VALUES (?, ?, ?, ?)",
-            [(name, person, run, vector) for name, person, vector in rows],
-        )
+    def keep(self, rows: Iterable[tuple[bytes, int, str, bytes]]) -> None:
+        """Store (name, person, run, vector); a name that is there is never replaced."""
+        query = "INSERT INTO releases (name, person, run, vector) VALUES (?, ?, ?, ?)"
+        self._write_many(query, list(rows))
 
     def releases_of(self, run: str) -> int:
         rows = self._rows("SELECT count(*) FROM releases WHERE run = ?", run)
@@ -317,19 +354,32 @@ class Database:
 
     # ---- requests ----
 
-    def request(self, name: bytes) -> StoredRequest | None:
-        rows = self._rows("SELECT digest, charged FROM requests WHERE name = ?", name)
-        if not rows:
-            return None
-        query = "SELECT release FROM answers WHERE request = ? ORDER BY place"
-        names = tuple(release for (release,) in self._rows(query, name))
-        return StoredRequest(rows[0][0], int(rows[0][1]), names)
+    def requests(self, names: Iterable[bytes]) -> dict[bytes, StoredRequest]:
+        """How the requests among these names were answered."""
+        query = "SELECT name, digest, charged FROM requests WHERE name"
+        rows = list(self._among(query, names))
+        query = "SELECT request, place, release FROM answers WHERE request"
+        answers = sorted(self._among(query, [name for name, *_ in rows]))
+        releases: dict[bytes, list[bytes]] = {name: [] for name, *_ in rows}
+        for request, _, release in answers:
+            releases[request].append(release)
+        return {
+            name: StoredRequest(digest, charged, tuple(releases[name]))
+            for name, digest, charged in rows
+        }
 
-    def add_request(self, name: bytes, request: StoredRequest) -> None:
-        self._write("INSERT INTO requests VALUES (?, ?, ?)", name, request.digest, request.charged)
+    def add_requests(self, requests: Mapping[bytes, StoredRequest]) -> None:
+        self._write_many(
+            "INSERT INTO requests VALUES (?, ?, ?)",
+            [(name, request.digest, request.charged) for name, request in requests.items()],
+        )
         self._write_many(
             "INSERT INTO answers VALUES (?, ?, ?)",
-            [(name, place, release) for place, release in enumerate(request.names)],
+            [
+                (name, place, release)
+                for name, request in requests.items()
+                for place, release in enumerate(request.names)
+            ],
         )
 
     # ---- API keys ----

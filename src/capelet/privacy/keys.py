@@ -80,7 +80,7 @@ class Keys:
 
     def all(self) -> list[ApiKey]:
         """Every key that ever was, the oldest first."""
-        return [_listed(row) for row in self._db.all_keys()]
+        return [_public_key(row) for row in self._db.all_keys()]
 
     def revoke(self, id: str) -> ApiKey:
         """End a key; from now on its secret is unknown to every replica."""
@@ -89,7 +89,7 @@ class Keys:
             row = next((row for row in self._db.all_keys() if row.id == id), None)
         if row is None:
             raise CapeletError(f"there is no key {id!r}; `capelet keys list` shows them")
-        return _listed(row)
+        return _public_key(row)
 
     def exist(self) -> bool:
         """Whether a key was ever made: who revokes the last one does not let everybody in."""
@@ -103,7 +103,7 @@ def _api_key(row: KeyRow, subject: str | None) -> ApiKey:
     return ApiKey(row.id, row.label, subject, bool(row.is_operator), row.made, row.revoked)
 
 
-def _listed(row: KeyRow) -> ApiKey:
+def _public_key(row: KeyRow) -> ApiKey:
     return _api_key(row, None if row.person is None else f"person-{row.person.hex()[:16]}")
 
 

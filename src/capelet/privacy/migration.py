@@ -60,11 +60,8 @@ def _copy_charges(database: Database) -> None:
         content = guarantees[number]
         which = database.guarantee_number(json.dumps(content, sort_keys=True), content["epsilon"])
         numbers = database.add_people(list(needs))
-        database.charge(
-            [Charge(numbers[person], which, releases) for person, releases in needs.items()],
-            json.dumps({"run": run}),
-            _UNKNOWN_TIME,
-        )
+        bill = [Charge(numbers[person], which, releases) for person, releases in needs.items()]
+        database.charge([(json.dumps({"run": run}), bill)], _UNKNOWN_TIME)
 
 
 def _with_caveat(content: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from capelet.errors import OutputError
@@ -61,6 +62,8 @@ CREATE INDEX releases_by_run ON releases (run);
 """
     + NEW_TABLES
 )
+
+TABLE_NAMES = tuple(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", TABLES))
 
 
 def statements(tables: str, types: Mapping[str, str]) -> Iterator[str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -184,81 +186,134 @@ class Excess:
                 raise BudgetError(budget, self._rows[span], count, highest, span == "day")
 
 
-def settle_order(
-    order: Order, db: Database, balances: Balances, limits: Limits | None, keeps_names: bool
-) -> Settlement:
-    """Charge and keep what is new of an order, and return what is stored; or complain.
+class Settling:
+    """The orders of one transaction: read at once, checked one by one in memory, written at once.
 
-    A complaint comes before anything is written. The caller holds the transaction.
+    So a group costs as many statements as a single order, which matters where each is a way to
+    another machine. The caller holds the transaction.
     """
-    check_chargeable(order.guarantee)
-    names = order.names
-    if not len(order.subjects) == len(names) == len(order.vectors):
-        raise CapeletError("settle needs a subject, a name and a vector for each row")
-    people = [normalise_person(subject) for subject in order.subjects]
-    is_repeat = _is_repeat(order.request, db)
-    balances.load(people)
-    draws = np.ascontiguousarray(order.vectors, dtype="<f4")
-    first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
-    stored = db.find(first_rows)
-    new_rows = sorted(row for name, row in first_rows.items() if name not in stored)
-    needs = needs_of([people[row] for row in new_rows], new_rows)
-    # A charge is for texts that pass; what training texts are promised costs nobody here.
-    guarantee = replace(order.guarantee, training=None)
-    balances.check(needs, guarantee, limits)
-    for person, name in zip(people, names, strict=True):
-        owner = stored[name].person if name in stored else None
-        is_anothers = owner is not None and owner != balances.numbers.get(person)
-        if is_anothers or (name not in stored and people[first_rows[name]] != person):
-            # It would cost nobody.
+
+    def __init__(self, db: Database, balances: Balances, orders: Sequence[Order]) -> None:
+        self._db, self._balances = db, balances
+        people: set[str] = set()
+        for order in orders:
+            # Who is no person spoils one order, when its turn comes, and not the group.
+            with suppress(CapeletError):
+                people |= set(_people_of(order))
+        balances.load(people)
+        self._stored = db.find({name for order in orders for name in order.names})
+        requests = [order.request for order in orders if order.request is not None]
+        self._requests = db.requests({request_name(db, request) for request in requests})
+        # What passed: (person, name, vector) of new releases, and what the log is to say.
+        self._draws: dict[bytes, _Draw] = {}
+        self._bills: list[_Bill] = []
+        self._answers: dict[bytes, StoredRequest] = {}
+
+    def settle(self, order: Order, limits: Limits | None) -> Settlement:
+        """What an order is answered with; a complaint comes before anything of it is entered."""
+        check_chargeable(order.guarantee)
+        names = order.names
+        if not len(order.subjects) == len(names) == len(order.vectors):
+            raise CapeletError("settle needs a subject, a name and a vector for each row")
+        people = _people_of(order)
+        vectors = np.ascontiguousarray(order.vectors, dtype="<f4")
+        is_repeat = self._is_repeat(order.request)
+        first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
+        new_rows = sorted(row for name, row in first_rows.items() if not self._has(name))
+        needs = needs_of([people[row] for row in new_rows], new_rows)
+        # A charge is for texts that pass; what training texts are promised costs nobody here.
+        guarantee = replace(order.guarantee, training=None)
+        self._balances.check(needs, guarantee, limits)
+        draws = {
+            names[row]: _Draw(people[row], order.run, vectors[row].tobytes()) for row in new_rows
+        }
+        contents = [
+            self._content(name, person, draws) for name, person in zip(names, people, strict=True)
+        ]
+        answer = _stack([vector_of(content) for content in contents], vectors.shape[1])
+
+        if needs:
+            self._draws |= draws
+            self._bills.append(_Bill(order.run, guarantee, needs))
+            self._balances.add(needs, guarantee)
+        if order.request is not None and not is_repeat:
+            stored = StoredRequest(body_hash(self._db, order.request), len(draws), tuple(names))
+            self._answers[request_name(self._db, order.request)] = stored
+        is_new = np.zeros(len(names), dtype=bool)
+        is_new[new_rows] = True
+        left = np.array([self._balances.left(person, limits) for person in people], dtype=float)
+        return Settlement(answer, is_new, left)
+
+    def _has(self, name: bytes) -> bool:
+        return name in self._stored or name in self._draws
+
+    def _content(self, name: bytes, person: str, draws: Mapping[bytes, _Draw]) -> bytes:
+        """The vector under a name; refused where it is another person's: it would cost nobody."""
+        if name in self._stored:
+            owner = self._stored[name].person
+            is_own = owner is None or owner == self._balances.numbers.get(person)
+            content = self._stored[name].vector
+        else:
+            draw = self._draws.get(name) or draws[name]
+            is_own, content = draw.person == person, draw.content
+        if not is_own:
             raise CapeletError("a release under this name belongs to another person")
-    by_name = {name: vector_of(item.vector) for name, item in stored.items()}
-    by_name.update({names[row]: draws[row] for row in new_rows})
-    vectors = _stack([by_name[name] for name in names], draws.shape[1])
+        return content
 
-    if needs:
-        _charge(needs, guarantee, order.run, db, balances, limits, keeps_names)
-        rows = [(row, balances.numbers[people[row]]) for row in new_rows]
-        db.keep(order.run, [(names[row], who, draws[row].tobytes()) for row, who in rows])
-    if order.request is not None and not is_repeat:
-        digest = body_hash(db, order.request)
-        answer = StoredRequest(digest, len(new_rows), tuple(names))
-        db.add_request(request_name(db, order.request), answer)
-    is_new = np.zeros(len(names), dtype=bool)
-    is_new[new_rows] = True
-    left = np.array([balances.left(person, limits) for person in people], dtype=float)
-    return Settlement(vectors, is_new, left)
+    def _is_repeat(self, request: Request | None) -> bool:
+        """Whether a request was answered before; a complaint where it was another one."""
+        if request is None:
+            return False
+        name = request_name(self._db, request)
+        # Read under the lock: another replica may have answered since the caller looked.
+        stored = self._requests.get(name) or self._answers.get(name)
+        if stored is not None and stored.digest != body_hash(self._db, request):
+            raise RequestConflict
+        return stored is not None
+
+    def write(self, keeps_names: bool, is_daily: bool) -> None:
+        """Charge and keep whatever passed."""
+        if self._bills:
+            people = sorted({need.person for bill in self._bills for need in bill.needs})
+            numbers = self._db.add_people(people, keeps_names)
+            acts = [
+                (json.dumps({"run": bill.run}), self._charges(bill, numbers))
+                for bill in self._bills
+            ]
+            self._db.charge(acts)
+            if is_daily:
+                self._db.add_to_windows([charge for _, charges in acts for charge in charges])
+            self._db.keep(
+                (name, numbers[draw.person], draw.run, draw.content)
+                for name, draw in self._draws.items()
+            )
+        if self._answers:
+            self._db.add_requests(self._answers)
+
+    def _charges(self, bill: _Bill, numbers: Mapping[str, int]) -> list[Charge]:
+        content = json.dumps(bill.guarantee.to_json(), sort_keys=True)
+        which = self._db.guarantee_number(content, bill.guarantee.epsilon)
+        return [Charge(numbers[need.person], which, need.releases) for need in bill.needs]
 
 
-def _charge(
-    needs: Sequence[Need],
-    guarantee: Guarantee,
-    run: str,
-    db: Database,
-    balances: Balances,
-    limits: Limits | None,
-    keeps_names: bool,
-) -> None:
-    numbers = db.add_people([need.person for need in needs], keeps_names)
-    balances.numbers.update(numbers)
-    content = json.dumps(guarantee.to_json(), sort_keys=True)
-    which = db.guarantee_number(content, guarantee.epsilon)
-    charges = [Charge(numbers[need.person], which, need.releases) for need in needs]
-    db.charge(charges, json.dumps({"run": run}))
-    if limits is not None and limits.refill == "daily":
-        db.add_to_windows(charges)
-    balances.add(needs, guarantee)
+def _people_of(order: Order) -> list[str]:
+    return [normalise_person(subject) for subject in order.subjects]
 
 
-def _is_repeat(request: Request | None, db: Database) -> bool:
-    """Whether a request was answered before; a complaint where it was another one."""
-    if request is None:
-        return False
-    stored = db.request(request_name(db, request))
-    # Under the lock: another replica may have answered since the caller looked.
-    if stored is not None and stored.digest != body_hash(db, request):
-        raise RequestConflict
-    return stored is not None
+class _Draw(NamedTuple):
+    """A vector that is to be kept, for whom, and of which run."""
+
+    person: str
+    run: str
+    content: bytes
+
+
+class _Bill(NamedTuple):
+    """What one order is charged."""
+
+    run: str
+    guarantee: Guarantee
+    needs: Sequence[Need]
 
 
 def request_name(db: Database, request: Request) -> bytes:

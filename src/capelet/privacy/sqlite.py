@@ -37,6 +37,7 @@ class SQLiteConnection(Connection):
     def _connect(self) -> None:
         try:
             if not self.path.exists():
+                self.check_new()
                 # Made before SQLite opens it, which would leave the mode to the umask.
                 self.path.touch(mode=0o600)
             # Threads take turns by our own lock, which SQLite's check of threads cannot know.
@@ -100,7 +101,8 @@ class SQLiteConnection(Connection):
 
     def _share_key(self, db: sqlite3.Connection) -> None:
         # Of two processes the first decides the key, and the second takes it over.
-        db.execute("INSERT INTO facts VALUES ('key', ?) ON CONFLICT DO NOTHING", (self.key,))
+        query = "INSERT INTO facts VALUES ('key', ?) ON CONFLICT DO NOTHING"
+        db.execute(query, (self.stored_key(),))
         self.take_key(db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0])
 
     def _close(self) -> None:
@@ -126,7 +128,7 @@ class SQLiteConnection(Connection):
             self.close()
             raise StoreDown(
                 f"the ledger {self.place!r} was deleted or replaced while it was in use; nothing "
-                "was charged; bring it back from a copy, or run the same again"
+                "was charged or released; bring it back from a copy, and start again"
             )
 
     def ping(self) -> None:

@@ -16,19 +16,22 @@ import hmac
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
 from capelet.privacy.budgets import Budget, BudgetChange, Limits, Need, Refill
+from capelet.privacy.chain import Head, verify_log
+from capelet.privacy.connection import Connection
 from capelet.privacy.database import Database, connect
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.keys import Keys
+from capelet.privacy.limits import begin_day, is_new_day, set_limits, stored_limits
 from capelet.privacy.people import normalise_person
 from capelet.privacy.settlement import (
     Answer,
@@ -37,12 +40,13 @@ from capelet.privacy.settlement import (
     Order,
     Request,
     Settlement,
+    Settling,
     body_hash,
     check_chargeable,
     request_name,
-    settle_order,
     vector_of,
 )
+from capelet.privacy.wrapping import make_key, stored_form
 
 
 class Counts(NamedTuple):
@@ -51,13 +55,6 @@ class Counts(NamedTuple):
     people: int
     releases: int
     highest_epsilon: float
-
-
-class Head(NamedTuple):
-    """How many entries the log has, and the last link of its chain."""
-
-    entries: int
-    link: str
 
 
 class NearLimit(NamedTuple):
@@ -83,7 +80,7 @@ class Ledger:
 
     def __init__(
         self,
-        place: Path | str,
+        place: Path | str | Connection,
         *,
         keeps_names: bool = True,
         clock: Callable[[], datetime] = utc_now,
@@ -91,7 +88,7 @@ class Ledger:
         self.keeps_names = keeps_names
         self._clock = clock
         self._guarantees: dict[int, Guarantee] = {}
-        self._db = Database(connect(place))
+        self._db = Database(place if isinstance(place, Connection) else connect(place))
         self.keys = Keys(self._db)
 
     def __enter__(self) -> Ledger:
@@ -132,8 +129,8 @@ class Ledger:
     @property
     def budget(self) -> Budget | None:
         """The cap of every person alike."""
-        content = self._db.fact("budget")
-        return None if content is None else Budget(**json.loads(content))
+        limits = self.limits
+        return None if limits is None else limits.budget
 
     def budget_changes(self) -> list[BudgetChange]:
         """How the cap came to be what it is."""
@@ -147,10 +144,7 @@ class Ledger:
     @property
     def limits(self) -> Limits | None:
         """The cap of every person alike, and whether it refills."""
-        budget, refill = self.budget, self._db.fact("refill")
-        if budget is None or refill is None:
-            return None if budget is None else Limits(budget)
-        return Limits(budget, "daily", Budget(**json.loads(refill)))
+        return stored_limits(self._db)
 
     def spent(self, subject: str) -> Guarantee | None:
         """What all releases about a person promise together; None where there is none.
@@ -215,7 +209,8 @@ class Ledger:
 
     def answer(self, request: Request) -> Answer | None:
         """How a request with this idempotency key was answered; None where it was not yet."""
-        stored = self._db.request(request_name(self._db, request))
+        name = request_name(self._db, request)
+        stored = self._db.requests([name]).get(name)
         if stored is None:
             return None
         is_same = hmac.compare_digest(stored.digest, body_hash(self._db, request))
@@ -280,7 +275,7 @@ class Ledger:
             raise settlement
         return settlement
 
-    def settle_all(self, orders: Iterable[Order]) -> list[Settlement | CapeletError]:
+    def settle_all(self, orders: Sequence[Order]) -> list[Settlement | CapeletError]:
         """Settle orders in one transaction, in turn; each all or nothing by itself.
 
         An order that is refused leaves the others as they are, and its error stands in its place.
@@ -288,18 +283,16 @@ class Ledger:
         """
         settlements: list[Settlement | CapeletError] = []
         with self._db.transaction():
-            self._begin_day()
-            limits, balances = self.limits, self._balances()
+            begin_day(self._db, self._today())
+            limits = self.limits
+            settling = Settling(self._db, self._balances(), orders)
             for order in orders:
                 try:
                     lower = self._lower(limits, order.budget)
-                    settlements.append(
-                        settle_order(order, self._db, balances, lower, self.keeps_names)
-                    )
-                except OutputError:
-                    raise
+                    settlements.append(settling.settle(order, lower))
                 except CapeletError as error:
                     settlements.append(error)
+            settling.write(self.keeps_names, limits is not None and limits.refill == "daily")
         return settlements
 
     def limit(
@@ -314,7 +307,7 @@ class Ledger:
         with self._db.transaction():
             current = self.limits
             if current is None:
-                self._set_limits(None, limits)
+                set_limits(self._db, None, limits, self._today())
             elif (current.refill, current.lifetime) != (refill, lifetime):
                 raise CapeletError(
                     f"the ledger {self.place!r} is limited to {current.sentence()}, and "
@@ -341,7 +334,7 @@ class Ledger:
                     f"the ledger's budget is {old.sentence()}, and {new.sentence()} is no more "
                     "than that; a run that is to keep to less takes --budget"
                 )
-            self._set_limits(old, new)
+            set_limits(self._db, old, new, self._today())
         return old.budget
 
     def erase(self, subject: str) -> int:
@@ -353,16 +346,27 @@ class Ledger:
         """
         person = normalise_person(subject)
         with self._db.transaction():
-            number = self._db.numbers([person]).get(person)
-            if number is None:
+            number, pseudonym = self._db.numbers([person]).get(person), self._db.pseudonym(person)
+            keys = self._db.revoke_keys_of(pseudonym, self._clock().isoformat(timespec="seconds"))
+            if number is None and keys == 0:
                 raise CapeletError(f"nobody of this name was charged in {self.place!r}")
-            releases = self._db.erase(number)
-            pseudonym = self._db.pseudonym(person)
-            self._db.revoke_keys_of(pseudonym, self._clock().isoformat(timespec="seconds"))
+            releases = 0 if number is None else self._db.erase(number)
             act = {"person": pseudonym.hex(), "releases": releases}
             self._db.append("erasure", json.dumps(act))
         self._db.connection.flush()
         return releases
+
+    def rotate_key(self, path: Path) -> None:
+        """Lock the ledger's key anew, by the one in a file, which is made if need be.
+
+        What this protects, and what it cannot, is written in `wrapping`. Nothing is released.
+        """
+        # Made and on the disk first: a store locked by a key that was lost is lost.
+        outer = make_key(path)
+        with self._db.transaction():
+            self._db.set_fact("key", stored_form(self._db.key, outer))
+            self._db.append("rotation", "{}")
+        self._db.connection.flush()
 
     def forget(self, run: str) -> None:
         """Drop the vectors of a run that is over and will never ask for them again."""
@@ -392,24 +396,14 @@ class Ledger:
         All links are computed anew, and the running sums compared with the log: linear in the
         number of charges, once in a run.
         """
-        is_contained = head.entries == 0
-        for number, link, agrees in self._db.links():
-            if not agrees:
-                raise _tampering(self.place, f"its log was edited at or before entry {number}")
-            if number == head.entries:
-                is_contained = hmac.compare_digest(link.hex(), head.link)
-        if not is_contained:
-            raise _tampering(self.place, f"it does not contain entry {head.entries} as it was")
-        if not self._db.sums_agree():
-            raise _tampering(self.place, "its sums are not those of its log")
-        changes = self.budget_changes()
-        if self.budget != (changes[-1].new if changes else None):
-            raise _tampering(self.place, "its budget is not the one that its log says")
+        # One state for all that is compared: others may charge meanwhile.
+        with self._db.snapshot():
+            verify_log(self._db, head)
 
     # ---- parts of a transaction ------------------------------------------------------------------
 
     def _balances(self) -> Balances:
-        return Balances(self._db, self._guarantees, self._today() > self._day())
+        return Balances(self._db, self._guarantees, is_new_day(self._db, self._today()))
 
     def _limits_with(self, budget: Budget | None) -> Limits | None:
         return self._lower(self.limits, budget)
@@ -428,37 +422,8 @@ class Ledger:
         lower = Budget(min(budget.epsilon, cap.epsilon), min(budget.delta, cap.delta))
         return replace(limits, budget=lower)
 
-    def _set_limits(self, old: Limits | None, new: Limits) -> None:
-        change: dict[str, object] = {
-            "old": None if old is None else asdict(old.budget),
-            "new": asdict(new.budget),
-        }
-        self._db.set_fact("budget", json.dumps(asdict(new.budget)))
-        if new.lifetime is not None:
-            change |= {"refill": new.refill, "lifetime": asdict(new.lifetime)}
-            self._db.set_fact("refill", json.dumps(asdict(new.lifetime)))
-        self._db.append("budget", json.dumps(change))
-        if old is None and new.refill == "daily":
-            self._turn_day()
-
     def _today(self) -> date:
         return self._clock().astimezone(UTC).date()
-
-    def _day(self) -> date:
-        """The day that the store is in; it only moves forwards, whatever a clock says."""
-        day = self._db.fact("day")
-        return date.max if day is None else date.fromisoformat(day)
-
-    def _begin_day(self) -> None:
-        if self._today() > self._day():
-            self._turn_day()
-
-    def _turn_day(self) -> None:
-        """Begin a new window for everyone; an act of the log, so that an anchor covers it."""
-        day = self._today().isoformat()
-        self._db.set_fact("day", day)
-        self._db.clear_windows()
-        self._db.append("day", json.dumps({"day": day}))
 
 
 def _is_less(budget: Budget, other: Budget) -> bool:
@@ -467,10 +432,3 @@ def _is_less(budget: Budget, other: Budget) -> bool:
 
 def _alias(pseudonym: bytes, is_erased: bool) -> str:
     return f"{'erased' if is_erased else 'person'}-{pseudonym.hex()[:16]}"
-
-
-def _tampering(place: str, what: str) -> OutputError:
-    return OutputError(
-        f"the ledger {place!r} is not the one whose head was kept: {what}; nothing was drawn. "
-        "Bring the ledger back from a copy; without it, what was spent is not known"
-    )
