@@ -180,9 +180,6 @@ OnlyUnseen = Annotated[
 
 # ---- the gateway ----
 
-Store = Annotated[
-    str, typer.Option(help="The store of charges and keys: a file, or postgresql://…")
-]
 ServedBudget = Annotated[
     float, typer.Option("--budget", help="The most ε that a person may cost; the store's cap.")
 ]
