@@ -130,7 +130,7 @@ def test_a_long_request_does_not_hold_up_a_short_one(make: Make, encoder: SlowEn
     encoder.gate.set()
     result(short)
     place = next(i for i, batch in enumerate(encoder.batches) if "short" in batch)
-    assert place <= 3  # 64 texts in a batch
+    assert place <= 3  # of 15: 64 texts in a batch
     assert result(long).is_new.sum() == 900
 
 
@@ -146,8 +146,8 @@ def test_a_lone_length_waits_for_a_partner_but_not_for_ever(
     encoder.gate.set()
     result(lone)
     place = next(i for i, batch in enumerate(encoder.batches) if "lone" in batch)
-    # 64 texts in batches of 4 go before it, and not all 200.
-    assert place == 17
+    # 128 texts in batches of 4 go before it, and not all 200.
+    assert place == 33
     assert all(result(future).is_new.all() for future in pairs)
 
 
