@@ -8,6 +8,9 @@ its store under C clients that ask for E texts at a time, the same encoder on a 
 request (no batcher), and of the gateway the share that is noise and store. The server is this
 process; the clients are another, whose time does not count. Last, requests go on, and the memory
 of the server is watched.
+
+A request itself costs 1 to 1.5 ms, whatever it asks: of one text at a time (`--each 1`) that is a
+tenth of fp32's cost and a fifth of int8's, and the gateway then costs 1.2 to 1.3 × bulk.
 """
 
 from __future__ import annotations
@@ -195,7 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--each", type=int, default=1)
+    parser.add_argument("--each", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--backends", nargs="+", default=["onnx", "int8"])

@@ -124,7 +124,8 @@ def test_markup_is_inert(running: Running, operator: str) -> None:
 def test_a_form_from_elsewhere_is_refused(running: Running, operator: str) -> None:
     with log_in(running, operator) as client:
         form = {"token": token_of(client), "text": "a text"}
-        for header in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        foreign = [{"Origin": origin} for origin in ("http://evil.example", "null", "http://[")]
+        for header in (*foreign, {"Sec-Fetch-Site": "cross-site"}):
             assert client.post("/try", data=form, headers=header).status_code == 403
             assert client.post("/login", data={}, headers=header).status_code == 403
         assert client.post("/try", data={"text": "a text"}).status_code == 403

@@ -153,7 +153,8 @@ def test_without_keys_the_host_must_be_this_machine(serve: Serve) -> None:
     running = serve()
     body = {"model": MODEL, "input": "a", "user": "ann"}
     with running.client() as client:
-        for host, status in (("evil.example", 403), ("localhost:1", 200), ("[::1]:80", 200)):
+        hosts = {"evil.example": 403, "[::1": 403, "[x]": 403, "localhost:1": 200, "[::1]:80": 200}
+        for host, status in hosts.items():
             response = client.post("/v1/embeddings", json=body, headers={"Host": host})
             assert response.status_code == status
         # Once there are keys, a name of its own may stand before the gateway.

@@ -102,9 +102,18 @@ class Guard:
         if not self._is_local():
             return
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        host = urlsplit("//" + b"".join(hosts[:1]).decode("latin-1")).hostname
-        if len(hosts) > 1 or (host is not None and not is_loopback(host)):
+        host = _host_of("//" + b"".join(hosts[:1]).decode("latin-1"))
+        if len(hosts) > 1 or (host and not is_loopback(host)):
             raise not_allowed("without API keys this gateway answers only as localhost")
+
+
+def _host_of(address: str) -> str:
+    """The name of the host in an address; what is none, as it is."""
+    try:
+        return urlsplit(address).hostname or ""
+    # Brackets that do not close, and the like.
+    except ValueError:
+        return address
 
 
 def refuse(refusal: Refusal) -> Response:
@@ -201,5 +210,5 @@ def check_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
     is_foreign = site not in (None, "same-origin", "none")
-    if is_foreign or (origin is not None and urlsplit(origin).netloc != host):
+    if is_foreign or (origin is not None and origin.partition("://")[2] != host):
         raise not_allowed("this form must be sent from the gateway's own page")
