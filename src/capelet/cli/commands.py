@@ -30,6 +30,7 @@ from capelet.cli import (
     membership,
     protect,
     report,
+    serve,
     study,
     verify,
 )
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report.report,
     "encode": encode.encode,
     "verify": verify.verify,
+    "serve": serve.serve,
     "invert": invert.invert,
     "membership": membership.membership,
     "list": catalogue.show,

@@ -178,6 +178,43 @@ OnlyUnseen = Annotated[
     bool, typer.Option("--only-unseen", help="Leave out rows that trained the private encoder.")
 ]
 
+# ---- the gateway ----
+
+ServedBudget = Annotated[
+    float, typer.Option("--budget", help="The most ε that a person may cost; the store's cap.")
+]
+Refill = Annotated[
+    str, typer.Option(help="none, or daily: the budget is that of a day (UTC), with --lifetime.")
+]
+Lifetime = Annotated[
+    float | None, typer.Option(help="With --refill daily: the most ε that a person may ever cost.")
+]
+ServedRepeats = Annotated[
+    str,
+    typer.Option(
+        "--repeats",
+        help="same: a text that comes again gets its stored vector, which shows that it is equal; "
+        "fresh: every request is drawn and paid for, and needs an Idempotency-Key.",
+    ),
+]
+ServedModel = Annotated[
+    str | None, typer.Option("--model", help="The model's name for clients; the recipe's.")
+]
+Host = Annotated[str, typer.Option(help="Where to listen; beyond this machine only with API keys.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Certificate = Annotated[Path | None, typer.Option(help="PEM file of the certificate, for TLS.")]
+CertificateKey = Annotated[
+    Path | None, typer.Option("--key", help="PEM file of the certificate's key.")
+]
+DemoData = Annotated[
+    str | None,
+    typer.Option(help="Texts on which the page's attackers learn; the embedded sample."),
+]
+NoDemo = Annotated[bool, typer.Option("--no-demo", help="Teach the operator's page no attackers.")]
+AllowUnproven = Annotated[
+    bool, typer.Option("--allow-unproven", help="Serve a guarantee that is only claimed, too.")
+]
+
 # ---- the attackers, and how sure a measurement is ----
 
 Split = Annotated[
