@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
     from capelet.integrations import Cape, Protector
+    from capelet.integrations.sentence_transformer import sentence_transformer
     from capelet.judge import verify
     from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
     from capelet.privacy.guarantees import Guarantee
@@ -61,6 +62,7 @@ _HOME = {
     "render_cards": "capelet.reports.notebook",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
+    "sentence_transformer": "capelet.integrations.sentence_transformer",
     "verdicts": "capelet.reports",
     "verify": "capelet.judge",
     "write_report": "capelet.reports",
@@ -88,6 +90,7 @@ __all__ = [
     "load",
     "protect",
     "read",
+    "sentence_transformer",
     "verdicts",
     "verify",
     "write_report",

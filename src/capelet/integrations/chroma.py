@@ -1,0 +1,79 @@
+"""Chroma: an embedding function for collections.
+
+    embed = PrivateEmbeddingFunction("private/mails", store="people.db", budget=40)
+    collection = client.create_collection("mails", embedding_function=embed)
+    with about("ann"):
+        collection.add(ids=ids, embeddings=embed(texts))      # vectors only
+        collection.query(query_texts=["refund"])              # the query is charged as well
+
+**It charges nobody unless it is given a store** (`embedder`). `collection.add(documents=texts)`
+works too, and gives Chroma the texts themselves: then noise on their vectors hides nothing from
+whoever reads the collection.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from capelet.errors import CapeletError, MissingExtra
+from capelet.integrations.embedder import Charges, Embedder
+from capelet.privacy.budgets import Budget
+from capelet.release.charging import Repeats
+from capelet.release.metered import Source, Store, Subjects
+
+try:
+    from chromadb import Documents, EmbeddingFunction, Embeddings
+except ImportError:
+    raise MissingExtra("Chroma's EmbeddingFunction", "chroma") from None
+
+
+class PrivateEmbeddingFunction(EmbeddingFunction[Documents]):
+    """A private encoder as Chroma's `EmbeddingFunction`; documents and queries alike.
+
+    It charges nobody unless it is given a store, and then needs `about` or `subject`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        store: Store | None = None,
+        budget: float | Budget | None = None,
+        repeats: Repeats = "same",
+        subject: str | None = None,
+    ) -> None:
+        self._embedder = Embedder(source, Charges(store, budget, repeats, subject))
+
+    def __call__(self, input: Documents, subjects: Subjects = None) -> Embeddings:
+        """The released vectors of the texts, about these people where they are named."""
+        vectors = self._embedder.embed(list(input), subjects)
+        return [np.array(vector, dtype=np.float32) for vector in vectors]
+
+    def embed_query(self, input: Documents) -> Embeddings:
+        """A query is a release: the same steps, and the same charge."""
+        return self(input)
+
+    @staticmethod
+    def name() -> str:
+        return "capelet"
+
+    def default_space(self) -> Any:
+        return "cosine"
+
+    def supported_spaces(self) -> Any:
+        return ["cosine", "l2", "ip"]
+
+    # Chroma writes name and configuration into the collection, and would make the function anew
+    # from them for whoever opens it. Such a copy would release without the store's charges, so
+    # nothing is written, and whoever opens a collection says what embeds its queries.
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> Any:
+        raise CapeletError(
+            "a private encoder and its store are not kept in a collection; open it with "
+            "embedding_function=PrivateEmbeddingFunction(…)"
+        )
