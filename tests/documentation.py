@@ -79,6 +79,7 @@ DESCRIPTIONS: dict[str, Callable[[], set[str]]] = {
     "language methods": lambda: (
         _row_names("cards/language-models.md") & _choices("capelet lm train", "--method")
     ),
+    "presets": lambda: _choices("capelet protect", "--preset"),
     "sentence tasks": lambda: _choices("capelet dual utility", "--tasks"),
     "kinds of finding": lambda: set(first_codes(sections(SCHEMA_PAGE, 2)["Kinds"])),
     "metrics": lambda: set(first_codes(sections(SCHEMA_PAGE, 2)["Metrics"])),

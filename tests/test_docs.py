@@ -273,7 +273,7 @@ def test_cards_of_attackers_and_splits() -> None:
     assert set(sections(DOCS / "cards/attackers.md", 2)) - others == {*FAMILIES, COMMITTEE}
     assert set(sections(DOCS / "cards/attackers.md", 3)) == set(HOLDS)
     splits = set(sections(DOCS / "cards/splits.md", 2)) - {"Sources", "Identical and near"}
-    assert splits == set(SPLITS)
+    assert splits == {*SPLITS, "column:NAME"}
 
 
 def test_card_of_data_sets() -> None:

@@ -28,6 +28,7 @@ from capelet.attacks.families import Perceptron
 from capelet.attacks.views import folds_of
 from capelet.errors import CapeletError
 from capelet.findings.metrics import balanced_accuracy
+from capelet.reports.words import attacker_name
 
 ROWS = 1500
 FIT, TUNE, SCORED = np.arange(700), np.arange(700, 800), np.arange(800, ROWS)
@@ -892,3 +893,35 @@ def test_few_labels_are_so_many_of_each_class() -> None:
     np.testing.assert_allclose(
         few_labels(view, secret, 4), model.predict_proba(view.standard.scored)
     )
+
+
+# ---- attackers of a chosen size ------------------------------------------------------------------
+
+
+def test_a_size_may_stand_behind_the_name() -> None:
+    (one,) = families(["mlp:depth=3,width=20"])
+    assert isinstance(one, Perceptron) and (one.depth, one.width) == (3, 20)
+    assert one.name == "mlp:depth=3,width=20" and one.grid[0]["depth"] == 3
+    # As a terminal splits them, too: a size belongs to the attacker before it.
+    names = [family.name for family in families(["knn", "mlp:depth=3", "width=20", "mlp", "mlp"])]
+    assert names == ["knn", "mlp:depth=3,width=20", "mlp"]
+    assert attacker_name(one.name) == "neural network (depth 3, width 20)"
+    assert attacker_name("mlp") == "neural network"
+    assert [family.name for family in families()] == list(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("mpl:depth=3", "did you mean 'mlp'"),
+        ("knn:depth=3", "'knn' has no size 'depth'"),
+        ("mlp:height=3", "has no size 'height'; write mlp:depth=…,width=…"),
+        ("mlp:depth=0", "from 1 to 10"),
+        ("mlp:depth=11", "from 1 to 10"),
+        ("mlp:width=ten", "from 1 to 4096"),
+        ("depth=3", "there is no attacker 'depth=3'"),
+    ],
+)
+def test_sizes_that_are_none_are_refused(name: str, sentence: str) -> None:
+    with pytest.raises(CapeletError, match=sentence):
+        families([name])

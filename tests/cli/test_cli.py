@@ -181,6 +181,31 @@ def test_vectors_only(data: Path, tmp_path: Path) -> None:
     assert code == 0 and "open:" in said
 
 
+def test_seeds_may_be_a_list(data: Path, tmp_path: Path) -> None:
+    quick = ("--private", "open", "--attackers", "logistic", "--out", tmp_path / "list")
+    code, _, _ = call("audit", data, "--vectors", "v", *quick, "--seeds", "7,")
+    assert code == 0
+    split = json.loads((tmp_path / "list" / "findings.json").read_text())["provenance"]["split"]
+    assert split["seeds"] == [7]
+
+
+def test_official_parts_come_from_a_column(data: Path, tmp_path: Path) -> None:
+    table = pa.parquet.read_table(data)
+    parts = ["test" if row % 4 == 0 else "train" for row in range(len(table))]
+    path = tmp_path / "parts.parquet"
+    pa.parquet.write_table(table.append_column("official", [parts]), path)
+    quick = ("--private", "open", "--attackers", "logistic", "--seeds", "1", "--vectors", "v")
+    out = tmp_path / "out"
+    code, _, _ = call("audit", path, *quick, "--split", "column:official", "--out", out)
+    assert code == 0
+    split = json.loads((out / "findings.json").read_text())["provenance"]["split"]
+    assert split["kind"] == "column:official" and split["sizes"]["victims"] == parts.count("test")
+    assert "as the column &#39;official&#39; has it" in (out / "report.html").read_text()
+    other = tmp_path / "other"
+    code, _, complaint = call("audit", path, *quick, "--split", "column:offical", "--out", other)
+    assert code == 2 and "'official'" in complaint and not other.exists()
+
+
 def test_vectors_beside_texts_are_what_is_audited(data: Path, tmp_path: Path) -> None:
     columns = ("--text", "text", "--vectors", "v", "--private", "open")
     quick = ("--seeds", "1", "--attackers", "logistic")
@@ -287,6 +312,12 @@ def test_report_again_and_two_side_by_side(data: Path, tmp_path: Path) -> None:
             "did you mean 'knn'",
         ),
         (["DATA", "--text", "text", "--private", "open", "--bins", "stars=x"], "write age=30,50"),
+        (["DATA", "--text", "text", "--private", "open", "--seeds", "two"], "write 3 for three"),
+        (["DATA", "--text", "text", "--private", "open", "--seeds", "1,x"], "write 3 for three"),
+        (["DATA", "--text", "text", "--private", "open", "--seeds", "1,1"], "seed 1 stands twice"),
+        (["DATA", "--text", "text", "--private", "open", "--seeds", "-1,2"], "whole number from 0"),
+        (["DATA", "--text", "text", "--private", "open", "--seeds", ","], "empty list"),
+        (["DATA", "--text", "text", "--private", "open", "--seeds", "10001"], "are the most"),
         (["DATA", "--text", "text", "--derive", "names"], "no person name"),
         (["reviws", "--private", "open"], "did you mean 'reviews'"),
         (["DATA", "--text", "text", "--private", "open", "--fail-over", "10"], "from 0 to 1"),

@@ -186,3 +186,42 @@ def test_a_private_attribute_of_one_class_is_refused(data: Path, tmp_path: Path)
     code, _, said = protect(data, tmp_path / "out", *columns, "--method", "gr")
     assert code == 2
     assert "single" in said
+
+
+def test_settings_of_the_papers_reach_the_training(data: Path, tmp_path: Path) -> None:
+    quick = ["--seeds", "7,", "--attackers", "logistic", "--method", "gr", "--epochs", "2"]
+    papers = ["--preset", "cape", "--adversary-loss", "bounded", "--lambda", "named=1,other=0.3"]
+    code, _, complaint = protect(data, tmp_path / "out", *COLUMNS, *quick, *papers)
+    assert code == 0, complaint
+    settings = Findings.load(tmp_path / "out").provenance["protect"]["settings"]
+    assert settings["lambdas"] == {"named": 1.0, "other": 0.3} and settings["width"] == 256
+    assert settings["heads"] == {"units": 256, "dropout": 0.4}
+    assert settings["adversary_loss"] == "bounded"
+    assert settings["schedule"]["epochs"] == 2 and settings["schedule"]["rate"] == 1e-4
+    head = PrivateEncoder(str(tmp_path / "out")).head
+    assert head is not None and head.classes == ("t0", "t1")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--method", "gr", "--lambda", "name=1"], "did you mean 'named'?"),
+        (["--method", "gr", "--lambda", "much"], "write 1, or gender=1,age=0.3"),
+        (["--method", "leace", "--lambda", "named=1"], "one lambda for all attributes"),
+        (["--method", "leace", "--batch", "8"], "does not read --batch"),
+        (["--method", "gr+", "--epochs", "8"], "does not read --epochs"),
+        (["--method", "gr", "--table", "glove"], "does not read --table; those that do are mdp"),
+        (["--method", "fx", "--adversary-loss", "bounded"], "does not read --adversary-loss"),
+        (["--method", "bottleneck", "--epsilon", "4", "--dropout", "0.4"], "not read --dropout"),
+        (["--method", "gr", "--preset", "capes"], "did you mean 'cape'?"),
+        (["--method", "gr", "--dropout", "2"], "dropout is 2"),
+        (["--method", "fx", "--train-epsilon", "8", "--rate", "0.1"], "a schedule of its own"),
+        (["--method", "gr", "--seeds", "1,1"], "the seed 1 stands twice"),
+    ],
+)
+def test_options_that_do_not_apply_are_one_sentence(
+    data: Path, tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    code, output, complaint = protect(data, tmp_path / "out", *COLUMNS, *options)
+    assert code == 2 and output == "" and complaint.count("\n") == 1
+    assert sentence in complaint and not (tmp_path / "out").exists()

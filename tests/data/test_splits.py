@@ -18,6 +18,7 @@ from capelet.data.splits import (
     identical,
     linked_share,
     near_duplicates,
+    seed_list,
     share_victims,
     split,
     wasserstein_points,
@@ -609,3 +610,31 @@ def test_former_victims_join_the_other_parts_in_their_proportion() -> None:
         assert len(set(shared.attacker) & set(blocks[2])) == former
         assert set(range(20, 40)) <= set(shared.defender)
         assert (shared.held_back == flags).all() and shared.seed == 1
+
+
+# ---- seeds ---------------------------------------------------------------------------------------
+
+
+def test_a_number_is_a_count_of_seeds_and_a_list_is_itself() -> None:
+    assert seed_list(3) == (0, 1, 2)
+    assert seed_list([7]) == (7,) and seed_list((5, 2)) == (5, 2)
+    assert seed_list(np.array([4, 1])) == (4, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "sentence"),
+    [
+        (0, "at least 1, and is 0"),
+        ([], "empty list"),
+        ([1, -1], "from 0 to"),
+        ([2**32], "from 0 to"),
+        ([True], "from 0 to"),
+        ([1.0], "from 0 to"),
+        ([3, 1, 3], "the seed 3 stands twice"),
+        ("0,1", "and is a str"),
+        (True, "and is a bool"),
+    ],
+)
+def test_seeds_that_are_none_are_refused(seeds: Any, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        seed_list(seeds)

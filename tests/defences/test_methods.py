@@ -12,7 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.defences import KEEPS, METHODS, Defence, Settings, check_needs, dense, fit, method
+from capelet.defences import (
+    KEEPS,
+    METHODS,
+    Defence,
+    HeadShape,
+    Settings,
+    TrainingPrivacy,
+    check_attributes,
+    check_needs,
+    check_options,
+    dense,
+    fit,
+    method,
+    with_choices,
+)
 from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
@@ -328,3 +342,128 @@ def test_the_table_of_methods_is_read_without_torch(code: str, loads: bool) -> N
         check=True,
     )
     assert process.stdout.splitlines()[-1] == str(loads)
+
+
+# ---- as the papers have them ---------------------------------------------------------------------
+
+
+def test_a_preset_is_what_its_paper_states_and_choices_go_before_it() -> None:
+    paper = with_choices(Settings(), "yawyw", {})
+    assert (paper.schedule.batch, paper.schedule.epochs, paper.width) == (32, 100, 64)
+    cape = with_choices(Settings(), "cape", {"dropout": 0.1, "rate": None})
+    assert cape.heads == HeadShape(256, 0.1) and cape.width == 256
+    assert cape.schedule == replace(Schedule(), rate=1e-4)
+    assert with_choices(Settings(), None, {"batch": None}) == Settings()
+    with pytest.raises(CapeletError, match="did you mean 'yawyw'"):
+        with_choices(Settings(), "yawy", {})
+    with pytest.raises(CapeletError, match="rate is 0"):
+        with_choices(Settings(), None, {"rate": 0.0})
+    with pytest.raises(CapeletError, match="dropout is 1"):
+        with_choices(Settings(), None, {"dropout": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("leace", {"lambdas": {"named": 1.0}}, "has one lambda for all"),
+        ("cgt", {"lambdas": {"named": 1.0}}, "has one lambda for all"),
+        ("gr+", {"lambdas": {"named": 1.0}, "keep": "neighbours"}, "has one lambda for all"),
+        ("gr", {"lambdas": {"named": -1.0}}, "the lambda of 'named' is -1"),
+        ("gr+", {"adversary_loss": "bounded"}, "does not read adversary_loss=; .* gr, cape"),
+        ("gr", {"adversary_loss": "bound"}, "did you mean 'bounded'"),
+        ("leace", {"heads": HeadShape(100)}, "does not read dropout="),
+        ("dpnr", {"mu": 1.0, "epsilon": 8.0}, "mu is 1"),
+    ],
+)
+def test_what_a_training_would_not_read_is_refused(
+    world: Any, name: str, settings: dict[str, Any], sentence: str
+) -> None:
+    part = world.part
+    with pytest.raises(CapeletError, match=sentence):
+        check_needs(name, Settings(**settings), part.task, part.secrets)
+
+
+def test_what_a_training_reads_is_allowed(world: Any) -> None:
+    part = world.part
+    for name, settings in {
+        "gr": Settings(lambdas={"a": 1.0}, adversary_loss="bounded", heads=HeadShape(100, 0.4)),
+        "gr+": Settings(lambdas={"a": 1.0}, heads=HeadShape(100)),
+        "cape": Settings(8.0, lambdas={"a": 1.0}, adversary_loss="bounded"),
+    }.items():
+        assert check_needs(name, settings, part.task, part.secrets) is METHODS[name]
+    check_options("mdp", ["table", "batch"])
+    with pytest.raises(CapeletError, match="does not read table=; those that do are mdp"):
+        check_options("gr", ["table"])
+    check_attributes(Settings(lambdas={"age": 1.0}), ["age"])
+    with pytest.raises(DataError, match=r"lam= names 'aeg'.*did you mean 'age'"):
+        check_attributes(Settings(lambdas={"aeg": 1.0}), ["age"])
+
+
+def test_a_private_training_takes_neither_dropout_nor_a_bounded_adversary(world: Any) -> None:
+    part, privacy = world.part, TrainingPrivacy(8.0)
+    for settings in (
+        Settings(training=privacy, heads=HeadShape(200, 0.4)),
+        Settings(training=privacy, adversary_loss="bounded"),
+    ):
+        with pytest.raises(CapeletError, match="would take twice"):
+            check_needs("gr", settings, part.task, part.secrets)
+    check_needs("gr", Settings(training=privacy), part.task, part.secrets)
+
+
+def test_no_dropout_is_no_step() -> None:
+    assert METHODS["dpnr"].text_steps(Settings(8.0, mu=0.0)) == ()
+    assert len(METHODS["dpnr"].text_steps(Settings(8.0, mu=0.3))) == 1
+
+
+def test_a_lambda_of_one_attribute_is_a_fight(small_part: Any) -> None:
+    """λ = 0 for all but one: the map differs from that of λ = 0, and from that of the other."""
+    names = [item.name for item in small_part.secrets]
+    maps = [
+        fit("gr", small_part, replace(SHORT, lam=0.0, lambdas=lambdas)).outcome.map.digest
+        for lambdas in ({}, {names[0]: 1.0}, {names[0]: 0.0})
+    ]
+    assert maps[0] == maps[2] != maps[1]
+    assert METHODS["gr"].fights_with(replace(SHORT, lam=0.0, lambdas={names[0]: 1.0}))
+    assert not METHODS["gr"].fights_with(replace(SHORT, lam=0.0, lambdas={names[0]: 0.0}))
+
+
+def test_bounded_heads_and_dropout_change_what_is_learnt(small_part: Any) -> None:
+    maps = {
+        fit("gr", small_part, replace(SHORT, **change)).outcome.map.digest
+        for change in (
+            {},
+            {"adversary_loss": "bounded"},
+            {"heads": HeadShape(100)},
+            {"heads": HeadShape(200, 0.4)},
+        )
+    }
+    assert len(maps) == 4
+    again = fit("gr", small_part, replace(SHORT, heads=HeadShape(200, 0.4))).outcome.map.digest
+    assert again in maps
+
+
+@pytest.mark.parametrize("name", ON_VECTORS)
+def test_the_head_that_was_trained_along_tells_the_task(name: str, fitted: Any, world: Any) -> None:
+    """From released vectors of rows to fit on; erasure trains none, and none may be made up."""
+    outcome = fitted(name).outcome
+    if name == "leace":
+        assert outcome.head is None
+        return
+    part, head = world.part, outcome.head
+    assert head.classes == part.task.classes and head.task == part.task.name
+    assert head.map.origin == outcome.map.origin
+    rows = part.fit[:300]
+    vectors = PrivateEncoder(*fitted(name).steps).release(part.vectors[rows]).vectors
+    truth = [part.task.classes[code] for code in part.task.codes[rows]]
+    share = np.mean([one == two for one, two in zip(head.predict(vectors), truth, strict=True)])
+    majority = np.bincount(part.task.codes[rows]).max() / len(rows)
+    noisy = name in NOISY and name not in ("bottleneck", "mdp")  # a vector at ε = 8 says little
+    assert share > (0.4 if noisy else majority + 0.1)
+
+
+def test_the_head_of_a_private_training_is_covered_by_it(small_part: Any) -> None:
+    settings = replace(SHORT, training=TrainingPrivacy(8.0, 1e-3))
+    for name, more in (("fx", {}), ("bottleneck", {"epsilon": 4.0})):
+        outcome = fit(name, small_part, replace(settings, **more)).outcome
+        assert outcome.head is not None and outcome.head.map.training.status == "proven"
+        assert outcome.head.map.origin == outcome.map.origin

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from capelet.data.labels import Attribute
 from capelet.defences.network import Body, Network
+from capelet.defences.settings import HeadShape
 from capelet.defences.terms import (
     Batch,
+    BoundedReversal,
     CrossGradient,
     Independence,
     Neighbourhood,
@@ -22,6 +24,7 @@ from capelet.defences.terms import (
     SymbolIndependence,
     SymbolTask,
     Task,
+    _chance_loss,
     class_weights,
     known_loss,
 )
@@ -267,3 +270,95 @@ def test_what_a_symbol_gives_away_is_the_gain_of_the_best_attacker() -> None:
     assert gain([[1, 0], [1, 0], [0, 1], [0, 1]]) == pytest.approx(2.0)  # the symbol is the secret
     assert gain([[1, 0], [0, 1], [1, 0], [0, 1]]) == pytest.approx(0.0)  # it says nothing of it
     assert gain([[0.75, 0.25]] * 2 + [[0.25, 0.75]] * 2) == pytest.approx(1.0)
+
+
+# ---- the bounded adversary, λ by attribute, heads ------------------------------------------------
+
+
+def test_the_bounded_loss_has_a_bottom_and_reversal_has_none() -> None:
+    """Where the head is wrong, −L still falls as fast as ever, and −log(1 − P) asks for nothing."""
+    truth, alike = torch.tensor([1]), torch.ones(2)
+
+    def slopes(score: float) -> tuple[float, float]:
+        scores = torch.tensor([[-score, score]], requires_grad=True)
+        bounded = torch.autograd.grad(_chance_loss(scores, truth, alike), scores)[0]
+        reversal = torch.autograd.grad(-known_loss(scores, truth, alike), scores)[0]
+        return float(bounded[0, 1]), float(reversal[0, 1])
+
+    assert slopes(-10.0) == pytest.approx((0.0, 1.0), abs=1e-6)
+    assert slopes(10.0) == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert float(_chance_loss(torch.tensor([[50.0, -50.0]]), truth, alike)) == 0.0
+
+
+def test_the_bounded_loss_is_minus_the_log_of_the_other_classes() -> None:
+    x, codes, _, secret = setting()
+    network = network_of(BoundedReversal(6, [secret], lam=2.0), secret)
+    term: Any = network.terms[0]
+    batch = batch_of(network, x, codes)
+    scores = term.heads[0](batch.features)
+    truth = codes["secret"][:, None]
+    chance = torch.softmax(scores, dim=1).gather(1, truth)[:, 0]
+    weight = network.weights["secret"][codes["secret"]]
+    penalty = -(weight * torch.log(1 - chance)).sum() / weight.sum()
+    own = known_loss(scores, codes["secret"], network.weights["secret"])
+    torch.testing.assert_close(network(batch).sum(), own + 2 * penalty)
+    # The heads have their own loss alone, whatever λ is; the body has nothing of it.
+    grown = torch.autograd.grad(network(batch).sum(), list(term.heads.parameters()))
+    plain = torch.autograd.grad(own, list(term.heads.parameters()))
+    for one, two in zip(grown, plain, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("kind", [Reversal, BoundedReversal])
+def test_each_secret_has_its_own_lambda(kind: Any) -> None:
+    x, codes, _, secret = setting()
+    other = attribute("other", np.roll(np.asarray(secret.codes), 3).tolist())
+    codes = {**codes, "other": torch.tensor(other.codes.astype(np.int64))}
+
+    def pull(lam: float, lambdas: dict[str, float]) -> Tensor:
+        torch.manual_seed(0)
+        network = network_of(kind(6, [secret, other], lam, lambdas=lambdas), secret)
+        network.weights["other"] = torch.ones(2)
+        return body_gradient(network, network(batch_of(network, x, codes)).sum())
+
+    first, second = pull(0.0, {"secret": 1.0}), pull(0.0, {"other": 1.0})
+    assert first.abs().max() > 0 and not torch.allclose(first, second)
+    torch.testing.assert_close(pull(2.0, {"other": 0.5}), 2 * first + 0.5 * second)
+    torch.testing.assert_close(pull(1.0, {"secret": 1.0, "other": 1.0}), pull(1.0, {}))
+
+
+def test_the_kernel_and_the_symbols_have_a_lambda_for_each_secret_too() -> None:
+    x, codes, _, secret = setting()
+    other = attribute("other", np.roll(np.asarray(secret.codes), 3).tolist())
+    codes = {**codes, "other": torch.tensor(other.codes.astype(np.int64))}
+
+    def loss(make: Any, lam: float, lambdas: dict[str, float]) -> Tensor:
+        torch.manual_seed(0)
+        network = network_of(make([secret, other], lam, lambdas=lambdas), secret)
+        network.weights["other"] = torch.ones(2)
+        network.body.activation = "softmax"
+        total: Tensor = network(batch_of(network, x, codes)).sum()
+        return total
+
+    for make in (Independence, SymbolIndependence):
+        first, second = loss(make, 0.0, {"secret": 1.0}), loss(make, 0.0, {"other": 1.0})
+        torch.testing.assert_close(loss(make, 2.0, {"other": 0.5}), 2 * first + 0.5 * second)
+        torch.testing.assert_close(loss(make, 1.0, {}), first + second)
+
+
+def test_dropout_of_heads_repeats_with_the_training_and_is_off_where_it_is_judged() -> None:
+    x, codes, task, secret = setting()
+    torch.manual_seed(0)
+    network = network_of(Task(6, task, HeadShape(50, 0.5)), secret)
+    losses = [network(batch_of(network, x, codes)).sum().item() for _ in range(2)]
+    assert losses[0] == losses[1]  # the same random numbers
+    random = torch.Generator().manual_seed(3)
+    other = network(network.batch(x, codes, 1.0, random)).sum()
+    assert other.item() != losses[0]
+    network.eval()
+    quiet = [network(network.batch(x, codes, 1.0, random)).sum().item() for _ in range(2)]
+    assert quiet[0] == quiet[1] != losses[0]
+    state = torch.random.get_rng_state()
+    network.train()
+    network(batch_of(network, x, codes))
+    assert torch.equal(state, torch.random.get_rng_state())  # nobody else's numbers are used

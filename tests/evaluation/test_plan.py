@@ -45,3 +45,11 @@ def test_an_epsilon_that_cannot_work_is_said_in_advance(planted: Corpus) -> None
     (warning,) = plan.advance(Guarantee(epsilon=1.0))
     assert "commonest class of 'side' (83.3%); the least ε that can is 1.61" in warning
     assert plan.advance(Guarantee(epsilon=2.0)) == () and plan.advance(NONE) == ()
+
+
+def test_the_split_of_a_seed_is_the_same_alone_and_among_others(planted: Corpus) -> None:
+    alone, among = Plan.of(planted, [7]), Plan.of(planted, [2, 7])
+    assert [parts.seed for parts in among.splits] == [2, 7]
+    for part in ("defender", "attacker", "victims"):
+        rows = [getattr(parts, part).tolist() for parts in (alone.splits[0], among.splits[1])]
+        assert rows[0] == rows[1] != getattr(among.splits[0], part).tolist()

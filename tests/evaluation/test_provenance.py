@@ -24,6 +24,7 @@ from capelet.release import PrivateEncoder
 
 SECTIONS = [
     "capelet", "created", "data", "attributes", "label", "encoder", "cache", "split", "guarantee",
+    "noise",
     "versions", "warnings", "seconds",
 ]  # fmt: skip
 

@@ -10,12 +10,14 @@ from capelet.errors import CapeletError
 from capelet.findings.intervals import Bootstrap, largest_difference, share_interval
 from capelet.findings.metrics import (
     METRICS,
+    OTHER_METRICS,
     Guesses,
     accuracy_gap,
     balanced_accuracy,
     certain_hit_rate,
     certain_share,
     chance,
+    check_metrics,
     majority,
     metrics_for,
     replicates,
@@ -89,7 +91,7 @@ def test_a_constant_guess_is_degenerate_and_has_its_fingerprint() -> None:
 def test_chance() -> None:
     assert chance("balanced_accuracy", 4) == 0.25 and chance("auc", 4) == 0.5
     assert chance("f1_macro", 2) is None and "tpr_at_1_fpr" not in metrics_for(3)
-    assert metrics_for(2) == tuple(METRICS)
+    assert metrics_for(2, OTHER_METRICS) == tuple(METRICS)
 
 
 def test_an_unknown_metric_is_refused_by_name() -> None:
@@ -103,7 +105,8 @@ def test_an_unknown_metric_is_refused_by_name() -> None:
 
 def test_every_metric_is_one_record() -> None:
     assert all(name == metric.name for name, metric in METRICS.items())
-    assert all(metric.measure.success == "rises" for metric in METRICS.values())
+    for name, metric in METRICS.items():  # a complement falls as an attacker succeeds
+        assert metric.measure.success == ("falls" if "privacy" in name else "rises")
 
 
 def test_gap_between_subgroups() -> None:
@@ -279,3 +282,37 @@ def test_certainty_is_a_share_of_victims_and_its_hit_rate_is_of_those() -> None:
     assert certain_hit_rate([doubt], bootstrap) is None
     # A seed without anybody certain does not spoil the others.
     assert certain_hit_rate([doubt, item], bootstrap).value == pytest.approx(2 / 3)  # type: ignore[union-attr]
+
+
+# ---- on demand -----------------------------------------------------------------------------------
+
+
+def test_metrics_on_demand_are_complements_and_recalls() -> None:
+    truth = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
+    named = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 0])  # 4 of 6 absent, 3 of 4 present
+    guesses = Guesses(truth, np.eye(2)[named], np.arange(10))
+    alike = np.ones((1, 10))
+    values = {name: METRICS[name].compute(guesses, alike)[0] for name in OTHER_METRICS}
+    precision, recall = 3 / 5, 3 / 4
+    assert values == pytest.approx(
+        {
+            "empirical_privacy": 0.3,
+            "empirical_privacy_f1": 1 - 2 * precision * recall / (precision + recall),
+            "recall_present": 3 / 4,
+            "recall_absent": 4 / 6,
+        }
+    )
+    # A constant attacker has the complement of the majority, and finds nobody of the other class.
+    constant = Guesses(truth, np.eye(2)[np.zeros(10, dtype=int)], np.arange(10))
+    assert METRICS["empirical_privacy"].compute(constant, alike)[0] == pytest.approx(0.4)
+    assert METRICS["empirical_privacy"].majority(0.6, 2) == pytest.approx(0.4)
+    assert METRICS["empirical_privacy_f1"].compute(constant, alike)[0] == 1.0
+    assert METRICS["recall_present"].compute(constant, alike)[0] == 0.0
+
+
+def test_metrics_on_demand_are_not_among_the_usual() -> None:
+    assert not {*metrics_for(2)} & {*OTHER_METRICS}
+    assert {*metrics_for(2, OTHER_METRICS)} == {*METRICS}
+    assert {*metrics_for(3, OTHER_METRICS)} - {*metrics_for(3)} == {"empirical_privacy"}
+    with pytest.raises(CapeletError, match="did you mean 'recall_present'"):
+        check_metrics(["recall_presence"])

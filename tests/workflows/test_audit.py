@@ -15,6 +15,7 @@ from capelet.data.reviews import optimum
 from capelet.encoders import load as load_encoder
 from capelet.errors import CapeletError
 from capelet.findings import Finding, Findings
+from capelet.findings.metrics import OTHER_METRICS
 from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
@@ -269,3 +270,56 @@ def test_the_old_name_of_the_encoder_is_still_taken() -> None:
     assert old.rows == new.rows
     with pytest.raises(CapeletError, match="give one"):
         audit(corpus, PrivateEncoder(), private=PrivateEncoder(), **quick)
+
+
+def test_the_scores_of_a_seed_are_the_same_alone_and_among_others(planted: Corpus) -> None:
+    alone = audit(planted, seeds=[7], attackers=["logistic"])
+    among = audit(planted, seeds=(2, 7), attackers=["logistic"])
+    assert among.provenance["split"]["seeds"] == [2, 7]
+    for target in ("open", "hidden"):
+        for kind in ("attribute-inference", "attribute-inference-null"):
+            one, two = (strongest(item, target, kind) for item in (alone, among))
+            scores, both = one.parameters["by_seed"], two.parameters["by_seed"]
+            assert both[len(scores) :] == scores != both[: len(scores)]
+
+
+def test_seeded_noise_repeats_and_a_seed_does_not_know_the_others(planted: Corpus) -> None:
+    private = PrivateEncoder(Laplace(epsilon=20.0))
+    quick: dict[str, Any] = {"attackers": ["logistic"], "seeded_noise": True}
+    alone, again, among = (
+        audit(planted, private, seeds=seeds, **quick, threads=threads)
+        for seeds, threads in (([7], None), ([7], 1), ([2, 7], 2))
+    )
+    assert [row.value for row in alone] == [row.value for row in again]
+    for target in ("open", "hidden"):
+        one, two = (strongest(item, target) for item in (alone, among))
+        assert two.parameters["by_seed"][1:] == one.parameters["by_seed"]
+        assert two.parameters.get("draws", [1, 1])[1:] == one.parameters.get("draws", [1])
+        assert one.ceiling is not None  # that of the mechanism under study
+    assert alone.provenance["noise"] == "seeded" and alone.recipe["seed"] == 7
+    assert alone.provenance["guarantee"]["status"] == "none"
+    # The control: noise of the operating system gives other scores, and a guarantee.
+    fresh = audit(planted, private, seeds=[7], attackers=["logistic"])
+    assert fresh.provenance["noise"] == "operating system" and "seed" not in fresh.recipe
+    assert fresh.provenance["guarantee"]["status"] == "proven"
+    assert [row.value for row in fresh] != [row.value for row in alone]
+
+
+def test_without_noise_there_is_nothing_to_seed(planted: Corpus) -> None:
+    findings = audit(planted, seeds=1, attackers=["logistic"], seeded_noise=True)
+    assert findings.provenance["noise"] == "none" and "seed" not in findings.recipe
+
+
+def test_more_metrics_stand_beside_the_usual_ones(planted: Corpus) -> None:
+    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
+    usual, more = audit(planted, **quick), audit(planted, **quick, metrics=OTHER_METRICS)
+    rows = {(row.kind, row.target, row.metric, row.attacker, row.subgroup): row for row in more}
+    for row in usual:  # what is there without the option does not change
+        same = rows.pop((row.kind, row.target, row.metric, row.attacker, row.subgroup))
+        assert same.value == row.value
+    assert {key[2] for key in rows} == {*OTHER_METRICS}
+    leak = rows["attribute-inference", "open", "empirical_privacy", "strongest", None]
+    (accuracy,) = usual.select(
+        kind="attribute-inference", target="open", metric="accuracy", attacker="strongest"
+    )
+    assert leak.value == pytest.approx(1 - accuracy.value) and leak.ceiling is None

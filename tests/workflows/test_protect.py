@@ -14,6 +14,7 @@ import pytest
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.defences import Settings
+from capelet.defences.settings import TrainingPrivacy
 from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.plan import Plan
@@ -359,3 +360,67 @@ def test_the_last_layers_of_the_encoder_are_trained_along(reviews: Corpus, tmp_p
         protect(reviews, str(tmp_path / "out"), "gr", settings, seeds=1)
     with pytest.raises(DataError, match="too long for a search"):
         protect(reviews, encoder, "gr", settings, seeds=1, max_leakage=0.1)
+
+
+def test_the_training_of_a_seed_is_the_same_alone_and_among_others(leaky: Corpus) -> None:
+    few = replace(leaky, private={"named": leaky.private["named"]})
+    quick = Settings(schedule=Schedule(epochs=3, device="cpu"))
+    results = [
+        protect(few, None, "gr", quick, seeds=seeds, attackers=["logistic"], cache=False)
+        for seeds in ([7], [7, 2], [2])
+    ]
+
+    # The bytes of a map hold a random id; what it does is what was learnt.
+    vectors = [item.encoder.release(leaky.vectors).vectors for item in results]  # type: ignore[arg-type]
+
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert not np.array_equal(vectors[0], vectors[2])
+    rows = [
+        item.after.select(kind="utility", target="task", metric="accuracy")[0].parameters["by_seed"]
+        for item in results
+    ]
+    assert rows[1] == [*rows[0], *rows[2]]
+
+
+def test_a_study_repeats_with_noise_and_its_encoder_still_promises(leaky: Corpus) -> None:
+    few = replace(leaky, private={"named": leaky.private["named"]})
+    quick = Settings(epsilon=8.0, schedule=Schedule(epochs=3, device="cpu"))
+    options: dict[str, Any] = {"attackers": ["logistic"], "cache": False, "seeded_noise": True}
+    alone, among = (
+        protect(few, None, "cape", quick, seeds=seeds, **options) for seeds in ([7], [2, 7])
+    )
+    for kind, target in (("attribute-inference", "named"), ("utility", "task")):
+        scores = [
+            item.after.select(kind=kind, target=target, metric="accuracy", attacker="strongest")
+            for item in (alone, among)
+        ]
+        first, both = (rows[0].parameters["by_seed"] for rows in scores)
+        assert both[1:] == first
+    assert alone.after.provenance["guarantee"]["status"] == "none"
+    assert alone.before.provenance["noise"] == "none"
+    # What is returned is for releases: its noise is nobody's to repeat.
+    assert alone.encoder.guarantee.status == "proven" and "seed" not in alone.encoder.recipe
+    vectors = [alone.encoder.release(few.vectors).vectors for _ in range(2)]  # type: ignore[arg-type]
+    assert not np.array_equal(*vectors)
+
+
+def test_a_study_does_not_search(leaky: Corpus) -> None:
+    with pytest.raises(DataError, match="a search draws noise of its own"):
+        protect(
+            leaky, None, "ldp", Settings(epsilon=8.0), max_leakage=0.1, seeded_noise=True, seeds=1
+        )
+
+
+def test_the_noise_of_a_private_training_is_seeded_in_a_study(leaky: Corpus) -> None:
+    few = replace(leaky, private={"named": leaky.private["named"]})
+    settings = Settings(training=TrainingPrivacy(20.0, 1e-4))
+    options: dict[str, Any] = {"attackers": ["logistic"], "cache": False, "seeds": [3]}
+    one, two, fresh = (
+        protect(few, None, "fx", settings, seeded_noise=seeded, **options)
+        for seeded in (True, True, False)
+    )
+    vectors = [item.encoder.release(few.vectors).vectors for item in (one, two, fresh)]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert not np.array_equal(vectors[0], vectors[2])
+    promises = [item.encoder.guarantee.training for item in (one, fresh)]
+    assert [promise and promise.status for promise in promises] == ["none", "proven"]

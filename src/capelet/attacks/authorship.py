@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.splits import Seeds, seed_list
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
@@ -215,7 +216,7 @@ class Authorship:
     shots: int = 10
     writers: int = 100
     tests: int = 40
-    seeds: int = 5
+    seeds: Seeds = 5
     probe: LinearProbe = field(default_factory=LinearProbe)
     baseline: TextCnn | None = None
 
@@ -236,7 +237,7 @@ class Authorship:
         bootstrap = Bootstrap.over(people)
         ranks: dict[tuple[str, str], list[tuple[Codes, Floats]]] = {}
         writers, victims = 0, np.zeros(0, dtype=np.intp)
-        for seed in range(self.seeds):
+        for seed in seed_list(self.seeds):
             shots = Shots.of(authors, self.shots, self.writers, self.tests, seed)
             writers = shots.writers
             victims = np.union1d(victims, people[shots.test])

@@ -10,9 +10,9 @@ products) it keeps in `secret.share`, so that a grid costs little more than its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -73,7 +73,12 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Perceptron:
-    """Multi-layer perceptron (one hidden layer of 128 by default)."""
+    """Multi-layer perceptron (one hidden layer of 128 by default).
+
+    Its size may be chosen by name, as in `mlp:depth=3,width=200` (YAWYW §5.2 varies both).
+    """
+
+    sizes: ClassVar[Mapping[str, int]] = {"depth": 10, "width": 4096}  # the most of each
 
     depth: int = 1
     width: int = 128
@@ -288,11 +293,48 @@ FAMILIES: dict[str, Family] = {
 
 
 def families(names: Sequence[str] = ()) -> list[Family]:
-    """The families of these names, or all of them."""
-    for name in names:
-        if name not in FAMILIES:
-            raise CapeletError(f"there is no attacker {name!r}; {did_you_mean(name, FAMILIES)}")
-    return [FAMILIES[name] for name in names or FAMILIES]
+    """The families of these names, or all of them; a name may state sizes behind a colon.
+
+    >>> [family.title for family in families(["knn", "mlp:depth=3,width=200"])]
+    ['nearest neighbours', 'neural network (depth 3, width 200)']
+    """
+    return [_family(name) for name in dict.fromkeys(_split_names(names)) or FAMILIES]
+
+
+def _split_names(names: Sequence[str]) -> list[str]:
+    """The names of a list with commas, in which sizes of one attacker stand between commas too."""
+    attackers: list[str] = []
+    for part in (part.strip() for name in names for part in name.split(",")):
+        is_size = "=" in part and ":" not in part
+        if is_size and attackers and ":" in attackers[-1]:
+            attackers[-1] += f",{part}"
+        elif part:
+            attackers.append(part)
+    return attackers
+
+
+def _family(name: str) -> Family:
+    base, colon, text = name.partition(":")
+    if base not in FAMILIES:
+        raise CapeletError(f"there is no attacker {base!r}; {did_you_mean(base, FAMILIES)}")
+    family: Any = FAMILIES[base]
+    if not colon:
+        return FAMILIES[base]
+    most: Mapping[str, int] = getattr(family, "sizes", {})
+    sizes: dict[str, int] = {}
+    for item in text.split(","):
+        key, _, number = item.partition("=")
+        if key not in most:
+            rest = f"write mlp:{','.join(f'{name}=…' for name in Perceptron.sizes)}"
+            raise CapeletError(f"the attacker {base!r} has no size {key!r}; {rest}")
+        if not number.isdecimal() or not 1 <= int(number) <= most[key]:
+            raise CapeletError(
+                f"the {key} of the attacker {base!r} must be a whole number from 1 to {most[key]}"
+            )
+        sizes[key] = int(number)
+    shape = ", ".join(f"{key} {number}" for key, number in sizes.items())
+    sized: Family = replace(family, **sizes, name=name, title=f"{family.title} ({shape})")
+    return sized
 
 
 def _on_path(

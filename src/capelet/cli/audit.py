@@ -16,6 +16,7 @@ from capelet.cli.inputs import (
     member_flags,
     open_encoder,
     parse_bins,
+    parse_seeds,
     read_auxiliary,
     read_corpus,
     split_names,
@@ -29,6 +30,7 @@ from capelet.cli.terminal import (
     verdict_summaries,
     with_command,
 )
+from capelet.data.official import column_of
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def audit(
     vectors: options.Vectors = None,
     recipe: options.RecipeToAudit = None,
     split: options.Split = "auto",
-    seeds: options.Seeds = 5,
+    seeds: options.Seeds = "5",
     attacks: options.KindsOfAttack = "attributes",
     attackers: options.Attackers = None,
     member: options.MemberIfAny = None,
@@ -65,6 +67,9 @@ def audit(
     fail_over: options.FailOver = None,
     require_under: options.RequireUnder = None,
     min_victims: options.MinVictims = None,
+    seeded_noise: options.SeededRelease = False,
+    threads: options.Threads = None,
+    metrics: options.Metrics = None,
     no_cache: options.NoCache = False,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -82,7 +87,8 @@ def audit(
     check_writable(folder)
     gates = Gates(fail_over, require_under, min_victims)
     _check_gates(gates, private, derive, data, split_names(attacks))
-    columns = Columns(text, label, tuple(private or ()), author, vectors)
+    names = tuple(private or ())
+    columns = Columns(text, label, names, author, vectors, column_of(split))
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     corpus, members = _read_with_members(data, columns, reading, member)
     settings: dict[str, Any] = {
@@ -92,11 +98,14 @@ def audit(
         if auxiliary is None
         else read_auxiliary(auxiliary, corpus, columns, reading),
         "show_texts": show_texts,
-        "seeds": seeds,
+        "seeds": parse_seeds(seeds),
         "split_kind": split,
         "attackers": split_names(attackers),
         "derived": split_names(derive),
         "bins": parse_bins(bins),
+        "seeded_noise": seeded_noise,
+        "threads": threads,
+        "metrics": split_names(metrics),
         "cache": not no_cache,
     }
     _check_attacks(corpus, settings)  # before a model is read

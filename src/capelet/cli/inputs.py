@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from capelet.cli.options import MOST_SEEDS
 from capelet.cli.terminal import echo
 from capelet.errors import DataError, did_you_mean
 
@@ -28,11 +29,13 @@ class Columns:
     private: Sequence[str] = ()
     author: str | None = None
     vectors: str | None = None
+    official: str | None = None
 
     @property
     def any(self) -> bool:
         """Whether the user named a column at all."""
-        return self != Columns()
+        # A set has no official parts of its own: the split names their column.
+        return self != Columns(official=self.official)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> 
                 f"the set {data!r} is whole and read as it is; leave out --drop-empty, "
                 "--merge-rare, --encoding and --separator"
             )
-        return load(data, where=how.where)
+        return load(data, where=how.where, official=columns.official)
     # Without a suffix it was meant as the name of a set.
     if not Path(data).suffix and not Path(data).exists():
         raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
@@ -75,6 +78,7 @@ def read_corpus(data: str, columns: Columns, reading: Reading | None = None) -> 
         label=columns.label,
         private=split_columns(columns.private, sheet.table.column_names),
         author=columns.author,
+        official=columns.official,
         vectors=columns.vectors,
         where=how.where,
         drop_empty=how.drop_empty,
@@ -150,6 +154,45 @@ def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
         except ValueError:
             raise DataError(f"--bins {item!r} is not understood; write age=30,50") from None
     return edges_by_column
+
+
+def parse_lambda(lam: str | None) -> tuple[float | None, dict[str, float]]:
+    """One λ for all attributes, or one for each of those that are named.
+
+    >>> parse_lambda("2"), parse_lambda("gender=1,age=0.3")
+    ((2.0, {}), (None, {'gender': 1.0, 'age': 0.3}))
+    """
+    if lam is None:
+        return None, {}
+    try:
+        if "=" not in lam:
+            return float(lam), {}
+        pairs = [item.rpartition("=") for item in split_names(lam)]
+        return None, {name.strip(): float(value) for name, _, value in pairs}
+    except ValueError:
+        raise DataError(
+            f"--lambda {lam!r} is not understood; write 1, or gender=1,age=0.3"
+        ) from None
+
+
+def parse_seeds(seeds: str) -> int | list[int]:
+    """A number alone is a count of splits; a comma makes a list of seeds.
+
+    >>> parse_seeds("3"), parse_seeds("0,1,2"), parse_seeds("7,")
+    (3, [0, 1, 2], [7])
+    """
+    try:
+        if "," in seeds:
+            return [int(seed) for seed in split_names(seeds)]
+        count = int(seeds)
+    except ValueError:
+        raise DataError(
+            f"--seeds {seeds!r} is not understood; write 3 for three splits, 0,1,2 for the seeds "
+            "themselves, or 7, (with its comma) for seed 7 alone"
+        ) from None
+    if count > MOST_SEEDS:
+        raise DataError(f"--seeds is {count}, and {MOST_SEEDS} splits are the most")
+    return count
 
 
 def member_flags(values: list[object], column: str) -> list[bool]:

@@ -152,12 +152,40 @@ OnlyUnseen = Annotated[
 
 # ---- the attackers, and how sure a measurement is ----
 
-Split = Annotated[str, typer.Option(help="auto, {splits:or}.")]
-Seeds = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many splits to average over.")]
+Split = Annotated[
+    str, typer.Option(help="auto, {splits:or}; or column:NAME, a column of train, dev and test.")
+]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        metavar="N|LIST",
+        help="How many splits to average over; or which, by seed: 0,1,2, or 7, for 7 alone.",
+    ),
+]
 AttackSeed = Annotated[
     int, typer.Option(min=0, max=MOST_SEED, help="Seed of the split and of the attackers.")
 ]
-Attackers = Annotated[str | None, typer.Option(help="{attackers}; all by default.")]
+SeededRelease = Annotated[
+    bool,
+    typer.Option(
+        "--seeded-noise",
+        help="Measure releases whose noise is drawn from each split's seed, so that a study can be "
+        "repeated: no guarantee.",
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="More metrics: empirical_privacy, empirical_privacy_f1, recall_present, recall_absent."
+    ),
+]
+Attackers = Annotated[
+    str | None,
+    typer.Option(help="{attackers}; all by default. Sized: mlp:depth=3,width=200."),
+]
 KindsOfAttack = Annotated[str, typer.Option(help="Kinds of attack: {kinds of attack}, or all.")]
 InversionAttacks = Annotated[
     str, typer.Option("--attacks", "--attack", help="{inversion attacks}.")
@@ -214,7 +242,35 @@ Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are 
 
 Method = Annotated[str, typer.Option(help="{defences:or}.")]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
-Lambda = Annotated[float | None, typer.Option("--lambda", help="How hard the secrets are fought.")]
+Lambda = Annotated[
+    str | None,
+    typer.Option(
+        "--lambda",
+        help="How hard the secrets are fought: a number, or one for each, as in gender=1,age=0.3.",
+    ),
+]
+AdversaryLoss = Annotated[
+    str, typer.Option(help="What the map has from its adversary: reversal or bounded.")
+]
+Preset = Annotated[
+    str | None, typer.Option(help="A paper's settings, {presets:or}; options go before it.")
+]
+BatchRows = Annotated[int | None, typer.Option(min=1, max=MOST, help="Texts per step.")]
+LearningRate = Annotated[float | None, typer.Option(help="Learning rate of Adam.")]
+MostEpochs = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="Times that all texts are seen, at most.")
+]
+HeadUnits = Annotated[
+    int | None, typer.Option(min=1, max=MOST_WIDTH, help="Hidden units of the heads.")
+]
+Dropout = Annotated[float | None, typer.Option(help="Share of them that a step leaves out.")]
+WordTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        help="Word vectors for mdp: an encoder's name, or a file in word2vec's text.",
+    ),
+]
 Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
 TrainEpsilon = Annotated[
     float | None,

@@ -15,11 +15,14 @@ from capelet.cli.inputs import (
     Reading,
     open_encoder,
     parse_bins,
+    parse_lambda,
+    parse_seeds,
     read_corpus,
     split_columns,
     split_names,
 )
 from capelet.cli.terminal import echo, print_json, print_verdicts, progress_bars, with_command
+from capelet.data.official import column_of
 from capelet.errors import CapeletError, OutputError
 
 if TYPE_CHECKING:
@@ -57,6 +60,14 @@ def protect(
     unit: options.TrainUnit = "text",
     mu: options.Mu = 0.5,
     width: options.MapWidth = WIDTH,
+    adversary_loss: options.AdversaryLoss = "reversal",
+    preset: options.Preset = None,
+    batch: options.BatchRows = None,
+    rate: options.LearningRate = None,
+    epochs: options.MostEpochs = None,
+    head_units: options.HeadUnits = None,
+    dropout: options.Dropout = None,
+    table: options.WordTable = None,
     keep: options.Keep = "auto",
     tune_layers: options.TuneLayers = 0,
     max_leakage: options.MaxLeakage = None,
@@ -64,8 +75,11 @@ def protect(
     trials: options.Trials = 20,
     anyway: options.Anyway = False,
     split: options.Split = "auto",
-    seeds: options.Seeds = 3,
+    seeds: options.Seeds = "3",
     attackers: options.Attackers = None,
+    seeded_noise: options.SeededRelease = False,
+    threads: options.Threads = None,
+    metrics: options.Metrics = None,
     no_cache: options.NoCache = False,
     json: options.Json = False,
 ) -> None:
@@ -74,7 +88,7 @@ def protect(
     Example: `capelet protect mails.parquet --text body --label topic --private gender,age
     --method bottleneck --epsilon 8 --out private/mails`
     """
-    from capelet.defences import Settings
+    from capelet.defences import Settings, with_choices
     from capelet.files import check_writable
     from capelet.workflows.protect import protect as run
     from capelet.workflows.search import NoPoint
@@ -82,7 +96,8 @@ def protect(
     check_writable(out)
     _check_free(out)
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
-    columns = Columns(text, label, tuple(private or ()), author, vectors)
+    names = tuple(private or ())
+    columns = Columns(text, label, names, author, vectors, column_of(split))
     corpus = read_corpus(data, columns, reading)
     if keep == "auto":
         keep = _what_to_keep(corpus, split_names(derive), method)
@@ -91,19 +106,35 @@ def protect(
         "min_utility": min_utility,
         "trials": trials,
         "anyway": anyway,
-        "fixed": _fixed_settings(epsilon, lam, width),
+        "fixed": _fixed_settings(epsilon, lam, width, preset),
     }
     measuring: dict[str, Any] = {
         "held_out": split_columns(hold_out, list(corpus.private)),
-        "seeds": seeds,
+        "seeds": parse_seeds(seeds),
         "split_kind": split,
         "attackers": split_names(attackers),
         "derived": split_names(derive),
         "bins": parse_bins(bins),
+        "seeded_noise": seeded_noise,
+        "threads": threads,
+        "metrics": split_names(metrics),
         "cache": not no_cache,
     }
     training = _training_privacy(train_epsilon, train_delta, unit)
-    settings = Settings(epsilon, lam, mu, width, keep, layers=tune_layers, training=training)
+    strength, lambdas = parse_lambda(lam)
+    choices: dict[str, Any] = {
+        "batch": batch, "rate": rate, "epochs": epochs, "head_units": head_units,
+        "dropout": dropout, "width": width if width != WIDTH else None,
+    }  # fmt: skip
+    settings = with_choices(
+        Settings(
+            epsilon, strength, mu, width, keep, layers=tune_layers, training=training,
+            table=table or Settings().table, lambdas=lambdas, adversary_loss=adversary_loss,
+        ),
+        preset,
+        choices,
+    )  # fmt: skip
+    _check_options(method, {**choices, "table": table}, training)
     plain = open_encoder(corpus, None, encoder, backend)
     try:
         with progress_bars(json) as progress:
@@ -150,9 +181,28 @@ def _training_privacy(
     return TrainingPrivacy(epsilon, delta, cast("Literal['text', 'author']", unit))
 
 
-def _fixed_settings(epsilon: float | None, lam: float | None, width: int) -> list[str]:
+def _check_options(method: str, choices: dict[str, Any], training: TrainingPrivacy | None) -> None:
+    """Refuse options that the training would not read; a preset's values are no such wish."""
+    from capelet.defences import check_options
+
+    names = [name for name, value in choices.items() if value is not None and name != "width"]
+    if training is not None and {"batch", "rate", "epochs"} & {*names}:
+        raise CapeletError(
+            "a private training has a schedule of its own, for which its noise is reckoned; leave "
+            "--batch, --rate and --epochs out"
+        )
+    check_options(method, [name.replace("_", "-") for name in names])
+
+
+def _fixed_settings(
+    epsilon: float | None, lam: str | None, width: int, preset: str | None
+) -> list[str]:
     """The settings that the user chose; a search leaves them alone."""
-    is_given = {"epsilon": epsilon is not None, "lam": lam is not None, "width": width != WIDTH}
+    is_given = {
+        "epsilon": epsilon is not None,
+        "lam": lam is not None,
+        "width": width != WIDTH or preset is not None,
+    }
     return [name for name, by_user in is_given.items() if by_user]
 
 

@@ -33,7 +33,8 @@ class Corpus:
     At least one of `texts` and `vectors` is there. Columns are lists or arrays of one length; a
     missing value is None. `notes` say which rows and classes its reader left out or merged;
     `from_all_rows` names the columns whose classes it merged by how frequent they are, so that one
-    row can change the class of others, which a private training may not.
+    row can change the class of others, which a private training may not. `official` is the part of
+    each row (train, dev, test) as those who published the set have it.
 
     >>> corpus = Corpus("two", texts=["one text", "another"])
     >>> len(corpus)
@@ -50,6 +51,8 @@ class Corpus:
     where: str | None = None
     notes: tuple[str, ...] = ()
     from_all_rows: tuple[str, ...] = ()
+    official_name: str | None = None
+    official: Values | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.private, Mapping):
@@ -62,6 +65,7 @@ class Corpus:
             "vectors": None if self.vectors is None else as_matrix(self.vectors, "vectors"),
             "label": None if self.label is None else as_values(self.label, "label"),
             "author": None if self.author is None else _authors(self.author),
+            "official": None if self.official is None else as_values(self.official, "official"),
             "private": {
                 str(name): as_values(column, str(name)) for name, column in self.private.items()
             },
@@ -107,6 +111,7 @@ class Corpus:
             label=some(self.label),
             private={name: column[rows] for name, column in self.private.items()},
             author=some(self.author),
+            official=some(self.official),
         )
 
     def digest(self) -> str:
@@ -121,7 +126,12 @@ class Corpus:
             total.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
         if self.vectors is not None:
             total.update(np.ascontiguousarray(self.vectors).tobytes())
-        for name, column in (("label", self.label), *self.private.items(), ("author", self.author)):
+        for name, column in (
+            ("label", self.label),
+            *self.private.items(),
+            ("author", self.author),
+            ("official", self.official),
+        ):
             if column is not None:
                 total.update(f"{name}\0{json.dumps(column.tolist(), default=str)}".encode())
         return total.hexdigest()

@@ -167,8 +167,10 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
-def load(name: str, *, where: str | None = None) -> Corpus:
+def load(name: str, *, where: str | None = None, official: str | None = None) -> Corpus:
     """The set of that name as a Corpus; `where` keeps some of its rows.
+
+    `official` is its column of train, dev and test, for a split by them.
 
     >>> corpus = load("reviews")
     >>> corpus.label_name, list(corpus.private)
@@ -179,6 +181,10 @@ def load(name: str, *, where: str | None = None) -> Corpus:
     if name == "reviews":
         if where is not None:
             raise DataError("the embedded sample is used whole; --where works on files")
+        if official is not None:
+            raise DataError(
+                "the embedded sample has no official parts; a split by a column works on files"
+            )
         return _reviews()
     about = DATASETS[name]
     return read(
@@ -187,6 +193,7 @@ def load(name: str, *, where: str | None = None) -> Corpus:
         label=about.label,
         private=about.private,
         author=about.author,
+        official=official,
         where=where,
     )
 

@@ -31,6 +31,7 @@ class TableOptions(TypedDict):
     text: NotRequired[str | None]
     label: NotRequired[str | None]
     author: NotRequired[str | None]
+    official: NotRequired[str | None]
     vectors: NotRequired[str | None]
     where: NotRequired[str | None]
     drop_empty: NotRequired[bool]
@@ -46,6 +47,7 @@ def read(
     label: str | None = None,
     private: str | Sequence[str] = (),
     author: str | None = None,
+    official: str | None = None,
     vectors: str | None = None,
     where: str | None = None,
     drop_empty: bool = False,
@@ -56,6 +58,7 @@ def read(
     """Read a file, a data frame, an Arrow table, Hugging Face `datasets`, lists or arrays.
 
     Example: `read("reviews.parquet", text="review", label="stars", private=["gender", "age"])`.
+    `official` is a column of train, dev and test, for `split_kind="column:NAME"`.
     `where` keeps the rows for which a simple expression holds: `where="language == 'en'"`.
     `drop_empty` leaves out rows without a text (or vector, or author), `merge_rare` merges classes
     on fewer rows than that; what either did stands in `corpus.notes`. `encoding` and `separator`
@@ -72,7 +75,9 @@ def read(
         text = TEXT if TEXT in sheet.table.column_names else None
         vectors = VECTORS if text is None else None
     secrets = (private,) if isinstance(private, str) else tuple(private)
-    names = [name for name in (text, vectors, label, author, *secrets) if name is not None]
+    names = [
+        name for name in (text, vectors, label, author, official, *secrets) if name is not None
+    ]
     # All names are checked before any column becomes Python values, which may take minutes.
     _check_names(sheet, names)
     if author is not None and author in secrets:
@@ -105,6 +110,8 @@ def read(
         where=where,
         notes=tuple(notes),
         from_all_rows=targets,
+        official_name=official,
+        official=_classes(columns[official], official) if official is not None else None,
     )
 
 

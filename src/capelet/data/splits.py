@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import connected_components
 
 from capelet.data.corpus import PARTS, Corpus, Rows, Split, Values
 from capelet.data.labels import Attribute
+from capelet.data.official import column_of, rows_for_test
 from capelet.data.text import words_of
 from capelet.errors import DataError, did_you_mean
 
@@ -31,6 +32,11 @@ SHARES = {"defender": 0.5, "attacker": 0.3, "victims": 0.2}
 HELD_BACK = 0.1
 # With fewer, a fifth is a dozen victims, and no interval would say anything.
 LEAST_ROWS = 60
+NOBODYS = -1  # the code of a row that belongs to no part
+
+# How many splits, numbered from 0, or the seeds of single ones.
+Seeds = int | Sequence[int]
+MOST_SEED = 2**32 - 1  # what every generator takes
 
 # Texts in; the vectors of all their words, one text after another, and where each text begins.
 WordVectors = Callable[[Sequence[str]], tuple[npt.NDArray[np.floating[Any]], Rows]]
@@ -47,6 +53,37 @@ class Material:
     shares: tuple[float, ...] = tuple(SHARES.values())
 
 
+def seed_list(seeds: Seeds) -> tuple[int, ...]:
+    """The seeds themselves: a count N is 0 … N − 1, and a list is what it says.
+
+    Nothing of a seed (its split, training, noise) depends on which others were asked for: so one
+    split can be measured alone, and put beside the others later.
+
+    >>> seed_list(3), seed_list([7])
+    ((0, 1, 2), (7,))
+    """
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            raise DataError(f"seeds must be at least 1, and is {seeds}")
+        return tuple(range(seeds))
+    if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
+        raise DataError(
+            f"seeds must be a count or a list of whole numbers, and is a {type(seeds).__name__}"
+        )
+    numbers = list(seeds)
+    if not numbers:
+        raise DataError("seeds is an empty list; name one seed or more")
+    for number in numbers:
+        is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not is_whole or not 0 <= number <= MOST_SEED:
+            raise DataError(f"a seed must be a whole number from 0 to {MOST_SEED}")
+    # A split counted twice would make an interval narrower than its data.
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise DataError(f"the seed {twice} stands twice in the list; name each once")
+    return tuple(int(number) for number in numbers)
+
+
 def split(
     corpus: Corpus,
     kind: str = "auto",
@@ -58,8 +95,9 @@ def split(
     """Three disjoint parts. `auto` is by author where authors are known, else stratified.
 
     `balance` are the attributes that a stratified split spreads evenly over the parts;
-    `word_vectors` are what a Wasserstein split of texts compares. Rows that `trained` the encoder
-    are the defender's, with all of their group: what is learnt by heart must not be scored.
+    `word_vectors` are what a Wasserstein split of texts compares. `column:NAME` takes the official
+    parts of the corpus (`official`), where rows may belong to no part. Rows that `trained` the
+    encoder are the defender's, with all of their group: what is learnt by heart must not be scored.
     """
     if len(corpus) < LEAST_ROWS:
         raise DataError(
@@ -68,8 +106,7 @@ def split(
         )
     if kind == "auto":
         kind = "by_author" if corpus.author is not None else "stratified"
-    if kind not in SPLITS:
-        raise DataError(f"there is no split {kind!r}; {did_you_mean(kind, ['auto', *SPLITS])}")
+    assign = _assignment(kind)
     random = np.random.default_rng([seed, 0x5EED])
     groups = group_rows(corpus)
     if int(groups.max()) + 1 < 3:
@@ -80,15 +117,26 @@ def split(
     # The same random numbers go on to hold back rows: one seed fixes all of a split.
     material = Material(corpus, groups, balance, word_vectors)
     if trained is not None and trained.any():
-        part = _with_trained(SPLITS[kind], material, random, np.isin(groups, groups[trained]))
+        part = _with_trained(assign, material, random, np.isin(groups, groups[trained]))
     else:
-        part = SPLITS[kind](material, random)
+        part = assign(material, random)
     held_back = _held_back(groups, part, random)
     rows = {name: np.flatnonzero(part == code) for code, name in enumerate(PARTS)}
     empty = [name for name in PARTS if not len(rows[name])]
     if empty:
         raise DataError(f"the split {kind!r} leaves no rows for {' and '.join(empty)}")
     return Split(kind, seed, rows["defender"], rows["attacker"], rows["victims"], held_back)
+
+
+def _assignment(kind: str) -> Callable[[Material, np.random.Generator], Rows]:
+    """What decides the parts of this kind of split."""
+    column = column_of(kind)
+    if column is not None:
+        return lambda material, random: _official(material, random, column)
+    if kind not in SPLITS:
+        hint = did_you_mean(kind, ["auto", *SPLITS, "column:NAME"])
+        raise DataError(f"there is no split {kind!r}; {hint}")
+    return SPLITS[kind]
 
 
 def _with_trained(
@@ -128,7 +176,8 @@ def share_victims(splits: Sequence[Split], groups: Rows) -> tuple[Split, ...]:
     answer = [first]
     for parts in splits[1:]:
         random = np.random.default_rng([parts.seed, 0x71C])
-        codes = np.zeros(len(groups), dtype=np.intp)
+        codes = np.full(len(groups), NOBODYS, dtype=np.intp)
+        codes[parts.defender] = PARTS.index("defender")
         codes[parts.attacker] = PARTS.index("attacker")
         # The other two parts keep the proportion that they had.
         sizes = np.array([len(parts.defender), len(parts.attacker)])
@@ -313,6 +362,25 @@ def _keyed(material: Material, random: np.random.Generator) -> Rows:
     codes = [hashlib.blake2b(value, digest_size=8, key=key).digest() for value in values]
     place = np.array([int.from_bytes(code, "big") for code in codes], dtype=np.float64) / 2.0**64
     return np.searchsorted(np.cumsum(material.shares)[:-1], place, side="right")
+
+
+def _official(material: Material, random: np.random.Generator, column: str) -> Rows:
+    """Victims are the rows for test; whole groups of the others are defender's or attacker's."""
+    groups = material.groups
+    test = rows_for_test(material.corpus, column)
+    part = np.full(len(groups), NOBODYS, dtype=np.intp)
+    part[test] = PARTS.index("victims")
+    # Whoever stands in both official parts is a victim: nobody else learns from them.
+    others = np.flatnonzero(~np.isin(groups, groups[test]))
+    if len(np.unique(groups[others])) < 2:
+        raise DataError(
+            f"all but {len(others)} rows for training are by authors of the rows for test, or "
+            "repeat a text of theirs; defender and attacker need others: leave --author out, or "
+            "split another way"
+        )
+    rest = np.array(material.shares[:2])
+    part[others] = _assign(groups[others], random, (rest / rest.sum()).tolist())
+    return part
 
 
 SPLITS: dict[str, Callable[[Material, np.random.Generator], Rows]] = {

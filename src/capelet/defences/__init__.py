@@ -7,26 +7,42 @@ its training asks for. Families of methods are files (`dense`, `bottleneck`, `er
 
 from __future__ import annotations
 
-from capelet.defences.methods import METHODS, Method, check_needs, fit, method
+from capelet.defences.methods import (
+    METHODS,
+    Method,
+    check_attributes,
+    check_needs,
+    check_options,
+    fit,
+    method,
+)
 from capelet.defences.settings import (
     KEEPS,
+    PRESETS,
     Defence,
+    HeadShape,
     Part,
     Schedule,
     Settings,
     TrainingPrivacy,
+    with_choices,
 )
 
 __all__ = [
     "KEEPS",
     "METHODS",
+    "PRESETS",
     "Defence",
+    "HeadShape",
     "Method",
     "Part",
     "Schedule",
     "Settings",
     "TrainingPrivacy",
+    "check_attributes",
     "check_needs",
+    "check_options",
     "fit",
     "method",
+    "with_choices",
 ]

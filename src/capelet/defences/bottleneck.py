@@ -30,7 +30,7 @@ from capelet.defences.terms import (
     Task,
     Term,
 )
-from capelet.defences.training import Part, Schedule, TrainedMap, train
+from capelet.defences.training import Part, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
 from capelet.training.device import seeded_fork
@@ -80,7 +80,7 @@ def squeeze_privately(part: Part, settings: Settings, progress: Progress = silen
     noise = RandomisedResponse(epsilon_of(settings), len(part.task.classes))
     with seeded_fork(settings.schedule.seed):
         body = Body(dense([part.width, noise.classes]), "softmax", unit=True)
-        network = Network(body, [SymbolLikelihood(part.task)], after=twin(noise))
+        network = Network(body, [SymbolLikelihood(part.task, noise.epsilon)], after=twin(noise))
     outcome = train_privately(network, part, settings, LINEAR, progress)
     return Defence(outcome, after=noise)
 
@@ -93,8 +93,8 @@ def squeeze(
 ) -> Candidate:
     """The best bottleneck for this ε; with λ > 0 it is also kept from telling the secrets."""
     assert part.task is not None
-    lam, mechanism = settings.lam or 0.0, settings.mechanism
-    if lam and part.secrets and mechanism == "auto":
+    mechanism = settings.mechanism
+    if settings.fights and part.secrets and mechanism == "auto":
         # What a symbol tells the best attacker is known in closed form, so it can be a term of the
         # loss (of soft symbols: the release takes the likeliest). No other mechanism has that.
         mechanism = "response"
@@ -106,7 +106,7 @@ def squeeze(
         def report(what: str, done: int, total: int, place: int = place) -> None:
             progress(what, place * total + done, len(mechanisms) * total)
 
-        outcome = _train(part, part.task, noise, lam, settings.schedule, checkpoints, report)
+        outcome = _train(part, part.task, noise, settings, checkpoints, report)
         score = _score(part, part.task, outcome, noise, settings.schedule.seed)
         candidates.append(Candidate(noise, outcome, score))
     return max(candidates, key=lambda item: item.score)
@@ -130,12 +130,12 @@ def _train(
     part: Part,
     task: Attribute,
     noise: Any,
-    lam: float,
-    schedule: Schedule,
+    settings: Settings,
     checkpoints: Path | None,
     progress: Progress,
 ) -> TrainedMap:
-    fights = bool(lam and part.secrets)
+    schedule, lam, lambdas = settings.schedule, settings.lam or 0.0, settings.lambdas
+    fights = bool(settings.fights and part.secrets)
     secrets = part.secrets if fights else ()
     with seeded_fork(schedule.seed):
         # Softmax: chances of symbols, through which the loss is exact in the mean over the noise.
@@ -143,12 +143,12 @@ def _train(
             width = noise.classes
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]), "softmax")
             terms: list[Term] = [SymbolTask(width, task)]
-            terms += [SymbolIndependence(secrets, lam)] if secrets else []
+            terms += [SymbolIndependence(secrets, lam, lambdas)] if secrets else []
         else:
             width = int(noise.dimension)
             body = Body(dense([part.width, HIDDEN, HIDDEN, width]))
             terms = [Task(width, task)]
-            terms += [Reversal(width, secrets, lam, warm=0.2)] if secrets else []
+            terms += [Reversal(width, secrets, lam, 0.2, lambdas)] if secrets else []
         network = Network(body, terms, after=twin(noise))
     if fights:
         schedule = replace(schedule, batch=max(schedule.batch, GUARDED_BATCH))

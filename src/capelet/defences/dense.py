@@ -20,6 +20,7 @@ from capelet.defences.private_training import DENSE, train_privately
 from capelet.defences.readers import Mixing, Reader, read
 from capelet.defences.settings import Adversary, Defence, Part, Schedule, Settings, epsilon_of
 from capelet.defences.terms import (
+    BoundedReversal,
     CrossGradient,
     Independence,
     Neighbourhood,
@@ -105,9 +106,9 @@ class Dense:
         terms: list[Term] = []
         if settings.keep != "neighbours" and part.task is not None:
             if self.adversary == "cross":
-                terms.append(CrossGradient(width, part.task, part.secrets))
+                terms.append(CrossGradient(width, part.task, part.secrets, shape=settings.heads))
             else:
-                terms.append(Task(width, part.task))
+                terms.append(Task(width, part.task, settings.heads))
         if settings.keep != "task":
             terms.append(Neighbourhood())
         return terms
@@ -116,11 +117,12 @@ class Dense:
         self, part: Part, settings: Settings, width: int, reader: Reader | None
     ) -> list[Term]:
         """What the features must lose."""
-        lam = settings.lam or 0.0
+        lam, lambdas = settings.lam or 0.0, settings.lambdas
         if self.adversary == "reversal" and part.secrets:
-            return [Reversal(width, part.secrets, lam, warm=WARM)]
+            term = BoundedReversal if settings.adversary_loss == "bounded" else Reversal
+            return [term(width, part.secrets, lam, WARM, lambdas, settings.heads)]
         if self.adversary == "kernel" and part.secrets:
-            return [Independence(part.secrets, lam, reader, warm=WARM)]
+            return [Independence(part.secrets, lam, reader, warm=WARM, lambdas=lambdas)]
         return []
 
 

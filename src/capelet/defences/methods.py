@@ -6,14 +6,24 @@ line here, and the search, `protect`, the scikit-learn estimators and `capelet l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from capelet.data.labels import Attribute
-from capelet.defences.settings import KEEPS, Adversary, Defence, Fit, Part, Settings, epsilon_of
+from capelet.defences.settings import (
+    ADVERSARY_LOSSES,
+    KEEPS,
+    Adversary,
+    Defence,
+    Fit,
+    HeadShape,
+    Part,
+    Settings,
+    epsilon_of,
+)
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms.words import WordDropout, WordReplacement
@@ -40,6 +50,13 @@ EPSILON = Tunable("epsilon", (0.5, 16.0))
 WIDTH = Tunable("width", [16, 32, 64, 128], keeps=("task",))
 
 
+# Options that a method's training may read. The steps of a kernel adversary follow from the rows,
+# and a closed form has none.
+SCHEDULE = frozenset({"batch", "rate", "epochs"})
+HEADS = frozenset({"head-units", "dropout"})
+NETWORK = SCHEDULE | HEADS
+
+
 @dataclass(frozen=True)
 class Method:
     """What a method does, and what it can do.
@@ -53,6 +70,9 @@ class Method:
     - `private_training`: whether it can be trained with differential privacy, for a task: each
       row's loss must depend on that row alone.
     - `rewrites`: the steps that texts go through before the encoder.
+    - `weighs`: for which `keeps` each attribute may have a λ of its own.
+    - `options`: of what a user may choose beside these, what its training reads: `HEADS`,
+      `SCHEDULE`, "adversary-loss", "table".
     """
 
     summary: str
@@ -66,6 +86,8 @@ class Method:
     layers: bool = False
     private_training: bool = False
     rewrites: Callable[[Settings], tuple[Any, ...]] | None = None
+    weighs: tuple[str, ...] = ()
+    options: frozenset[str] = frozenset()
     lam: float = 1.0
 
     @property
@@ -83,7 +105,7 @@ class Method:
 
     def fights_with(self, settings: Settings) -> bool:
         """Whether a training with these settings looks at the secrets at all."""
-        return self.fights == "always" or (self.fights == "by lambda" and settings.lam != 0)
+        return self.fights == "always" or (self.fights == "by lambda" and settings.fights)
 
     def text_steps(self, settings: Settings) -> tuple[Any, ...]:
         """The steps that texts go through before the encoder."""
@@ -141,7 +163,8 @@ def _replace_words(settings: Settings) -> tuple[Any, ...]:
 
 
 def _drop_words(settings: Settings) -> tuple[Any, ...]:
-    return (WordDropout(settings.mu),)
+    # μ = 0 is DPNR without its dropout, a row of its tables: no step, and no gain for words.
+    return (WordDropout(settings.mu),) if settings.mu else ()
 
 
 METHODS: dict[str, Method] = {
@@ -152,12 +175,14 @@ METHODS: dict[str, Method] = {
         tunes=(WIDTH,),
         layers=True,
         private_training=True,
+        options=NETWORK,
     ),
     "ae": Method(
         "An auto-encoder of the texts in place of the encoder, then a task map without privacy.",
         _later("autoencoder", "fit_autoencoder"),
         needs=frozenset({"label", "texts"}),
         tunes=(WIDTH,),
+        options=NETWORK,
     ),
     "gr": Method(
         "Gradient reversal: a joint adversary for each secret.",
@@ -168,6 +193,8 @@ METHODS: dict[str, Method] = {
         tunes=(LAMBDA, WIDTH),
         layers=True,
         private_training=True,
+        weighs=KEEPS,
+        options=NETWORK | {"adversary-loss"},
     ),
     "gr+": Method(
         "A fresh kernel adversary in every step; for neighbours, erasure of what readers look at.",
@@ -177,6 +204,8 @@ METHODS: dict[str, Method] = {
         fights="by lambda",
         tunes=(LAMBDA, WIDTH),
         layers=True,
+        weighs=("task",),  # erasure takes whole directions, whichever secret they tell
+        options=HEADS | {"rate"},
     ),
     "cgt": Method(
         "Cross-gradient training: each side learns on the other's perturbation.",
@@ -184,6 +213,7 @@ METHODS: dict[str, Method] = {
         needs=frozenset({"label", "private"}),
         fights="always",  # its strength is the length of the perturbation, not λ
         tunes=(WIDTH,),
+        options=NETWORK,
     ),
     "leace": Method(
         "Linear erasure in closed form; stops linear attackers only.",
@@ -201,6 +231,7 @@ METHODS: dict[str, Method] = {
         tunes=(EPSILON, WIDTH),
         layers=True,
         private_training=True,
+        options=NETWORK,
     ),
     "cape": Method(
         "Laplace noise on the vector, then a map trained with reversal.",
@@ -211,6 +242,8 @@ METHODS: dict[str, Method] = {
         tunes=(LAMBDA, EPSILON, WIDTH),
         layers=True,
         private_training=True,
+        weighs=("task",),
+        options=NETWORK | {"adversary-loss"},
     ),
     "mdp": Method(
         "Words replaced under metric privacy, then a task map.",
@@ -219,6 +252,7 @@ METHODS: dict[str, Method] = {
         noise="words",
         tunes=(WIDTH,),  # not ε: every trial would have to rewrite and encode all texts
         rewrites=_replace_words,
+        options=NETWORK | {"table"},
     ),
     "dpnr": Method(
         "Words dropped, Laplace noise on the vector, then a task map trained through the noise.",
@@ -227,6 +261,7 @@ METHODS: dict[str, Method] = {
         noise="vectors",
         tunes=(EPSILON, WIDTH),
         rewrites=_drop_words,
+        options=NETWORK,
     ),
     "bottleneck": Method(
         "A learnt bottleneck before the noise: useful at a real ε.",
@@ -237,6 +272,8 @@ METHODS: dict[str, Method] = {
         tunes=(LAMBDA, EPSILON),
         private_training=True,
         lam=0.0,
+        weighs=("task",),
+        options=SCHEDULE,
     ),
 }
 
@@ -289,8 +326,49 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
     if settings.lam is not None:
         check_number("lambda", settings.lam, 0.0, 1e6)
     check_count("width", settings.width)
+    check_number("mu", settings.mu, 0.0, 1.0 - 2.0**-53)
+    _check_fight(name, record, settings)
     if settings.training is not None:
         _check_private_training(name, record, settings)
+
+
+def _check_fight(name: str, record: Method, settings: Settings) -> None:
+    """Refuse ways to fight, and heads, that this method's training would not read."""
+    for attribute, lam in settings.lambdas.items():
+        check_number(f"the lambda of {attribute!r}", lam, 0.0, 1e6)
+    if settings.lambdas and settings.keep not in record.weighs:
+        able = _names(METHODS, lambda item: settings.keep in item.weighs)
+        raise CapeletError(
+            f"the method {name!r} has one lambda for all attributes; a lambda for each is read by "
+            f"{able}: give --lambda as one number"
+        )
+    if settings.adversary_loss not in ADVERSARY_LOSSES:
+        hint = did_you_mean(str(settings.adversary_loss), ADVERSARY_LOSSES)
+        raise CapeletError(f"the adversary loss is {settings.adversary_loss!r}; {hint}")
+    options = {"adversary-loss"} if settings.adversary_loss != "reversal" else set()
+    if settings.heads != HeadShape():
+        options |= HEADS
+    check_options(name, options)
+
+
+def check_options(name: str, options: Collection[str]) -> None:
+    """Refuse options, by their names, that the training of this method does not read."""
+    record = method(name)
+    for option in sorted(options):
+        if option not in record.options:
+            able = ", ".join(key for key, item in METHODS.items() if option in item.options)
+            rest = f"; those that do are {able}" if able else ""
+            raise CapeletError(f"the method {name!r} does not read --{option}{rest}")
+
+
+def check_attributes(settings: Settings, names: Sequence[str]) -> None:
+    """Refuse a λ of something that is no private attribute of this training."""
+    for name in settings.lambdas:
+        if name not in names:
+            raise DataError(
+                f"--lambda names {name!r}, which training does not fight; "
+                f"{did_you_mean(name, names)}"
+            )
 
 
 def _check_private_training(name: str, record: Method, settings: Settings) -> None:
@@ -308,7 +386,11 @@ def _check_private_training(name: str, record: Method, settings: Settings) -> No
             settings.layers > 0
         ),
         "a private bottleneck fights no secrets, whose shares are taken over all texts at once; "
-        "leave --lambda out": is_bottleneck and bool(settings.lam),
+        "leave --lambda out": is_bottleneck and settings.fights,
+        "a private training clips the gradient of each text, which dropout and a bounded adversary "
+        "would take twice; leave --dropout and --adversary-loss out": (
+            settings.heads.dropout > 0 or settings.adversary_loss != "reversal"
+        ),
         "a private bottleneck has one symbol for each class; leave the mechanism out": (
             is_bottleneck and settings.mechanism not in ("auto", "response")
         ),

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from capelet.data.labels import Attribute
 from capelet.defences.noise import Twin
 from capelet.defences.terms import Batch, Term
+from capelet.release.heads import Head
 from capelet.release.maps import SHORTEST, Layer, Map, affine
 from capelet.training.networks import Front, Residual
 
@@ -52,15 +54,7 @@ class Body(nn.Module):
         scale = _numpy(self.scale) * np.ones(width, dtype=np.float32)
         first = affine(np.diag(scale), -_numpy(self.shift) * scale)
         chain = self.inner.correction if isinstance(self.inner, Residual) else self.inner
-        linear = [item for item in chain.modules() if isinstance(item, nn.Linear)]
-        layers = [
-            Layer(
-                _numpy(item.weight),
-                _numpy(item.bias),
-                self.activation if item is linear[-1] else "relu",
-            )
-            for item in linear
-        ]
+        layers = layers_of(chain, self.activation)
         if isinstance(self.inner, Residual):
             skip = affine(_numpy(self.inner.skip.weight), _numpy(self.inner.skip.bias))
             return Map((first, *layers), skip)
@@ -71,6 +65,15 @@ class Body(nn.Module):
             layers[0].activation,
         )
         return Map((joint, *layers[1:]), unit=self.unit)
+
+
+def layers_of(chain: nn.Module, activation: str = "none") -> list[Layer]:
+    """The linear layers of a network for numpy: ReLU between them, and this at the end."""
+    linear = [item for item in chain.modules() if isinstance(item, nn.Linear)]
+    return [
+        Layer(_numpy(item.weight), _numpy(item.bias), activation if item is linear[-1] else "relu")
+        for item in linear
+    ]
 
 
 class Network(nn.Module):
@@ -107,6 +110,16 @@ class Network(nn.Module):
         """The loss of each term; their sum is what is minimised."""
         return torch.stack([term(batch, self) for term in self.terms])
 
+    def head(self, task: Attribute | None) -> Head | None:
+        """The task's classifier among the terms, for numpy; None where no term has one."""
+        if task is None:
+            return None
+        for term in self.terms:
+            chain = term.task_head()  # type: ignore[operator]
+            if chain is not None:
+                return Head.of(task.name, task.classes, tuple(layers_of(chain.cpu())))
+        return None
+
     def settings(self) -> str:
         """The layers and every number of the terms and the noise: λ and ε too, not only shapes."""
         owners = [*self.terms, self.before, self.after]
@@ -114,7 +127,7 @@ class Network(nn.Module):
             (type(owner).__name__, key, value)
             for owner in owners
             for key, value in sorted(vars(owner).items() if owner is not None else ())
-            if isinstance(value, int | float | str) and key != "training"
+            if isinstance(value, int | float | str | tuple) and key != "training"
         ]
         return f"{self} {numbers}"
 

@@ -75,7 +75,13 @@ def train_privately(
     learnt = network.body.cpu().to_map(part.width)
     # No loss and no accuracy beside it: these would be exact.
     origin = Origin.draw(learner.guarantee())
-    return TrainedMap(replace(learnt, origin=origin), seconds=time.monotonic() - start)
+    head = network.head(part.task)
+    return TrainedMap(
+        replace(learnt, origin=origin),
+        seconds=time.monotonic() - start,
+        # The mean of the last half of all weights is in the head as well.
+        head=None if head is None else head.with_origin(origin),
+    )
 
 
 class _PrivateLearner:
@@ -109,7 +115,10 @@ class _PrivateLearner:
             # All classes weigh alike: their frequencies are the texts'.
             network.weights[item.name] = torch.ones(len(item.classes), device=self.device)
         # Not seeded: noise for row i from a known seed would depend on how many rows precede it.
-        self.random = torch.Generator(self.device).manual_seed(secrets.randbits(63))
+        seed = self.privacy.seed_noise
+        self.random = torch.Generator(self.device).manual_seed(
+            secrets.randbits(63) if seed is None else seed
+        )
         self.optimiser = torch.optim.Adam(network.parameters(), schedule.rate, eps=1e-7)
         self.parts = Parts(
             {"network": network}, {"network": self.optimiser}, {"network": self.random}

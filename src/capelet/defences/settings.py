@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,8 @@ from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
 from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Encoder, Progress, Vectors
-from capelet.privacy.guarantees import check_number
+from capelet.privacy.guarantees import check_count, check_number
+from capelet.release.heads import Head
 from capelet.release.maps import Map
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ KEEPS = ("task", "neighbours", "both")
 # What a private training can hide as a whole.
 UNITS = ("text", "author")
 Adversary = Literal["none", "reversal", "cross", "kernel"]
+# What the map has from its adversary: the reversed gradient of its loss, which has no bottom, or
+# −log(1 − P(z)) of its guess, which has one (Coavoux et al. 2018; CAPE, equation 3, as printed).
+ADVERSARY_LOSSES = ("reversal", "bounded")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +108,23 @@ class TrainingPrivacy:
 
 
 @dataclass(frozen=True)
+class HeadShape:
+    """The heads of a training, its task's and its adversaries': hidden units, and their dropout."""
+
+    units: int = 200  # as in YAWYW
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_count("head-units", self.units)
+        check_number("dropout", self.dropout, 0.0, 0.95)
+
+
+@dataclass(frozen=True)
 class Settings:
-    """What a user may choose of a method; each method reads what concerns it."""
+    """What a user may choose of a method; each method reads what concerns it.
+
+    `lambdas` are the λ of single attributes; the others have `lam`.
+    """
 
     epsilon: float | None = None
     lam: float | None = None
@@ -117,16 +136,60 @@ class Settings:
     layers: int = 0  # of the encoder, the last ones, trained along
     schedule: Schedule = field(default_factory=Schedule)
     training: TrainingPrivacy | None = None
+    lambdas: Mapping[str, float] = field(default_factory=dict)
+    adversary_loss: str = "reversal"
+    heads: HeadShape = field(default_factory=HeadShape)
+
+    @property
+    def fights(self) -> bool:
+        """Whether any secret has a λ that is not 0."""
+        return bool(self.lam) or any(self.lambdas.values())
+
+
+# The settings that a paper states; what it leaves open is ours. YAWYW: table of settings; CAPE: §4.
+PRESETS: dict[str, Mapping[str, float]] = {
+    "yawyw": {
+        "width": 64, "head_units": 200, "dropout": 0.0, "batch": 32, "rate": 1e-3, "epochs": 100,
+    },
+    "cape": {"width": 256, "head_units": 256, "dropout": 0.4, "rate": 1e-4},
+}  # fmt: skip
+
+
+def with_choices(settings: Settings, preset: str | None, choices: Mapping[str, Any]) -> Settings:
+    """The settings with a paper's values, and with what was chosen (not None) before those.
+
+    >>> with_choices(Settings(), "yawyw", {"batch": 64}).schedule.batch
+    64
+    """
+    if preset is not None and preset not in PRESETS:
+        raise CapeletError(f"there is no preset {preset!r}; {did_you_mean(preset, PRESETS)}")
+    values: dict[str, Any] = dict(PRESETS.get(preset or "", {}))
+    values |= {name: value for name, value in choices.items() if value is not None}
+    schedule = {name: values[name] for name in ("batch", "rate", "epochs") if name in values}
+    shape = {"units": "head_units", "dropout": "dropout"}
+    heads = {field: values[name] for field, name in shape.items() if name in values}
+    for name, value in schedule.items():
+        check_number(name, value, 0.0, 1e9, open_low=True)
+    return replace(
+        settings,
+        width=values.get("width", settings.width),
+        schedule=replace(settings.schedule, **schedule),
+        heads=replace(settings.heads, **heads),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedMap:
-    """A frozen map, what its own adversaries reached on the held-back rows, and how it went."""
+    """A frozen map, what its own adversaries reached on the held-back rows, and how it went.
+
+    `head` is the task's classifier that was trained along, where there was one.
+    """
 
     map: Map
     joint: Mapping[str, float] = field(default_factory=dict)
     losses: tuple[float, ...] = ()
     seconds: float = 0.0
+    head: Head | None = None
 
 
 @dataclass(frozen=True, eq=False)

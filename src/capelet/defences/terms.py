@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy, log_softmax, normalize, one_hot
+from torch.nn.utils import skip_init
 
 from capelet.data.labels import Attribute
+from capelet.defences.settings import HeadShape
+from capelet.training.device import seeded_fork
 from capelet.training.networks import dense, reversed_gradient
 
 if TYPE_CHECKING:
     from capelet.defences.network import Network
 
-# Hidden units of a head, as in YAWYW.
-HEAD = 200
+PLAIN_HEAD = HeadShape()
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,10 @@ class Term(nn.Module):
 
     def joint(self, features: Tensor) -> dict[str, Tensor]:
         return {}
+
+    def task_head(self) -> nn.Module | None:
+        """Linear layers from features to a score for each class of the task; None without."""
+        return None
 
     def blind(self) -> float:
         """The loss of guessing without looking; infinite where the loss is bounded anyway."""
@@ -77,19 +85,37 @@ def known_loss(
     return cross_entropy(scores[present], codes[present], weight, reduction=reduction)
 
 
+def make_head(width: int, target: Attribute, shape: HeadShape) -> nn.Sequential:
+    """From features to a score for each class of the target."""
+    return dense([width, shape.units, len(target.classes)], shape.dropout)
+
+
+def dropout_of(batch: Batch, shape: HeadShape) -> AbstractContextManager[None]:
+    """Inside, dropout draws from the training's own random numbers: so it can be repeated."""
+    if not shape.dropout:
+        return nullcontext()
+    device = batch.features.device
+    number = torch.randint(2**62, (1,), generator=batch.random, device=device)
+    return seeded_fork(int(number), device)
+
+
 class Task(Term):
     """The task's own loss: what the features must stay good for."""
 
-    def __init__(self, width: int, task: Attribute) -> None:
+    def __init__(self, width: int, task: Attribute, shape: HeadShape = PLAIN_HEAD) -> None:
         super().__init__()
-        self.name, self.classes = task.name, len(task.classes)
-        self.head = dense([width, HEAD, self.classes])
+        self.name, self.classes, self.shape = task.name, len(task.classes), shape
+        self.head = make_head(width, task, shape)
+
+    def task_head(self) -> nn.Module:
+        return self.head
 
     def blind(self) -> float:
         return math.log(self.classes)
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
-        scores = self.head(batch.features)
+        with dropout_of(batch, self.shape):
+            scores = self.head(batch.features)
         return known_loss(scores, batch.codes[self.name], total=batch.total)
 
 
@@ -124,15 +150,23 @@ class Reversal(Term):
 
     λ acts once, in the reversal; the heads learn at full strength. Over the first `warm` of the
     training λ grows from 0, since −λL is unbounded and a strong λ on a blind head only stirs.
+    `lambdas` are those of single secrets, by name; the others have `lam`.
     """
 
     def __init__(
-        self, width: int, secrets: Sequence[Attribute], lam: float, warm: float = 0.0
+        self,
+        width: int,
+        secrets: Sequence[Attribute],
+        lam: float,
+        warm: float = 0.0,
+        lambdas: Mapping[str, float] | None = None,
+        shape: HeadShape = PLAIN_HEAD,
     ) -> None:
         super().__init__()
-        self.lam, self.warm = lam, warm
+        self.lam, self.warm, self.shape = lam, warm, shape
+        self.lambdas = tuple(sorted((lambdas or {}).items()))
         self.secrets = list(secrets)
-        self.heads = nn.ModuleList([dense([width, HEAD, len(item.classes)]) for item in secrets])
+        self.heads = nn.ModuleList([make_head(width, item, shape) for item in secrets])
 
     def joint(self, features: Tensor) -> dict[str, Tensor]:
         return {
@@ -142,14 +176,67 @@ class Reversal(Term):
     def blind(self) -> float:
         return sum(math.log(len(item.classes)) for item in self.secrets)
 
+    def growth(self, batch: Batch) -> float:
+        """How much of its λ a secret has by now."""
+        return min(1.0, batch.share / self.warm) if self.warm else 1.0
+
+    def strengths(self, batch: Batch) -> list[float]:
+        """The λ of each secret by now."""
+        by_name, growth = dict(self.lambdas), self.growth(batch)
+        return [by_name.get(item.name, self.lam) * growth for item in self.secrets]
+
     def forward(self, batch: Batch, network: Network) -> Tensor:
-        strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
-        features = reversed_gradient(batch.features, strength)
+        with dropout_of(batch, self.shape):
+            scores_by_name = self._scores(batch)
         losses = [
             known_loss(scores, batch.codes[item.name], network.weights[item.name], batch.total)
-            for item, scores in zip(self.secrets, self.joint(features).values(), strict=True)
+            for item, scores in zip(self.secrets, scores_by_name, strict=True)
         ]
         return torch.stack(losses).sum()
+
+    def _scores(self, batch: Batch) -> list[Tensor]:
+        if not self.lambdas:
+            features = reversed_gradient(batch.features, self.lam * self.growth(batch))
+            return list(self.joint(features).values())
+        return [
+            head(reversed_gradient(batch.features, strength))
+            for head, strength in zip(self.heads, self.strengths(batch), strict=True)
+        ]
+
+
+class BoundedReversal(Reversal):
+    """Reversal with a bottom: the features minimise −λ·log(1 − P(z)), the heads their own loss.
+
+    The loss of Coavoux et al. (2018), which CAPE prints as equation 3, −λ·log P(¬z). Where the head
+    is sure of the secret it pulls as hard as reversal pushes; where the head is wrong it is 0 and
+    asks for nothing, while −L grows without end.
+    """
+
+    def forward(self, batch: Batch, network: Network) -> Tensor:
+        losses = []
+        pairs = zip(self.secrets, self.heads, self.strengths(batch), strict=True)
+        with dropout_of(batch, self.shape):
+            for item, head, strength in pairs:
+                codes, weight = batch.codes[item.name], network.weights[item.name]
+                # The head learns and the features stay; then the features learn and the head stays.
+                own = known_loss(head(batch.features.detach()), codes, weight)
+                weights = {name: value.detach() for name, value in head.named_parameters()}
+                scores = functional_call(head, weights, (batch.features,))
+                losses += [own, strength * _chance_loss(scores, codes, weight)]
+        return torch.stack(losses).sum()
+
+
+def _chance_loss(scores: Tensor, codes: Tensor, weight: Tensor) -> Tensor:
+    """Mean of −log(1 − P(z)) over the rows whose class z is known, classes weighed alike."""
+    present = codes >= 0
+    if not present.any():
+        return scores.sum() * 0
+    truth = one_hot(codes[present], scores.shape[1]).bool()
+    logs = log_softmax(scores[present], dim=1)
+    # log(1 − P(z)) as the log of the sum of the others: exact where P(z) is nearly 1.
+    others = logs.masked_fill(truth, -math.inf).logsumexp(dim=1)
+    weights = weight[codes[present]]
+    return -(weights * others).sum() / weights.sum()
 
 
 class CrossGradient(Term):
@@ -167,11 +254,16 @@ class CrossGradient(Term):
         secrets: Sequence[Attribute],
         step: float = 5.0,
         mix: float = 0.5,
+        shape: HeadShape = PLAIN_HEAD,
     ) -> None:
         super().__init__()
         self.task, self.secrets, self.step, self.mix = task, list(secrets), step, mix
-        self.head = dense([width, HEAD, len(task.classes)])
-        self.heads = nn.ModuleList([dense([width, HEAD, len(item.classes)]) for item in secrets])
+        self.shape = shape
+        self.head = make_head(width, task, shape)
+        self.heads = nn.ModuleList([make_head(width, item, shape) for item in secrets])
+
+    def task_head(self) -> nn.Module:
+        return self.head
 
     def joint(self, features: Tensor) -> dict[str, Tensor]:
         return {
@@ -182,6 +274,10 @@ class CrossGradient(Term):
         return sum(math.log(len(item.classes)) for item in (self.task, *self.secrets))
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
+        with dropout_of(batch, self.shape):
+            return self._loss(batch, network)
+
+    def _loss(self, batch: Batch, network: Network) -> Tensor:
         x = batch.x.detach().requires_grad_()
         features = network.body(x)
         task = self._task(features, batch, total=True)
@@ -234,10 +330,12 @@ class Independence(Term):
         reader: nn.Module | None = None,
         ridge: float = 1e-3,
         warm: float = 0.2,
+        lambdas: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.secrets, self.lam = list(secrets), lam
         self.reader, self.ridge, self.warm = reader, ridge, warm
+        self.lambdas = tuple(sorted((lambdas or {}).items()))
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         half = len(batch.x) // 2
@@ -252,8 +350,19 @@ class Independence(Term):
         ]
         targets = torch.cat([target for target, _ in columns], dim=2)
         weights = torch.cat([weight for _, weight in columns], dim=2)
-        strength = self.lam * (min(1.0, batch.share / self.warm) if self.warm else 1.0)
-        return strength * self._squared_correlation(self._kernel(batch, 2 * half), targets, weights)
+        growth = min(1.0, batch.share / self.warm) if self.warm else 1.0
+        kernel = self._kernel(batch, 2 * half)
+        if not self.lambdas:
+            return self.lam * growth * self._squared_correlation(kernel, targets, weights).sum()
+        by_name = dict(self.lambdas)
+        # A secret of several classes has a column for each, all with its λ.
+        strengths = torch.cat(
+            [
+                torch.full((target.shape[2],), by_name.get(item.name, self.lam) * growth)
+                for item, (target, _) in zip(self.secrets, columns, strict=True)
+            ]
+        ).to(kernel)
+        return (strengths * self._squared_correlation(kernel, targets, weights)).sum()
 
     def _kernel(self, batch: Batch, count: int) -> Tensor:
         """How alike the rows are, of centred features of length one, at a width drawn anew."""
@@ -305,7 +414,7 @@ class Independence(Term):
         # A guess that is wrong on purpose (a negative covariance) explains nothing.
         covariance = (weight * truth * guess).sum(dim=1).clamp(min=0) ** 2
         variance = (weight * truth**2).sum(dim=1) * (weight * guess**2).sum(dim=1)
-        return (covariance / (variance + 1e-8)).mean(dim=0).sum()
+        return (covariance / (variance + 1e-8)).mean(dim=0)
 
 
 def _centre(kernel: Tensor) -> Tensor:
@@ -330,6 +439,10 @@ class SymbolTask(Term):
         start[torch.arange(len(order)), order] = 3.0
         self.table = nn.Parameter(start)
 
+    def task_head(self) -> nn.Module:
+        """A released symbol is one-hot: its row of the table is its scores."""
+        return _linear(self.table.detach().T)
+
     def forward(self, batch: Batch, network: Network) -> Tensor:
         codes = batch.codes[self.name]
         present = codes >= 0
@@ -345,9 +458,13 @@ class SymbolLikelihood(Term):
     linear map it is nearly convex, so that a few noisy steps go far.
     """
 
-    def __init__(self, task: Attribute) -> None:
+    def __init__(self, task: Attribute, epsilon: float = 1.0) -> None:
         super().__init__()
-        self.name = task.name
+        self.name, self.classes, self.epsilon = task.name, len(task.classes), epsilon
+
+    def task_head(self) -> nn.Module:
+        """softmax(ε·one-hot) is the posterior of equally likely classes: nothing is learnt."""
+        return _linear(self.epsilon * torch.eye(self.classes))
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         codes = batch.codes[self.name]
@@ -357,16 +474,30 @@ class SymbolLikelihood(Term):
         return loss if batch.total else loss / present.sum().clamp(min=1)
 
 
+def _linear(weight: Tensor) -> nn.Linear:
+    """A layer of this weight, without a bias."""
+    # Without first weights: drawing them would move the caller's random numbers.
+    sizes = weight.shape[1], weight.shape[0]
+    layer: nn.Linear = skip_init(nn.Linear, *sizes)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.zero_()
+    return layer
+
+
 class SymbolIndependence(Term):
     """What the best possible attacker gains from the symbol: exact, for there are few symbols.
 
     Over chance, in balanced accuracy, as a share of what is to be gained: Σₛ maxᵤ P(s|u) over the
-    classes u of the secret. λ times the sum over the secrets.
+    classes u of the secret. λ times the sum over the secrets, or the sum with a λ for each.
     """
 
-    def __init__(self, secrets: Sequence[Attribute], lam: float) -> None:
+    def __init__(
+        self, secrets: Sequence[Attribute], lam: float, lambdas: Mapping[str, float] | None = None
+    ) -> None:
         super().__init__()
         self.secrets, self.lam = list(secrets), lam
+        self.lambdas = tuple(sorted((lambdas or {}).items()))
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         gains = []
@@ -378,4 +509,8 @@ class SymbolIndependence(Term):
             chances = chances / member.sum(dim=0).clamp(min=1)[:, None]
             best = chances.max(dim=0).values.sum()
             gains.append((best - 1) / max(len(item.classes) - 1, 1))
-        return self.lam * torch.stack(gains).sum()
+        if not self.lambdas:
+            return self.lam * torch.stack(gains).sum()
+        by_name = dict(self.lambdas)
+        strengths = [by_name.get(item.name, self.lam) for item in self.secrets]
+        return (torch.tensor(strengths).to(batch.features) * torch.stack(gains)).sum()

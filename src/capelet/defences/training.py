@@ -51,9 +51,10 @@ def train(
         _refuse_runaway(network, course.history[-1])
     joint = learner.joint_accuracy()
     losses = tuple(learner.loss(row) for row in course.history)
-    return TrainedMap(
-        network.body.cpu().to_map(part.width), joint, losses, time.monotonic() - start
-    )
+    learnt, head = network.body.cpu().to_map(part.width), network.head(part.task)
+    # One training, one origin: what its texts are promised holds of both.
+    own = None if head is None else head.with_origin(learnt.origin)
+    return TrainedMap(learnt, joint, losses, time.monotonic() - start, own)
 
 
 def _plan(schedule: Schedule) -> Plan:

@@ -21,10 +21,10 @@ MOST_TEXT_DRAWS = 4
 class Redraw:
     """Releases rows of a corpus once more, through the very encoder that is attacked."""
 
-    def __init__(self, private: PrivateEncoder, inputs: Any) -> None:
+    def __init__(self, private: PrivateEncoder, inputs: Any, lock: Lock | None = None) -> None:
         self._private, self._inputs = private, inputs
-        # Seeds run abreast, and an encoder's cache is one file.
-        self._lock = Lock()
+        # Seeds run abreast, and an encoder's cache is one file: who shares it shares a lock.
+        self._lock = lock or Lock()
         noise = [step for step in private.steps if step.guarantee is not None]
         in_texts = any(step.consumes == "texts" for step in noise)
         self.most = MOST_TEXT_DRAWS if in_texts else MOST_DRAWS

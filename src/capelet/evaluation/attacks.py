@@ -23,6 +23,7 @@ from capelet.attacks.authorship import Authorship, TextCnn
 from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
+from capelet.data.splits import Seeds
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.evaluation.ceilings import Ceilings, TopBound
@@ -31,6 +32,7 @@ from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.release import PrivateEncoder, Release
+from capelet.release.steps import as_step
 
 ALL = "all"
 # How often the attacker sends each of its texts through a noised release.
@@ -242,7 +244,7 @@ class TextAttacks:
 
     attacks: AttackPlan
     redact: bool = True
-    seeds: int = 5
+    seeds: Seeds = 5
     writers: int = 100
     inversion: Inversion = field(default_factory=Inversion)
     membership: Membership = field(default_factory=Membership)
@@ -300,7 +302,7 @@ def with_texts(corpus: Corpus, private: PrivateEncoder) -> PrivateEncoder:
     """The private encoder; for ready vectors one that looks up which vector a text has."""
     if private.consumes == "texts" or corpus.texts is None or corpus.vectors is None:
         return private
-    return PrivateEncoder(ReadyVectors(corpus), *private.steps)
+    return private.with_steps([as_step(ReadyVectors(corpus)), *private.steps])
 
 
 class ReadyVectors:

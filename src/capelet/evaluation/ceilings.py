@@ -77,7 +77,9 @@ class Ceilings:
 
     @classmethod
     def of(cls, release: Release, corpus: Corpus) -> Ceilings:
-        return cls(release.guarantee, noises_of(release.recipe), texts_per_person(corpus))
+        # The noise of a study has the law of a release, and no attacker here knows its seed.
+        guarantee = release.law or release.guarantee
+        return cls(guarantee, noises_of(release.recipe), texts_per_person(corpus))
 
     def for_texts(self, bound: Bound | None, texts: int) -> float | None:
         """The most that anyone reads who holds the releases of so many texts of a person."""

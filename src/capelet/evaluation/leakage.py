@@ -124,15 +124,17 @@ def attack_all(
         )
 
     total = Tally()
-    for tally in in_threads(one, plan.splits):
+    for tally in in_threads(one, plan.splits, plan.threads):
         total.add(tally)
     return total
 
 
-def in_threads(work: Callable[[Split], T], splits: Sequence[Split]) -> Iterator[T]:
-    """The work on each split, in order, with one thread for each core."""
+def in_threads(
+    work: Callable[[Split], T], splits: Sequence[Split], threads: int | None = None
+) -> Iterator[T]:
+    """The work on each split, in order, with so many threads, or one for each core."""
     # Threads, not processes: the arithmetic is outside Python's lock, and vectors are shared.
-    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(splits))
+    workers = min(threads or min(os.cpu_count() or 1, MOST_WORKERS), len(splits))
     with one_thread(), ThreadPoolExecutor(workers) as pool:
         yield from pool.map(work, splits)
 
@@ -309,7 +311,9 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         controls = kind.endswith(("-null", "-reference"))
         # Controls are read beside a score and need no more than these.
         metrics = (
-            ("accuracy", "balanced_accuracy") if controls else metrics_for(len(target.classes))
+            ("accuracy", "balanced_accuracy")
+            if controls
+            else metrics_for(len(target.classes), plan.metrics)
         )
         for metric in metrics:
             row = finding_of(kind, target, attacker, metric, guesses, bootstrap, ceilings)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.corpus import Corpus, Split
+from capelet.data.corpus import PARTS, Corpus, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
-from capelet.data.splits import group_rows, share_victims, split
+from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError
-from capelet.findings.metrics import Codes
-from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
+from capelet.findings.metrics import Codes, check_metrics
+from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
 
 Flags = npt.NDArray[np.bool_]
 
@@ -33,7 +33,11 @@ def split_corpus(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What will be measured: the secrets, the task, the splits, and who counts as one person."""
+    """What will be measured: the secrets, the task, the splits, and who counts as one person.
+
+    `threads` is how many splits are attacked abreast, None for as many as there are cores;
+    `metrics` are those that are computed beside the usual ones.
+    """
 
     corpus: Corpus
     secrets: tuple[Attribute, ...]
@@ -41,6 +45,8 @@ class Plan:
     splits: tuple[Split, ...]
     units: Codes
     warnings: tuple[str, ...]
+    threads: int | None = None
+    metrics: tuple[str, ...] = ()
 
     @property
     def targets(self) -> int:
@@ -50,7 +56,7 @@ class Plan:
     def of(
         cls,
         corpus: Corpus,
-        seeds: int = 5,
+        seeds: Seeds = 5,
         split_kind: str = "auto",
         derived: Sequence[str] = (),
         bins: Mapping[str, Sequence[float]] | None = None,
@@ -60,8 +66,7 @@ class Plan:
 
         Rows that `trained` the encoder are the defender's in every split.
         """
-        if seeds < 1:
-            raise DataError(f"seeds must be at least 1, and is {seeds}")
+        numbers = seed_list(seeds)
         corpus = add_derived(corpus, derived) if derived else corpus
         unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
         if unknown:
@@ -80,15 +85,22 @@ class Plan:
             )
         # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
         balance = [*secrets, *([label] if label else [])]
-        parts = tuple(
-            split_corpus(corpus, split_kind, seed, balance, trained) for seed in range(seeds)
+        parts = tuple(split_corpus(corpus, split_kind, seed, balance, trained) for seed in numbers)
+        warnings = (
+            *corpus.notes,
+            *rows_left_out(parts[0], len(corpus)),
+            *_warnings(secrets, label),
         )
-        warnings = (*corpus.notes, *_warnings(secrets, label))
         return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
 
     def with_common_victims(self) -> Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
         return replace(self, splits=share_victims(self.splits, self.units))
+
+    def with_work(self, threads: int | None, metrics: Sequence[str]) -> Plan:
+        """The plan with so many splits abreast, and with these metrics beside the usual ones."""
+        workers = None if threads is None else check_count("threads", threads)
+        return replace(self, threads=workers, metrics=check_metrics(metrics))
 
     def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""
@@ -104,6 +116,17 @@ class Plan:
             f"commonest class of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
             f"{least_epsilon(prior):.3g}",
         )
+
+
+def rows_left_out(parts: Split, rows: int) -> tuple[str, ...]:
+    """What is said of rows that belong to no part, where there are any."""
+    count = rows - sum(len(getattr(parts, name)) for name in PARTS)
+    if not count:
+        return ()
+    return (
+        f"{count:,} rows belong to no part: the column has them for training, and their author (or "
+        "the same text) for test too",
+    )
 
 
 def _warnings(secrets: Sequence[Attribute], label: Attribute | None) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from capelet.data.corpus import PARTS, Corpus
+from capelet.data.corpus import PARTS, Corpus, Split
 from capelet.data.labels import Attribute
+from capelet.data.official import column_of
 from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.encoders.own import public_fingerprint
 from capelet.evaluation.plan import Plan
@@ -86,11 +87,12 @@ def audit_provenance(
         cache=describe_cache(model),
         split={
             "kind": plan.splits[0].kind,
-            "shares": SHARES,
+            "shares": _shares(plan.splits[0]),
             "sizes": {part: len(getattr(plan.splits[0], part)) for part in PARTS},
             "seeds": [parts.seed for parts in plan.splits],
         },
         guarantee=describe_guarantee(release.guarantee, release.word_guarantee),
+        noise=noise_source(encoder, release),
         versions=versions(),
         warnings=[*plan.warnings, *plan.advance(release.guarantee)],
         seconds=clock.summary(),
@@ -221,6 +223,13 @@ def describe_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[st
     }
 
 
+def noise_source(encoder: PrivateEncoder, release: Release) -> str:
+    """Where the noise of the measured release came from; that of a study could be drawn again."""
+    if not encoder.draws:
+        return "none"
+    return "operating system" if release.law is None else "seeded"
+
+
 def describe_encoder(model: Encoder | None) -> dict[str, Any]:
     """Which encoder made the vectors, if one did."""
     if model is None:
@@ -255,6 +264,14 @@ def _duplicates(plan: Plan) -> dict[str, Any]:
         "near": len(near) - len(np.unique(near)),
         "victims_near_attacker": linked_share(plan.splits[0], near),
     }
+
+
+def _shares(parts: Split) -> dict[str, float]:
+    """The shares that a split aims at; of official parts those that they have."""
+    if column_of(parts.kind) is None:
+        return SHARES
+    sizes = {name: len(getattr(parts, name)) for name in PARTS}
+    return {name: round(size / sum(sizes.values()), 3) for name, size in sizes.items()}
 
 
 def versions() -> dict[str, str]:

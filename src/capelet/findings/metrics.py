@@ -97,9 +97,17 @@ def metric_of(name: str) -> Metric:
     return METRICS[name]
 
 
-def metrics_for(classes: int) -> tuple[str, ...]:
-    """The metrics that make sense for so many classes."""
-    return tuple(name for name, item in METRICS.items() if classes == 2 or not item.two_classes)
+def metrics_for(classes: int, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """The usual metrics that make sense for so many classes, and `more` of the others.
+
+    >>> metrics_for(3, ["empirical_privacy", "recall_present"])[-2:]
+    ('auc', 'empirical_privacy')
+    """
+    return tuple(
+        name
+        for name, item in METRICS.items()
+        if (item.usual or name in more) and (classes == 2 or not item.two_classes)
+    )
 
 
 def chance(metric: str, classes: int) -> float | None:
@@ -176,6 +184,19 @@ def _auc(guesses: Guesses, weights: Floats) -> Floats:
     )
 
 
+def _f1_of_second(guesses: Guesses, weights: Floats) -> Floats:
+    """F1 of the second class of two; 0 where it is never named, as a constant attacker has it."""
+    f1, _ = _f1_by_class(guesses, weights)
+    return np.asarray(f1[:, 1])
+
+
+def _recalls(guesses: Guesses, weights: Floats) -> Floats:
+    """The share of each class that was recognised; NaN where a draw holds nobody of it."""
+    right, true, _ = _counts(guesses, weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(right / true)
+
+
 def _tpr_at_1_fpr(guesses: Guesses, weights: Floats) -> Floats:
     positive = guesses.truth == 1
     return tpr_at(0.01, positive, guesses.scores[:, 1] - guesses.scores[:, 0], weights)
@@ -234,6 +255,7 @@ class Metric:
 
     `compute` gives one value per row of weights. `chance` is of the number of classes, `majority`
     of the share of the commonest class and the number of classes; None where no number says it.
+    One that is not `usual` is computed for whoever asks for it by name.
     """
 
     name: str
@@ -242,6 +264,7 @@ class Metric:
     chance: Callable[[int], float | None]
     majority: Callable[[float, int], float | None]
     two_classes: bool = False
+    usual: bool = True
 
 
 METRICS: dict[str, Metric] = {
@@ -291,8 +314,54 @@ METRICS: dict[str, Metric] = {
             majority=lambda share, classes: None,
             two_classes=True,
         ),
+        # DPNR (Lyu et al. 2020, §4.1, after Coavoux et al. 2018): 1 − X of an attribute of people,
+        # 1 − F of something that is or is not in the text. Bare complements: no privacy is proven.
+        Metric(
+            "empirical_privacy",
+            Measure("empirical privacy, 1 − accuracy", success="falls"),
+            lambda guesses, weights: 1.0 - _accuracy(guesses, weights),
+            chance=lambda classes: 1 - 1 / classes,
+            majority=lambda share, classes: 1 - share,
+            usual=False,
+        ),
+        Metric(
+            "empirical_privacy_f1",
+            Measure("empirical privacy, 1 − F1", success="falls"),
+            lambda guesses, weights: 1.0 - _f1_of_second(guesses, weights),
+            chance=lambda classes: None,
+            majority=lambda share, classes: None,
+            two_classes=True,
+            usual=False,
+        ),
+        Metric(
+            "recall_present",
+            Measure("the second class recognised (presence)"),
+            lambda guesses, weights: _recalls(guesses, weights)[:, 1],
+            chance=lambda classes: 0.5,
+            majority=lambda share, classes: None,
+            two_classes=True,
+            usual=False,
+        ),
+        Metric(
+            "recall_absent",
+            Measure("the first class recognised (absence)"),
+            lambda guesses, weights: _recalls(guesses, weights)[:, 0],
+            chance=lambda classes: 0.5,
+            majority=lambda share, classes: None,
+            two_classes=True,
+            usual=False,
+        ),
     )
 }
+OTHER_METRICS = tuple(name for name, item in METRICS.items() if not item.usual)
+
+
+def check_metrics(names: Sequence[str]) -> tuple[str, ...]:
+    """Metrics that are computed on demand, by name; the usual ones need not be asked for."""
+    for name in names:
+        if name not in METRICS:
+            raise CapeletError(f"there is no metric {name!r}; {did_you_mean(name, OTHER_METRICS)}")
+    return tuple(names)
 
 
 def _counts(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats, Floats]:

@@ -15,6 +15,7 @@ proof, with the grid, is in docs/explanation/exact-noise.md.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable
@@ -85,6 +86,41 @@ class Stream:
         while (again := np.flatnonzero(out > last)).size:
             out[again] = self.words(np.uint64, again.size)
         return (out % np.uint64(limit)).astype(np.int64)
+
+
+class SeededStream(Stream):
+    """The same bits for the same seed and place, in any process: for studies, never for a release.
+
+    The key is a hash of both; all else is `Stream`, so whatever is drawn has the very distribution
+    of a release. Anybody can draw it again and subtract it: it promises nothing.
+
+    >>> [int(SeededStream(7, place).below(100, 1)[0]) for place in ("a", "a", "b")]
+    [40, 40, 94]
+    """
+
+    def __init__(self, seed: int, *place: int | str) -> None:
+        name = repr(("capelet study", seed, *place)).encode()
+        key = hashlib.blake2b(name, digest_size=48).digest()
+        self._cipher = Cipher(algorithms.AES(key[:32]), modes.CTR(key[32:])).encryptor()
+        super().__init__()
+
+    def _rekey(self) -> None:
+        # A child process goes on where its parent was: a study must not depend on who computes it.
+        self._owner = os.getpid()
+
+
+class NoiseStep:
+    """A step that draws: every call from a stream of its own, which nobody can repeat.
+
+    `draw` is the same with a stream that is handed in, for studies and tests.
+    """
+
+    def __call__(self, batch: Any) -> Any:
+        return self.draw(batch, Stream())
+
+    def draw(self, batch: Any, stream: Stream) -> Any:
+        """What the step makes of a batch with this stream."""
+        raise NotImplementedError
 
 
 class Cells:

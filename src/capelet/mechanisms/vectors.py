@@ -28,6 +28,7 @@ from capelet.mechanisms.sampling import (
     SPAN,
     Cells,
     Integers,
+    NoiseStep,
     Stream,
     discrete_laplace,
     keep_or_change,
@@ -67,7 +68,7 @@ def entry(step: Any, **instead: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Laplace(OnVectors):
+class Laplace(NoiseStep, OnVectors):
     """ε-local privacy of whole texts: L1-normalised vectors plus exact discrete Laplace noise.
 
     Each row is divided by its L1 norm and truncated towards zero to multiples of 2^−k, so that two
@@ -96,9 +97,9 @@ class Laplace(OnVectors):
         """k: the release is made of multiples of 2^−k, at most 2^−17 of the noise's scale."""
         return grid(laplace_scale(self.epsilon), most=40)
 
-    def __call__(self, batch: Any) -> Vectors:
+    def draw(self, batch: Any, stream: Stream) -> Vectors:
         rows = checked_rows(batch, self.dimension)
-        out, stream = _empty(rows), Stream()
+        out = _empty(rows)
         scale = Fraction(2 << self.grid) / Fraction(self.epsilon)
         for part in _parts(rows):
             cells = l1_grid(rows[part], self.grid)
@@ -115,7 +116,7 @@ class Laplace(OnVectors):
 
 
 @dataclass(frozen=True)
-class Gaussian(OnVectors):
+class Gaussian(NoiseStep, OnVectors):
     """(ε, δ)-local privacy of whole texts: unit or clipped vectors plus exact rounded normal noise.
 
     Rows are L2-normalised, or, given a public bound `clip`, shortened to it where they are longer;
@@ -159,9 +160,9 @@ class Gaussian(OnVectors):
     def grid(self) -> int:
         return grid(self.sigma, most=22)
 
-    def __call__(self, batch: Any) -> Vectors:
+    def draw(self, batch: Any, stream: Stream) -> Vectors:
         rows = checked_rows(batch, self.dimension)
-        out, stream = _empty(rows), Stream()
+        out = _empty(rows)
         sigma = Fraction(self.sigma) * (1 << self.grid)
         unit = 2.0**-self.grid * (self.clip or 1.0)
         for part in _parts(rows):
@@ -182,7 +183,7 @@ class Gaussian(OnVectors):
 
 
 @dataclass(frozen=True)
-class PrivUnit(OnVectors):
+class PrivUnit(NoiseStep, OnVectors):
     """ε-local privacy of directions, with an error of about d/min(ε, ε²) where Laplace has d²/ε².
 
     A row is L2-normalised to u; what leaves is V/m, where the unit vector V is uniform over the cap
@@ -203,12 +204,12 @@ class PrivUnit(OnVectors):
     def guarantee(self) -> Guarantee:
         return Guarantee(self.epsilon, caveat="in real arithmetic, not to the last bit of a float")
 
-    def __call__(self, batch: Any) -> Vectors:
+    def draw(self, batch: Any, stream: Stream) -> Vectors:
         rows = checked_rows(batch, self.dimension)
         width = rows.shape[1]
         if width < 2:
             raise DataError("privunit needs vectors of two coordinates or more; found one")
-        out, stream = _empty(rows), Stream()
+        out = _empty(rows)
         # Dividing by m makes E[V/m] = u; m, and with it the grid, is public.
         cap = spherical_cap(self.epsilon, width)
         for part in _parts(rows):
@@ -233,7 +234,7 @@ class PrivUnit(OnVectors):
 
 
 @dataclass(frozen=True)
-class RandomisedResponse(OnVectors):
+class RandomisedResponse(NoiseStep, OnVectors):
     """ε-local privacy of a label: the true class with probability e^ε/(e^ε + m − 1), else another.
 
     Rows are scores or probabilities of `classes` classes, whose largest entry is the label (the
@@ -263,6 +264,9 @@ class RandomisedResponse(OnVectors):
 
     def labels(self, labels: npt.NDArray[np.integer[Any]]) -> Integers:
         """Randomised labels 0 … classes − 1."""
+        return self._change(labels, Stream())
+
+    def _change(self, labels: npt.NDArray[np.integer[Any]], stream: Stream) -> Integers:
         codes = np.asarray(labels)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise DataError("labels must be one row of whole numbers")
@@ -271,17 +275,16 @@ class RandomisedResponse(OnVectors):
                 f"labels must lie between 0 and {self.classes - 1}; "
                 f"found {codes.min()} to {codes.max()}"
             )
-        stream = Stream()
         change = _coin(self.epsilon, self.classes - 1).draw(codes.size, stream)
         # Another class, uniformly: 1 … classes − 1 steps round the circle.
         shift = 1 + stream.below(self.classes - 1, codes.size)
         return (codes.astype(np.int64) + change * shift) % self.classes
 
-    def __call__(self, batch: Any) -> Vectors:
+    def draw(self, batch: Any, stream: Stream) -> Vectors:
         rows = checked_rows(batch, self.classes)
         out = np.zeros_like(_empty(rows))
         # Only the label goes through the noise; the scores themselves never leave.
-        out[np.arange(len(rows)), self.labels(rows.argmax(axis=1))] = 1.0
+        out[np.arange(len(rows)), self._change(rows.argmax(axis=1), stream)] = 1.0
         return out
 
     def log_density(self, outputs: Vectors, batch: Any) -> Reals:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from capelet.data.text import PRIVATE_WORD, private_words, spelling, treebank_pieces
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Kind
-from capelet.mechanisms.sampling import Integers, Stream
+from capelet.mechanisms.sampling import Integers, NoiseStep, Stream
 from capelet.mechanisms.vectors import LEAST, MOST, entry
 from capelet.mechanisms.vocabulary import (
     ROWS,
@@ -65,7 +65,7 @@ class OnTexts:
     step: ClassVar[str]
 
 
-class OnWords(OnTexts):
+class OnWords(NoiseStep, OnTexts):
     """What the two replacements share: a table, the way through a text, a cost, a recipe entry."""
 
     epsilon: float
@@ -109,11 +109,11 @@ class OnWords(OnTexts):
         table = self.table.name if isinstance(self.table, Vocabulary) else self.table
         return entry(self, table=table, fingerprint=self.vocabulary.fingerprint)
 
-    def __call__(self, batch: Any) -> list[str]:
+    def draw(self, batch: Any, stream: Stream) -> list[str]:
         parts = [private_words(text) for text in checked_texts(batch)]
         words = [word for text in parts for word in text[1::2]]
         table = self.vocabulary
-        rows = iter(self._draw(words, Stream()).tolist())
+        rows = iter(self._draw(words, stream).tolist())
         for text in parts:
             text[1::2] = [table.words[next(rows)] for _ in text[1::2]]
         return ["".join(text) for text in parts]
@@ -335,7 +335,7 @@ def gamma_for(epsilon: float, words: int, beta: float = 0.001) -> float:
 
 
 @dataclass(frozen=True)
-class WordDropout(OnTexts):
+class WordDropout(NoiseStep, OnTexts):
     """Each word is dropped with probability μ, whatever it is; words of a list always are.
 
     By itself it promises nothing. Before a mechanism that is ε-private for whole texts it makes
@@ -386,11 +386,11 @@ class WordDropout(OnTexts):
             caveat=following.caveat,
         )
 
-    def __call__(self, batch: Any) -> list[str]:
+    def draw(self, batch: Any, stream: Stream) -> list[str]:
         parts = [private_words(text) for text in checked_texts(batch)]
         total = sum(len(text) // 2 for text in parts)
         # Drawn for every word, masked ones too: the coins must not depend on the text.
-        drops = iter((Stream().uniform(total) < self.mu).tolist() if total else [])
+        drops = iter((stream.uniform(total) < self.mu).tolist() if total else [])
         return [self._without(text, [next(drops) for _ in text[1::2]]) for text in parts]
 
     @cached_property

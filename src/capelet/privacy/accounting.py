@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from capelet.errors import CapeletError
-from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, check_number
+from capelet.privacy.guarantees import SEEDED, Guarantee, Status, Unit, check_count, check_number
 
 # The ends, in clipping norms, between which `noise_for` searches.
 MOST_NOISE = 100.0
@@ -103,7 +103,7 @@ def central(
     caveats = [*remarks, "real arithmetic: the noise is added in floating point", *outside]
     # Whoever knows the seed can subtract the noise.
     if is_seeded:
-        caveats.insert(0, "the noise was seeded, so nothing is promised")
+        caveats.insert(0, SEEDED)
     status: Status = "claimed" if outside else "proven"
     return Guarantee(
         epsilon,

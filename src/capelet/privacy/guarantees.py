@@ -223,6 +223,21 @@ def _amount(guarantee: Guarantee) -> str:
 NONE = Guarantee(epsilon=math.inf, notion="none", status="none")
 
 
+SEEDED = "the noise was seeded, so nothing is promised"
+
+
+def as_seeded(guarantee: Guarantee) -> Guarantee:
+    """What is left of it where the noise came from a seed: whoever knows that can subtract it.
+
+    >>> as_seeded(Guarantee(2.0)).status
+    'none'
+    """
+    if guarantee.notion == "none":
+        return guarantee
+    caveat = "; ".join(part for part in (SEEDED, guarantee.caveat) if part)
+    return replace(guarantee, status="none", caveat=caveat)
+
+
 def compose(parts: Sequence[Guarantee]) -> Guarantee:
     """What holds of several releases of one unit together: ε and δ add, unlike things do not.
 

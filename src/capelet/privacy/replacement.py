@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from capelet.errors import CapeletError
 from capelet.privacy.accounting import MOST_NOISE, epsilon_of, noise_for
-from capelet.privacy.guarantees import Guarantee, Status, Unit, check_count, check_number
+from capelet.privacy.guarantees import SEEDED, Guarantee, Status, Unit, check_count, check_number
 
 # At 1/n a training that publishes one random text would count as private; this stays well below.
 POWER = 1.1
@@ -84,7 +84,7 @@ class Target:
         ]
         # Whoever knows the seed can subtract the noise.
         if is_seeded:
-            caveats.insert(0, "the noise was seeded, so nothing is promised")
+            caveats.insert(0, SEEDED)
         status: Status = "none" if is_seeded else "proven"
         caveat = "; ".join(caveats)
         return Guarantee(

@@ -116,6 +116,11 @@ def encode(
                 f"the set {str(source)!r} knows its own columns; give its file to choose others"
             )
         text = TEXT
+    if private.guarantee.status == "none" and private.guarantee.notion != "none":
+        raise CapeletError(
+            "the noise of this encoder is seeded and promises nothing; a file is released with "
+            "noise that nobody can repeat: give the private encoder itself"
+        )
     charging = charging_of(ledger, budget, repeats, anchor, fresh)
     job = _Job(private, Path(source), Path(target), text, vectors, subject, charging, block)
     job.source = replace(job.source, leave_out=leave_out, layout=layout or Format())

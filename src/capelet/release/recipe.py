@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from capelet.data.splits import seed_list
 from capelet.encoders import load
 from capelet.encoders.model_folder import (
     PRIVATE_ENCODER,
@@ -37,9 +38,11 @@ from capelet.encoders.own import save_own
 from capelet.errors import CapeletError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
+from capelet.mechanisms.sampling import NoiseStep
 from capelet.mechanisms.words import OnTexts, WordDropout
-from capelet.privacy.guarantees import Guarantee, chain, compose_trainings
+from capelet.privacy.guarantees import Guarantee, as_seeded, chain, compose_trainings
 from capelet.privacy.origins import Origin
+from capelet.release.heads import Head
 from capelet.release.maps import Map
 from capelet.release.steps import (
     as_step,
@@ -48,6 +51,7 @@ from capelet.release.steps import (
     map_encoder,
     origins_of,
     run,
+    run_seeded,
     steps_of,
     with_own_files,
 )
@@ -62,13 +66,16 @@ METADATA = b"capelet"
 class Release:
     """Vectors, what is guaranteed about them, and the recipe that made them.
 
-    `word_guarantee` is what holds of each single word beyond that; see `PrivateEncoder`.
+    `word_guarantee` is what holds of each single word beyond that; see `PrivateEncoder`. Of a study
+    release, which promises nothing, `law` is what the same noise would promise had it come from the
+    operating system: scores of a study are read against the ceilings of that.
     """
 
     vectors: Vectors
     guarantee: Guarantee
     recipe: Mapping[str, Any]
     word_guarantee: Guarantee | None = None
+    law: Guarantee | None = None
 
     @property
     def recipe_hash(self) -> str:
@@ -137,12 +144,15 @@ class PrivateEncoder:
     Example: `PrivateEncoder("minilm")` releases the encoder's vectors as they are;
     `PrivateEncoder()` releases ready vectors as they are. The guarantee is that of the noise steps;
     what follows the last of them is post-processing and keeps it. Where word dropout precedes them,
-    each single word has a stronger one beside it, `word_guarantee`.
+    each single word has a stronger one beside it, `word_guarantee`. `head` tells the task's class
+    from what it releases, where a training left one: it is no step, and comes with the folder.
     """
 
-    def __init__(self, *steps: str | Encoder | Step) -> None:
+    def __init__(self, *steps: str | Encoder | Step, head: Head | None = None) -> None:
         self.steps = with_own_files([item for step in steps for item in _expand(step)])
         check_flow(self.steps)
+        # Of several folders in a row only the last one's head knows what is released.
+        self.head = head or (_head_of(steps[-1]) if steps else None)
 
     @classmethod
     def from_recipe(cls, path: Path | str, *, specimens: bool = False) -> PrivateEncoder:
@@ -215,6 +225,8 @@ class PrivateEncoder:
         files: dict[str, bytes | str | Path] = {
             step.file: step.content for step in self.steps if isinstance(step, Map)
         }
+        if self.head is not None:
+            files |= self.head.files()
         files[RECIPE] = self.to_recipe()
         files[ABOUT] = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
         return write_folder(target, PRIVATE_ENCODER, files, folders)
@@ -225,7 +237,8 @@ class PrivateEncoder:
         source = open_folder(folder, PRIVATE_ENCODER)
         # Every file, before any is used: a folder counts as a whole.
         source.check()
-        return cls(*steps_of(_parse(source.read(RECIPE), source.path / RECIPE), source))
+        steps = steps_of(_parse(source.read(RECIPE), source.path / RECIPE), source)
+        return cls(*steps, head=Head.read(source))
 
     @property
     def consumes(self) -> Kind:
@@ -241,6 +254,11 @@ class PrivateEncoder:
     def protects(self) -> bool:
         """Whether anything but the encoder touches the vectors."""
         return len(self.steps) > (self.encoder is not None)
+
+    @property
+    def draws(self) -> bool:
+        """Whether two releases of one text differ."""
+        return any(isinstance(step, NoiseStep) for step in self.steps)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -285,13 +303,42 @@ class PrivateEncoder:
         batch = run(self.steps, inputs, progress)
         return Release(np.asarray(batch), self.guarantee, self.recipe, self.word_guarantee)
 
+    def study_release(
+        self,
+        inputs: Sequence[str] | Vectors,
+        seed: int,
+        progress: Progress = silent,
+        *,
+        draw: str = "release 0",
+    ) -> Release:
+        """The same distribution from a seeded generator, for studies: it promises nothing.
+
+        Equal seeds give equal bytes; `draw` names one of several from a seed. The status of its
+        guarantee is `none` and its recipe names the seed, so that no ledger takes the one and no
+        encoder is made of the other.
+        """
+        number = seed_list([seed])[0]
+        batch = run_seeded(self.steps, inputs, number, draw, progress)
+        words = self.word_guarantee
+        return Release(
+            np.asarray(batch),
+            as_seeded(self.guarantee),
+            {**self.recipe, "seed": number},
+            None if words is None else as_seeded(words),
+            law=self.guarantee,
+        )
+
     def unprotected(self) -> PrivateEncoder:
         """The encoder alone, for comparison."""
         return PrivateEncoder(*([self.encoder] if self.encoder is not None else []))
 
     def with_encoder(self, change: Callable[[Encoder], Encoder]) -> PrivateEncoder:
         """The same steps around another encoder, such as the one with a cache in front."""
-        return PrivateEncoder(*map_encoder(self.steps, change))
+        return self.with_steps(map_encoder(self.steps, change))
+
+    def with_steps(self, steps: Sequence[Step]) -> PrivateEncoder:
+        """Other steps, and all else as it is here."""
+        return PrivateEncoder(*steps, head=self.head)
 
 
 def is_private_encoder(name: str) -> bool:
@@ -306,6 +353,13 @@ def _expand(step: str | Encoder | Step) -> tuple[Step, ...]:
     if is_private_encoder(step):
         return PrivateEncoder.load(Path(step).expanduser()).steps
     return (as_step(load(step)),)
+
+
+def _head_of(step: str | Encoder | Step) -> Head | None:
+    """The head in the folder of a private encoder; None for any other step."""
+    if not isinstance(step, str) or not is_private_encoder(step):
+        return None
+    return Head.read(open_folder(Path(step).expanduser(), PRIVATE_ENCODER))
 
 
 def _parse(content: bytes, path: Path | str) -> dict[str, Any]:

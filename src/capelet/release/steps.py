@@ -17,6 +17,7 @@ from capelet.encoders.own import OWN, load_own, origin_of, public_fingerprint
 from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms import MECHANISMS
+from capelet.mechanisms.sampling import NoiseStep, SeededStream
 from capelet.mechanisms.specimens import SPECIMENS
 from capelet.privacy.origins import Origin, same_name
 from capelet.release.maps import Map
@@ -92,6 +93,29 @@ def run(steps: Iterable[Step], batch: Any, progress: Progress = silent) -> Any:
     return batch
 
 
+def run_seeded(
+    steps: Iterable[Step], batch: Any, seed: int, draw: str, progress: Progress = silent
+) -> Any:
+    """The same with noise from a seed; each step, and each draw, has a stream of its own.
+
+    A step that promises something and cannot be handed a stream is refused: with noise of its own
+    the study could not be repeated.
+    """
+    for place, step in enumerate(steps):
+        if isinstance(step, EncoderStep):
+            batch = step(batch, progress)
+        elif isinstance(step, NoiseStep):
+            batch = step.draw(batch, SeededStream(seed, draw, place))
+        elif step.guarantee is None:
+            batch = step(batch)
+        else:
+            raise CapeletError(
+                f"the step {step.describe()['step']!r} draws noise of its own, which no seed can "
+                "repeat; leave it out of the study"
+            )
+    return batch
+
+
 def check_flow(steps: Sequence[Step]) -> None:
     """Refuse steps that do not fit each other, before anything runs."""
     flow: Kind | None = None
@@ -132,6 +156,11 @@ def steps_of(
     Maps and an encoder of its own are files: they are read from `folder`, through its manifest, and
     refused without one.
     """
+    if "seed" in recipe:
+        raise CapeletError(
+            "a recipe has only [[steps]]; it was given 'seed' too, as the recipe of a study is, "
+            "whose noise promises nothing: take its steps without the seed"
+        )
     unknown = sorted(set(recipe) - {"steps"})
     if unknown:
         raise CapeletError(f"a recipe has only [[steps]]; it was given {unknown[0]!r} too")

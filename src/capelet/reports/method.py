@@ -9,7 +9,7 @@ from capelet.reports.kinds import reports_of
 from capelet.reports.kinds.attribute_inference import LEAK
 from capelet.reports.page import Passage
 from capelet.reports.verdict import targets
-from capelet.reports.words import SPLITS, count, duration, join_names, percent, sentence_of
+from capelet.reports.words import count, duration, join_names, percent, sentence_of, split_words
 
 OTHER_ATTACKS = {name: kind.attack for name, kind in KINDS.items() if kind.attack}
 
@@ -167,7 +167,7 @@ def limits(findings: Findings) -> list[Passage]:
 def _two(findings: Findings) -> str:
     split = part(findings, "split")
     parts = [f"{name} ({count(size)})" for name, size in (split.get("sizes") or {}).items()]
-    kind = SPLITS.get(str(split.get("kind")), str(split.get("kind")))
+    kind = split_words(str(split.get("kind")))
     return (
         f"What is attacked is split into {join_names(parts)}, {kind}. Attackers learn, tune and "
         "choose thresholds on the auxiliary part only; every score is taken on the other."
@@ -184,7 +184,7 @@ def _split(findings: Findings) -> str:
     ]
     sentence = "The texts are split " + (f"into {join_names(parts)}" if parts else "in three")
     kind = split.get("kind")
-    sentence += f", {SPLITS.get(str(kind), str(kind))}. " if kind else ". "
+    sentence += f", {split_words(str(kind))}. " if kind else ". "
     seeds = split.get("seeds") or []
     if len(seeds) > 1:
         sentence += f"Each of the {len(seeds)} seeds splits anew. "

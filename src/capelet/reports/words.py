@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from capelet.data.official import PREFIX
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
 
@@ -47,6 +48,14 @@ SPLITS = {
     "by_text": "by text: identical texts lie in one part",
     "own_texts": "from another source than the victims",
 }
+
+
+def split_words(kind: str) -> str:
+    """How the parts were made, as the middle of a sentence."""
+    if kind.startswith(PREFIX):
+        column = kind.removeprefix(PREFIX)
+        return f"as the column {column!r} has it: the rows for test are the victims"
+    return SPLITS.get(kind, kind)
 
 
 def is_number(value: float | None) -> bool:
@@ -169,7 +178,14 @@ def metric_name(metric: str) -> str:
 
 
 def attacker_name(attacker: str | None) -> str:
-    return NOTHING if attacker is None else ATTACKERS.get(attacker, attacker)
+    if attacker is None:
+        return NOTHING
+    # mlp:depth=3,width=200 is a neural network (depth 3, width 200).
+    base, colon, sizes = attacker.partition(":")
+    if not colon or base not in ATTACKERS:
+        return ATTACKERS.get(attacker, attacker)
+    shape = sizes.replace(",", ", ").replace("=", " ")
+    return f"{ATTACKERS[base]} ({shape})"
 
 
 def sentence_of(words: str) -> str:

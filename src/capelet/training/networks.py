@@ -29,13 +29,14 @@ def check_sizes(**sizes: int) -> None:
             raise CapeletError(f"{name} is {value}; it must be at least 1 and at most {most:,}")
 
 
-def dense(widths: Sequence[int]) -> nn.Sequential:
-    """Linear layers with ReLU between them; the last one is bare."""
+def dense(widths: Sequence[int], dropout: float = 0.0) -> nn.Sequential:
+    """Linear layers with ReLU (and dropout) between them; the last one is bare."""
     layers: list[nn.Module] = []
     for place, (inside, outside) in enumerate(pairwise(widths)):
         layers.append(nn.Linear(inside, outside))
         if place < len(widths) - 2:
             layers.append(nn.ReLU())
+            layers += [nn.Dropout(dropout)] if dropout else []
     return nn.Sequential(*layers)
 
 

@@ -11,14 +11,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, Unpack
 
 from capelet.attacks.attribute import Family, families, one_thread
+from capelet.attacks.inversion.run import Inversion
+from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
+from capelet.data.official import column_of
 from capelet.data.readers import TableOptions, read
-from capelet.data.splits import group_rows
+from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
+from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access, Redraw
 from capelet.evaluation.adaptive import insiders_of
@@ -26,13 +31,14 @@ from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
 from capelet.evaluation.elsewhere import Auxiliary, attack_from_elsewhere
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Flags, Plan, split_corpus
+from capelet.evaluation.plan import Flags, Plan, rows_left_out, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.origins import seen_in_training
 from capelet.release import PrivateEncoder, Release
+from capelet.release.study import StudyEncoder
 from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
@@ -46,11 +52,14 @@ def audit(
     members: Sequence[bool] | None = None,
     auxiliary: Corpus | None = None,
     show_texts: bool = False,
-    seeds: int = 5,
+    seeds: Seeds = 5,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
+    seeded_noise: bool = False,
+    threads: int | None = None,
+    metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress | None = None,
     private: Any = None,
@@ -68,9 +77,13 @@ def audit(
     `show_texts`. With a Corpus, `private` is the old name of `encoder`, and deprecated.
     Progress shows as a line in a terminal or a notebook, unless `progress` is given. Rows that
     trained the encoder are the defender's, never victims: on what it has learnt by heart,
-    everything looks better than it is.
+    everything looks better than it is. With `seeded_noise` the release of each split is a study's,
+    drawn from the split's seed, so that the audit can be repeated to the last digit. `threads` is
+    how many splits are attacked abreast, `metrics` are computed beside the usual ones.
     """
     if not isinstance(corpus, Corpus):
+        # A split by a column needs that column, whoever reads the table.
+        columns.setdefault("official", column_of(split_kind))
         corpus = corpus_of(corpus, private, columns)
     elif columns:
         raise CapeletError(
@@ -89,12 +102,17 @@ def audit(
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
     trained = rows_that_trained(target, inputs)
-    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained)
+    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_work(
+        threads, metrics
+    )
     if auxiliary is not None and "attributes" not in kinds.kinds:
         raise DataError("auxiliary data teach attackers of attributes; ask for those too")
     other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derived, bins)
+    if seeded_noise and not cache:  # the texts are released once for each seed
+        target = target.with_encoder(RememberingEncoder)
+    encoders = encoders_of(target, plan, seeded_noise)
     with clock("encoding"):
-        release = target.release(inputs, progress)
+        releases = release_each(encoders, inputs, progress)
     rows: list[Finding] = []
     artefacts: dict[str, Any] = {}
     if "attributes" in kinds.kinds:
@@ -103,23 +121,48 @@ def audit(
         original = None if plain is None else plain.vectors
         rows, artefacts = measure_releases(
             plan,
-            [release] * len(plan.splits),
+            releases,
             original,
             attacker_families,
             clock,
             progress,
             # Whoever names families asks for those alone.
-            access_of([target] * len(plan.splits), inputs, None if attackers else original),
+            access_of(encoders, inputs, None if attackers else original),
         )
     if other is not None:
         with clock("auxiliary"):
-            rows = [*rows, *_from_elsewhere(plan, other, target, release, attacker_families)]
-    others = TextAttacks(kinds, redact=not show_texts, seeds=seeds)
-    more, pictures = others.measure(plan, target, release, members, clock, progress)
-    origin = {**audit_provenance(plan, target, release, clock), **_attack_entries(kinds)}
+            more = _from_elsewhere(plan, other, encoders[0], releases[0], attacker_families)
+            rows = [*rows, *more]
+    first_seed = plan.splits[0].seed
+    others = TextAttacks(
+        kinds,
+        redact=not show_texts,
+        seeds=seeds,
+        inversion=Inversion(seed=first_seed),
+        membership=Membership(seed=first_seed),
+    )
+    more, pictures = others.measure(plan, encoders[0], releases[0], members, clock, progress)
+    origin = {**audit_provenance(plan, target, releases[0], clock), **_attack_entries(kinds)}
     if other is not None:
         origin |= {"auxiliary": describe_auxiliary(other.corpus, other.overlap)}
-    return Findings((*rows, *more), origin, release.recipe, {**artefacts, **pictures})
+    return Findings((*rows, *more), origin, releases[0].recipe, {**artefacts, **pictures})
+
+
+def encoders_of(
+    private: PrivateEncoder, plan: Plan, seeded: bool, purpose: str = "release"
+) -> list[PrivateEncoder]:
+    """For each split what its release is drawn by: the encoder itself, or with the split's seed."""
+    if not (seeded and private.draws):
+        return [private] * len(plan.splits)
+    return [StudyEncoder.of(private, parts.seed, purpose) for parts in plan.splits]
+
+
+def release_each(
+    encoders: Sequence[PrivateEncoder], inputs: Any, progress: Progress
+) -> list[Release]:
+    """The release of each split; where splits share an encoder, they share its release."""
+    releases = {id(item): item.release(inputs, progress) for item in dict.fromkeys(encoders)}
+    return [releases[id(item)] for item in encoders]
 
 
 def _from_elsewhere(
@@ -139,18 +182,19 @@ def _from_elsewhere(
 def corpus_of(data: Any, private: Any, columns: TableOptions) -> Corpus:
     """The corpus of a named set, or of whatever `read` takes."""
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
+        official = columns.pop("official", None)
         if columns or private is not None:
             raise DataError(
                 f"the set {data!r} knows its own columns; read its file to choose others"
             )
-        return load(data)
+        return load(data, official=official)
     return read(data, private=() if private is None else private, **columns)
 
 
 def plan_of(
     corpus: Corpus,
     attacks: AttackPlan,
-    seeds: int = 5,
+    seeds: Seeds = 5,
     split_kind: str = "auto",
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
@@ -160,11 +204,10 @@ def plan_of(
     if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
         return Plan.of(corpus, seeds, split_kind, derived, bins, trained)
-    if seeds < 1:
-        raise DataError(f"seeds must be at least 1, and is {seeds}")
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    parts = split_corpus(corpus, split_kind, trained=trained)
-    return Plan(corpus, (), None, (parts,), group_rows(corpus), corpus.notes)
+    parts = split_corpus(corpus, split_kind, seed_list(seeds)[0], trained=trained)
+    notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
+    return Plan(corpus, (), None, (parts,), group_rows(corpus), notes)
 
 
 def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
@@ -223,8 +266,12 @@ def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | No
 
     Noise can be drawn again by everyone; `raw` are the vectors that insiders hold, None for none.
     """
-    # Splits of one encoder share its lock.
-    redraws = {id(item): Redraw(item, inputs) for item in encoders if adds_noise(item)}
+    locks: dict[int, Lock] = {}
+    redraws = {
+        id(item): Redraw(item, inputs, locks.setdefault(id(item.encoder), Lock()))
+        for item in encoders
+        if adds_noise(item)
+    }
     insiders = insiders_of(encoders, raw)
     return [
         Access(redraws.get(id(encoder)), insider)

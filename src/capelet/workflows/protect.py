@@ -23,7 +23,8 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
-from capelet.defences import Defence, Settings, check_needs, fit, method
+from capelet.data.splits import Seeds
+from capelet.defences import Defence, Settings, check_attributes, check_needs, fit, method
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, bare
@@ -37,11 +38,21 @@ from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, keep_training_rows
 from capelet.release import PrivateEncoder, Release
-from capelet.workflows.audit import access_of, inputs_of, measure_releases, private_encoder
+from capelet.release.study import StudyEncoder
+from capelet.workflows.audit import (
+    access_of,
+    encoders_of,
+    inputs_of,
+    measure_releases,
+    private_encoder,
+    release_each,
+)
 from capelet.workflows.search import check_wish, part_of, search, steps_with
 from capelet.workflows.units import SPLIT, check_classes, check_units, with_units
 
 JOINT = "joint-adversary"
+# Settings of which an account speaks only where somebody chose them.
+OF_HEADS = ("lambdas", "adversary_loss", "heads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +84,14 @@ def protect(
     fixed: Sequence[str] = (),
     trials: int = 20,
     anyway: bool = False,
-    seeds: int = 3,
+    seeds: Seeds = 3,
     split_kind: str = "auto",
     attackers: Sequence[str] = (),
     derived: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
+    seeded_noise: bool = False,
+    threads: int | None = None,
+    metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress = silent,
 ) -> Protection:
@@ -90,6 +104,9 @@ def protect(
     when fresh victims do not show that the chosen one keeps `max_leakage`.
     An ε at which nothing can beat the commonest class is refused, unless `anyway`. With
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
+    With `seeded_noise` what is measured are study releases, drawn from each split's seed; the
+    encoder that is returned draws from the operating system like any other. `threads` is how many
+    splits are attacked abreast, `metrics` are computed beside the usual ones.
     """
     clock = Clock()
     choice = method(method_name).with_lambda(settings or Settings())
@@ -97,7 +114,7 @@ def protect(
     if choice.training is not None:
         check_units(corpus, choice.training, split_kind, bool(derived))
         split_kind = SPLIT
-    plan = Plan.of(corpus, seeds, split_kind, derived, bins)
+    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
     against = _against(plan, held_out)
     wish = {"max_leakage": max_leakage, "min_utility": min_utility}
     has_search = any(value is not None for value in wish.values())
@@ -107,10 +124,16 @@ def protect(
     open_epsilon = choice.epsilon is None and "epsilon" in method(method_name).needs
     complete = replace(choice, epsilon=1.0) if has_search and open_epsilon else choice
     check_needs(method_name, complete, plan.label, against)
+    check_attributes(choice, [item.name for item in against])
     if choice.training is not None:
         _check_choices(plan, against, has_search)
     texts = method(method_name).text_steps(choice)
     plain = private_encoder(corpus, encoder, cache)
+    if seeded_noise and has_search:
+        raise DataError(
+            "a search draws noise of its own, which no seed repeats; leave --seeded-noise out, or "
+            "--max-leakage and --min-utility"
+        )
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
     _check_epsilon(plan, choice, method_name, anyway)
@@ -122,35 +145,52 @@ def protect(
         )
     _check_layers(plain, choice, has_search)
     with clock("encoding"):
-        original = plain.release(inputs, progress)
-        # Text steps act before the encoder, so the defence learns on what they leave of a text.
-        base = PrivateEncoder(*texts, *plain.steps).release(inputs, progress) if texts else original
+        unprotected = encoders_of(plain, plan, seeded_noise, "original")
+        originals = release_each(unprotected, inputs, progress)
+        bases, original = originals, originals[0]
+        if texts:
+            # Text steps act before the encoder, so the defence learns on what they leave of a text.
+            teachers = PrivateEncoder(*texts, *plain.steps)
+            bases = release_each(
+                encoders_of(teachers, plan, seeded_noise, "training"), inputs, progress
+            )
     frontier = None
     if has_search:
         with clock("search"):
             frontier = search(
-                plan, base.vectors, original.vectors, against, method_name, choice,
+                plan, bases[0].vectors, original.vectors, against, method_name, choice,
                 fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
                 **wish,
             )  # fmt: skip
         choice = replace(choice, **frontier.best_settings())
     with clock("training"):
         defences = [
-            _fit_split(plan, parts, base.vectors, against, method_name, choice, progress, plain)
-            for parts in plan.splits
+            _fit_split(
+                plan,
+                parts,
+                base.vectors,
+                against,
+                method_name,
+                _settings_of(choice, parts, seeded_noise),
+                progress,
+                plain,
+            )
+            for parts, base in zip(plan.splits, bases, strict=True)
         ]
-    encoders = [PrivateEncoder(*texts, *steps_with(item, plain.steps)) for item in defences]
+    encoders = [
+        PrivateEncoder(*texts, *steps_with(item, plain.steps), head=item.outcome.head)
+        for item in defences
+    ]
     _remember_rows(plan.splits[0], inputs, encoders[0], plain)
     with clock("release"):  # by the object that is saved: what is measured is what ships
-        releases = [private.release(inputs, progress) for private in encoders]
+        sources = _sources(encoders, plan) if seeded_noise else encoders
+        releases = [private.release(inputs, progress) for private in sources]
     for item in defences[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
     # The same splits and attackers before and after: only the encoder differs.
-    before = _findings(
-        plan, plain, [original] * len(plan.splits), None, attacker_families, clock, progress
-    )
-    access = access_of(encoders, inputs, None if attackers else original.vectors)
+    before = _findings(plan, plain, originals, None, attacker_families, clock, progress)
+    access = access_of(sources, inputs, None if attackers else original.vectors)
     after = _findings(
         plan, encoders[0], releases, original.vectors, attacker_families, clock, progress, access
     )
@@ -165,6 +205,23 @@ def protect(
     }
     after = replace(after, rows=rows, artefacts=artefacts, provenance=origin)
     return Protection(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
+
+
+def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEncoder]:
+    """The encoder of each split, with noise from that split's seed where it draws any."""
+    splits = zip(encoders, plan.splits, strict=True)
+    return [StudyEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
+
+
+def _settings_of(settings: Settings, parts: Split, seeded: bool) -> Settings:
+    """Each split trains from its own seed, so that the mean covers the luck of training too.
+
+    In a study the noise of a private training is from that seed as well.
+    """
+    schedule, training = replace(settings.schedule, seed=parts.seed), settings.training
+    if seeded and training is not None:
+        training = replace(training, seed_noise=parts.seed)
+    return replace(settings, schedule=schedule, training=training)
 
 
 def _against(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
@@ -243,15 +300,13 @@ def _fit_split(
         assert plain.encoder is not None and part.texts is not None
         top = top_layers(plain.encoder, part.texts, settings.layers, progress)
         part = replace(part, top=top)
-    # Each split trains from its own seed, so that the mean covers the luck of training too.
-    settings_of_split = replace(settings, schedule=replace(settings.schedule, seed=parts.seed))
     checkpoints = cache_folder() / "training"
     place = plan.splits.index(parts)
 
     def of_all_seeds(what: str, count: int, total: int) -> None:
         progress(what, place * total + count, len(plan.splits) * total)
 
-    return fit(name, part, settings_of_split, checkpoints, of_all_seeds)
+    return fit(name, part, settings, checkpoints, of_all_seeds)
 
 
 def _remember_rows(
@@ -337,5 +392,10 @@ def _figures(
 
 
 def _as_json(settings: Settings) -> dict[str, Any]:
-    """The settings as JSON: what was left at None is left out."""
-    return {key: value for key, value in asdict(settings).items() if value is not None}
+    """The settings as JSON: what was left at None, or is about heads and as ever, is left out."""
+    content, usual = asdict(settings), asdict(Settings())
+    return {
+        key: value
+        for key, value in content.items()
+        if value is not None and not (key in OF_HEADS and value == usual[key])
+    }
