@@ -16,6 +16,7 @@ from capelet.privacy.budgets import BudgetError
 from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release.metered import Meter, MeteredEncoder
+from capelet.release.study import StudyEncoder
 
 
 class Letters:
@@ -170,3 +171,9 @@ def test_what_cannot_be_charged_is_refused(letters: Letters, store: Path) -> Non
         Meter.of(store, repeats="often")  # type: ignore[arg-type]
     with pytest.raises(CapeletError, match="takes vectors"):
         MeteredEncoder(PrivateEncoder(MECHANISMS["laplace"](epsilon=2.0)))
+
+
+def test_seeded_noise_is_refused(private: PrivateEncoder) -> None:
+    with pytest.raises(CapeletError, match="seeded"):
+        MeteredEncoder(StudyEncoder.of(private, 3))
+    MeteredEncoder(private)

@@ -25,10 +25,14 @@ from capelet.release.metered import Source, Store, Subjects
 
 try:
     from chromadb import Documents, EmbeddingFunction, Embeddings
+    from chromadb.utils.embedding_functions import register_embedding_function
 except ImportError:
     raise MissingExtra("Chroma's EmbeddingFunction", "chroma") from None
 
 
+# By name, so that a collection which is opened without a function gets `AbsentEncoder` and not
+# Chroma's default: that would embed queries without any noise.
+@register_embedding_function
 class PrivateEmbeddingFunction(EmbeddingFunction[Documents]):
     """A private encoder as Chroma's `EmbeddingFunction`; documents and queries alike.
 
@@ -65,15 +69,36 @@ class PrivateEmbeddingFunction(EmbeddingFunction[Documents]):
     def supported_spaces(self) -> Any:
         return ["cosine", "l2", "ip"]
 
-    # Chroma writes name and configuration into the collection, and would make the function anew
-    # from them for whoever opens it. Such a copy would release without the store's charges, so
-    # nothing is written, and whoever opens a collection says what embeds its queries.
+    # Chroma writes name and configuration into the collection, and makes the function anew from
+    # them for whoever opens it. Such a copy would release without the store's charges, so nothing
+    # is written, and what is made of it refuses.
     def get_config(self) -> dict[str, Any]:
         return {}
 
     @staticmethod
-    def build_from_config(config: dict[str, Any]) -> Any:
+    def build_from_config(config: dict[str, Any]) -> EmbeddingFunction[Documents]:
+        return AbsentEncoder()
+
+
+class AbsentEncoder(EmbeddingFunction[Documents]):
+    """What a collection gets that was opened without its private encoder: it embeds nothing."""
+
+    def __init__(self) -> None:
+        """Nothing to keep; Chroma asks for a constructor."""
+
+    def __call__(self, input: Documents) -> Embeddings:
         raise CapeletError(
             "a private encoder and its store are not kept in a collection; open it with "
             "embedding_function=PrivateEmbeddingFunction(…)"
         )
+
+    @staticmethod
+    def name() -> str:
+        return PrivateEmbeddingFunction.name()
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> EmbeddingFunction[Documents]:
+        return AbsentEncoder()

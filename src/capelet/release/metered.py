@@ -96,6 +96,11 @@ class MeteredEncoder:
             raise CapeletError(
                 "this private encoder takes vectors, and here are texts; give one with an encoder"
             )
+        if private.guarantee.notion != "none" and private.guarantee.status == "none":
+            raise CapeletError(
+                "the noise of this encoder is seeded and promises nothing; give the private "
+                "encoder itself"
+            )
         self.private, self.meter = private, meter
         self.guarantee = private.guarantee if meter is None else meter.promise(private.guarantee)
         self._recipe_name = recipe_hash(private.recipe)
