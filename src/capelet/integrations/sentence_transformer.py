@@ -28,7 +28,7 @@ class PrivateModule(InputModule):
     """All steps of a private encoder as the only module of a model; texts in, releases out."""
 
     def __init__(self, embedder: Embedder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._embedder = embedder
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **settings: Any) -> dict[str, Any]:
