@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from capelet.attacks.attribute import one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.errors import DataError
+from postgres import Server, why_no_server
 
 
 @pytest.fixture(scope="session")
@@ -102,3 +104,40 @@ def planted() -> Corpus:
             "hidden": column([f"h{item}" for item in hidden]),
         },
     )
+
+
+# ---- stores --------------------------------------------------------------------------------------
+
+_DATABASES = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A running PostgreSQL, or a skip with a sentence."""
+    reason = why_no_server()
+    if reason:
+        pytest.skip(reason)
+    server = Server()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.delete()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file for a store, which is not yet there."""
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def url(postgres: Server) -> str:
+    """The URL of a new database."""
+    return postgres.create(f"test_{next(_DATABASES)}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Path | str:
+    """Where a store may be and is not yet: a file, and a database."""
+    return request.getfixturevalue({"sqlite": "path", "postgres": "url"}[request.param])

@@ -13,6 +13,9 @@ SIZES: dict[str, tuple[object, ...]] = {
     "attacks.py": ("--rows", 240, "--peer-texts", 8, "--seeds", 1),
     "audit.py": ("--rows", 200, 240, "--seeds", 1, "--repeat", 1),
     "encoding.py": ("--texts", 8, "--repeat", 1),
+    "gateway.py": (
+        *("--texts", 8, "--clients", 2, "--repeat", 1, "--requests", 20, "--backends", "onnx"),
+    ),
     "inversion.py": ("--vectors", 8, "--loop", 1, "--steps", 2),
     "language.py": ("--steps", 1),
     "noise.py": ("--rows", 20, "--texts", 4, "--repeat", 0),

@@ -76,6 +76,10 @@ class OutputError(CapeletError):
     """The result cannot be written where it was asked to go, or a stored one cannot be read."""
 
 
+class StoreDown(OutputError):
+    """The store of charges cannot be reached or written just now; nothing may be released."""
+
+
 class FolderError(EncoderError, OutputError):
     """A model folder is missing, changed, of a newer format, or unsafe to read."""
 

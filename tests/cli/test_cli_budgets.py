@@ -68,7 +68,76 @@ def test_a_person_is_erased_and_what_was_spent_stays(book: Path) -> None:
     assert code == 2 and "nobody of this name" in error and "Eve" not in error
 
 
-@pytest.mark.parametrize("act", [("show",), ("raise", "--to", 3), ("erase", "--person", "a")])
+def test_a_budget_that_refills_is_shown_and_raised(tmp_path: Path) -> None:
+    book = tmp_path / "people.db"
+    with Ledger(book) as ledger:
+        ledger.limit(Budget(4.0), "daily", Budget(40.0))
+    code, output, _ = call("budgets", "show", book)
+    assert code == 0 and output.startswith("budget: ε = 4 per person a day, ε = 40 per person in")
+    assert json.loads(call("budgets", "show", book, "--json")[1])["lifetime"]["epsilon"] == 40.0
+    code, output, _ = call("budgets", "raise", book, "--lifetime", 80)
+    assert code == 0 and "to ε = 4 per person a day, ε = 80 per person in all" in output
+    code, _, error = call("budgets", "raise", book)
+    assert code == 2 and "Give --to, or --lifetime" in error
+
+
+def test_a_ledger_without_a_budget_has_none_to_raise(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "people.db") as ledger:
+        ledger.open()
+    code, _, error = call("budgets", "raise", tmp_path / "people.db", "--to", 3)
+    assert code == 2 and "has no budget to raise" in error
+
+
+def test_a_ledger_is_copied_brought_back_and_locked(
+    book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, again, key = tmp_path / "copy.db", tmp_path / "again.db", tmp_path / "store.key"
+    code, output, _ = call("budgets", "backup", book, copy)
+    assert code == 0 and output == "copied: 2 entries of the log\n"
+    code, _, error = call("budgets", "backup", book, copy)
+    assert code == 2 and "is there already" in error
+    code, output, _ = call("budgets", "restore", copy, again)
+    assert code == 0 and "restored: 2 entries" in output and "is forgotten" in output
+    code, _, error = call("budgets", "restore", copy, book)
+    assert code == 2 and "is there already" in error
+    code, output, _ = call("budgets", "rotate", again, "--to", key)
+    assert code == 0 and f"CAPELET_STORE_KEY_FILE={key}" in output
+    assert key.read_text().strip() not in output
+    code, _, error = call("budgets", "show", again)
+    assert code == 2 and "is locked by another" in error
+    monkeypatch.setenv("CAPELET_STORE_KEY_FILE", str(key))
+    assert call("budgets", "show", again)[1] == call("budgets", "show", book)[1]
+    assert call("budgets", "backup", again, tmp_path / "1.db", "--json")[1] == '{"entries": 3}\n'
+
+
+def test_a_ledger_in_a_database_is_named_by_its_url(url: str, tmp_path: Path) -> None:
+    table = pa.table({"v": [[1.0, 0.0]] * 3, "who": ["ann", "bob", "ann"]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    (tmp_path / "r.toml").write_text(RECIPE)
+    code, _, error = call("budgets", "show", url)
+    assert code == 2 and "there is no ledger 'postgresql:///" in error
+    asked = ("--vectors", "v", "--recipe", tmp_path / "r.toml", "--subject", "who", "--ledger", url)
+    code, output, error = call(
+        "encode", tmp_path / "in.parquet", tmp_path / "out.parquet", *asked, "--budget", 4
+    )
+    assert code == 0 and "ε = 4 per person" in output, error
+    assert "2 people" in call("budgets", "show", url)[1]
+    assert call("budgets", "raise", url, "--to", 9)[0] == 0
+    assert call("budgets", "backup", url, tmp_path / "copy.db")[0] == 0
+    assert call("budgets", "show", tmp_path / "copy.db")[1] == call("budgets", "show", url)[1]
+    assert call("budgets", "erase", url, "--person", "ann")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        ("show",),
+        ("raise", "--to", 3),
+        ("erase", "--person", "a"),
+        ("rotate", "--to", "k"),
+        ("backup", "copy.db"),
+    ],
+)
 def test_no_ledger_is_made_by_asking(tmp_path: Path, act: tuple[object, ...]) -> None:
     code, _, error = call("budgets", act[0], tmp_path / "no.db", *act[1:])
     assert code == 2 and "there is no ledger" in error and not (tmp_path / "no.db").exists()

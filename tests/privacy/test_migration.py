@@ -1,4 +1,4 @@
-"""A ledger of 0.1.0 opens, with its sums, its cap and its vectors, and says what it showed."""
+"""Ledgers of 0.1.0 and 0.2.0 open, with their sums, caps and vectors, and say what they showed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capelet.privacy.budgets import Budget, BudgetError
-from capelet.privacy.database import keyed_hash
+from capelet.privacy.budgets import Budget, BudgetError, Limits
+from capelet.privacy.copies import copy_store
+from capelet.privacy.database import Entry, keyed_hash
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.people import EQUALITY_IS_PUBLIC
 from capelet.privacy.store import Ledger
@@ -72,7 +73,7 @@ def test_sums_cap_key_and_vectors_stay(old: Path) -> None:
             assert ledger.budget == Budget(15.0)
             ((time, before, cap),) = ledger.budget_changes()
             assert (time, before, cap) == ("", None, Budget(15.0))
-            assert ledger.name("recipe", "ann", b"a text") == NAME
+            assert ledger.release_name("recipe", "ann", b"a text") == NAME
             np.testing.assert_array_equal(ledger.find([NAME])[NAME], VECTOR)
             assert ledger.head.entries == 4
             ledger.verify(ledger.head)
@@ -107,3 +108,85 @@ def test_a_migration_that_fails_changes_nothing(old: Path, monkeypatch: pytest.M
     assert old.read_bytes() == before
     with Ledger(old) as ledger:
         assert ledger.counts().people == 2
+
+
+# As 0.2.0 made it: the tables of version 2, and the budget as a text.
+TABLES_2 = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE guarantees (
+    id INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE, epsilon REAL NOT NULL);
+CREATE TABLE people (
+    id INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL UNIQUE, fold BLOB NOT NULL, name TEXT);
+CREATE INDEX people_by_fold ON people (fold);
+CREATE TABLE totals (
+    person INTEGER NOT NULL, guarantee INTEGER NOT NULL, releases INTEGER NOT NULL,
+    PRIMARY KEY (person, guarantee)) WITHOUT ROWID;
+CREATE TABLE log (
+    number INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, content TEXT NOT NULL,
+    head BLOB NOT NULL);
+CREATE TABLE charges (
+    entry INTEGER NOT NULL, person INTEGER NOT NULL, guarantee INTEGER NOT NULL,
+    releases INTEGER NOT NULL, PRIMARY KEY (entry, person)) WITHOUT ROWID;
+CREATE TABLE releases (
+    name BLOB PRIMARY KEY, person INTEGER, run TEXT NOT NULL, vector BLOB NOT NULL);
+CREATE INDEX releases_by_person ON releases (person);
+CREATE INDEX releases_by_run ON releases (run);
+"""
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """A budget of 6, two charges of ann's, one stored vector."""
+    path = tmp_path / "second.db"
+    promise = json.dumps(Guarantee(2.0).to_json(), sort_keys=True)
+    pseudonym, budget = keyed_hash(KEY, b"person", b"ann"), asdict(Budget(6.0))
+    acts = [
+        Entry(
+            1, "2026-01-01T00:00:00+00:00", "budget", json.dumps({"old": None, "new": budget}), []
+        ),
+        Entry(2, "2026-01-02T00:00:00+00:00", "charge", '{"run": ""}', [(pseudonym, promise, 2)]),
+    ]
+    db = sqlite3.connect(path)
+    db.executescript(TABLES_2)
+    db.execute("PRAGMA application_id = 1128353861")
+    db.execute("PRAGMA user_version = 2")
+    db.execute("INSERT INTO facts VALUES ('key', ?)", (KEY,))
+    db.execute("INSERT INTO facts VALUES ('budget', ?)", (json.dumps(budget),))
+    db.execute("INSERT INTO guarantees VALUES (1, ?, 2.0)", (promise,))
+    fold = keyed_hash(KEY, b"fold", b"ann")
+    db.execute("INSERT INTO people VALUES (1, ?, ?, 'ann')", (pseudonym, fold))
+    db.execute("INSERT INTO totals VALUES (1, 1, 2)")
+    db.execute("INSERT INTO charges VALUES (2, 1, 1, 2)")
+    head = b""
+    for act in acts:
+        head = act.link(KEY, head)
+        db.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?)", (*act[:4], head))
+    db.execute("INSERT INTO releases VALUES (?, 1, '', ?)", (NAME, VECTOR.tobytes()))
+    db.commit()
+    db.close()
+    return path
+
+
+def test_a_ledger_of_0_2_0_goes_on_where_it_was(second: Path) -> None:
+    with Ledger(second) as ledger:
+        assert ledger.limits == Limits(Budget(6.0)) and ledger.head.entries == 2
+        ledger.verify(ledger.head)
+        stored = ledger.settle(["ann"], [NAME], np.zeros((1, 4)), Guarantee(2.0))
+        np.testing.assert_array_equal(stored.vectors[0], VECTOR)
+        assert stored.left.tolist() == [2.0]
+        ledger.settle(["ann"], [b"new"], np.zeros((1, 4)), Guarantee(2.0))
+        with pytest.raises(BudgetError):
+            ledger.settle(["ann"], [b"newer"], np.zeros((1, 4)), Guarantee(2.0))
+        _, secret = ledger.keys.add("team")
+        assert ledger.keys.find(secret) is not None
+    db = sqlite3.connect(second)
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)  # 0.2.0 refuses it from now on
+    db.close()
+
+
+def test_a_ledger_of_0_2_0_moves_to_a_database(second: Path, url: str) -> None:
+    copy_store(second, url)
+    with Ledger(url) as ledger:
+        stored = ledger.settle(["ann"], [NAME], np.zeros((1, 4)), Guarantee(2.0))
+        np.testing.assert_array_equal(stored.vectors[0], VECTOR)
+        assert not stored.is_new.any() and ledger.budget == Budget(6.0)

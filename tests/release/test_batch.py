@@ -430,7 +430,7 @@ def check_once(folder: Path, rows: int, kind: str) -> None:
     with Ledger(folder / "ledger.db") as ledger:
         content = zip(table["who"].to_pylist(), numbers(rows), strict=True)
         name = Release(released.vectors, released.guarantee, private.recipe).recipe_hash
-        names = [ledger.name(name, who, row.tobytes()) for who, row in content]
+        names = [ledger.release_name(name, who, row.tobytes()) for who, row in content]
         stored = ledger.find(names)
     if kind == "same":
         check_balance(folder)

@@ -6,7 +6,6 @@ import json as jsonlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capelet.cli import options
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    ledger: options.LedgerFile, anchor: options.Anchor = None, json: options.Json = False
+    ledger: options.LedgerPlace, anchor: options.Anchor = None, json: options.Json = False
 ) -> None:
     """Say what a ledger's cap is, how it came about, and the highest sum of one person.
 
@@ -26,21 +25,23 @@ def show(
     """
     from capelet.privacy.anchors import check_anchor
 
-    with _open(ledger) as book:
+    with open_ledger(ledger) as book:
         if anchor is not None:
             if not anchor.is_file():
                 raise CapeletError(f"there is no anchor {str(anchor)!r}")
             check_anchor(book, anchor)
-        counts, cap, changes = book.counts(), book.budget, book.budget_changes()
+        counts, limits, changes = book.counts(), book.limits, book.budget_changes()
     if json:
         history = [
             {"time": time, "old": old and asdict(old), "new": asdict(new)}
             for time, old, new in changes
         ]
-        summary = {**counts._asdict(), "budget": cap and asdict(cap), "changes": history}
+        cap = limits and asdict(limits.budget)
+        most = limits and limits.lifetime and asdict(limits.lifetime)
+        summary = {**counts._asdict(), "budget": cap, "lifetime": most, "changes": history}
         echo(jsonlib.dumps(summary))
         return
-    echo(f"budget: {cap.sentence() if cap else 'none'}")
+    echo(f"budget: {limits.sentence() if limits else 'none'}")
     for time, old, new in changes:
         act = f"raised from {old.sentence()} to" if old else "set to"
         echo(f"  {time or 'before times were kept'}: {act} {new.sentence()}")
@@ -49,7 +50,10 @@ def show(
 
 
 def raise_cap(
-    ledger: options.LedgerFile, to: options.NewBudget, json: options.Json = False
+    ledger: options.LedgerPlace,
+    to: options.NewBudget = None,
+    lifetime: options.NewLifetime = None,
+    json: options.Json = False,
 ) -> None:
     """Raise the cap of everyone in a ledger; the time and both values are written down in it.
 
@@ -57,23 +61,31 @@ def raise_cap(
     """
     from capelet.privacy.budgets import Budget
 
-    with _open(ledger) as book:
+    if to is None and lifetime is None:
+        raise CapeletError("what is the new cap? Give --to, or --lifetime where a budget refills")
+    with open_ledger(ledger) as book:
+        old = book.limits
         # What the ledger says of δ stays.
-        cap = book.budget
-        new = Budget(to) if cap is None else replace(cap, epsilon=to)
-        old = book.raise_budget(new)
+        cap = old.budget if old else Budget(to or lifetime or 1.0)
+        new = cap if to is None else replace(cap, epsilon=to)
+        most = old.lifetime if old else None
+        if lifetime is not None:
+            most = Budget(lifetime) if most is None else replace(most, epsilon=lifetime)
+        book.raise_budget(new, most)
+        limits = book.limits
+    assert old is not None and limits is not None
     if json:
-        echo(jsonlib.dumps({"old": asdict(old), "new": asdict(new)}))
+        echo(jsonlib.dumps({"old": asdict(old.budget), "new": asdict(new)}))
     else:
-        echo(f"raised from {old.sentence()} to {new.sentence()}")
+        echo(f"raised from {old.sentence()} to {limits.sentence()}")
 
 
-def erase(ledger: options.LedgerFile, person: options.Person, json: options.Json = False) -> None:
+def erase(ledger: options.LedgerPlace, person: options.Person, json: options.Json = False) -> None:
     """Delete a person's name and stored vectors; what was spent stays under a pseudonym.
 
     Example: `capelet budgets erase people.db --person "Ann Lee"`
     """
-    with _open(ledger) as book:
+    with open_ledger(ledger) as book:
         releases, spent = book.erase(person), book.spent(person)
     epsilon = 0.0 if spent is None else spent.epsilon
     if json:
@@ -85,12 +97,64 @@ def erase(ledger: options.LedgerFile, person: options.Person, json: options.Json
         )
 
 
+def backup(
+    ledger: options.LedgerPlace, target: options.LedgerCopy, json: options.Json = False
+) -> None:
+    """Copy a ledger, whole and consistent, into a new file, while others go on charging.
+
+    Example: `capelet budgets backup postgresql://db.example/people people-monday.db`
+    """
+    from capelet.privacy.copies import copy_store
+
+    entries = copy_store(ledger, target)
+    echo(jsonlib.dumps({"entries": entries}) if json else f"copied: {entries:,} entries of the log")
+
+
+def restore(
+    source: options.LedgerBackup,
+    ledger: options.EmptyPlace,
+    anchor: options.Anchor = None,
+    json: options.Json = False,
+) -> None:
+    """Go on with a backup, or move a ledger file into PostgreSQL; nothing there is replaced.
+
+    Example: `capelet budgets restore people-monday.db postgresql://db.example/people`
+    """
+    from capelet.privacy.copies import copy_store
+
+    entries = copy_store(source, ledger, anchor)
+    if json:
+        echo(jsonlib.dumps({"entries": entries, "is_anchored": anchor is not None}))
+        return
+    echo(f"restored: {entries:,} entries of the log")
+    if anchor is None:
+        echo(
+            "what was charged after this copy was made is forgotten, and would be released again; "
+            "--anchor tells whether there is such a charge"
+        )
+
+
+def rotate(ledger: options.LedgerPlace, to: options.NewKeyFile, json: options.Json = False) -> None:
+    """Lock the ledger's key by another one, which lies in a file; no name changes, nothing leaves.
+
+    Example: `capelet budgets rotate people.db --to /etc/capelet/store-2.key`
+    """
+    from capelet.privacy.wrapping import KEY_FILE
+
+    with open_ledger(ledger) as book:
+        book.rotate_key(to)
+    if json:
+        echo(jsonlib.dumps({"key_file": str(to)}))
+    else:
+        echo(f"locked: set {KEY_FILE}={to} for every process that uses this ledger, and keep it")
+
+
 @contextmanager
-def _open(path: Path) -> Iterator[Ledger]:
+def open_ledger(place: str) -> Iterator[Ledger]:
     """A ledger that is there: these commands never make one."""
     from capelet.privacy.store import Ledger
 
-    if not path.is_file():
-        raise CapeletError(f"there is no ledger {str(path)!r}")
-    with Ledger(path) as book:
+    with Ledger(place) as book:
+        if not book.is_open:
+            raise CapeletError(f"there is no ledger {book.place!r}")
         yield book

@@ -23,10 +23,12 @@ from capelet.cli import (
     dual,
     encode,
     invert,
+    keys,
     lm,
     membership,
     protect,
     report,
+    serve,
     verify,
 )
 from capelet.cli.terminal import guard
@@ -38,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report.report,
     "encode": encode.encode,
     "verify": verify.verify,
+    "serve": serve.serve,
     "invert": invert.invert,
     "membership": membership.membership,
     "list": catalogue.show,
@@ -48,6 +51,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "budgets show": budgets.show,
     "budgets raise": budgets.raise_cap,
     "budgets erase": budgets.erase,
+    "budgets backup": budgets.backup,
+    "budgets restore": budgets.restore,
+    "budgets rotate": budgets.rotate,
+    "keys add": keys.add,
+    "keys list": keys.show,
+    "keys revoke": keys.revoke,
     "cache clear": cache.clear,
     "cache where": cache.where,
 }
@@ -55,6 +64,7 @@ GROUPS = {
     "dual": "Sentence encoders that hide words and writers.",
     "lm": "Private language models, and attacks on them.",
     "budgets": "What people have spent in a ledger, and its cap.",
+    "keys": "API keys of a service.",
     "cache": "The cache of raw vectors on this machine.",
 }
 EXAMPLE = "Example: "

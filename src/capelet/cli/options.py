@@ -125,13 +125,41 @@ WordVectors = Annotated[
 Source = Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size, or a set.")]
 Target = Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")]
 Subject = Annotated[str | None, typer.Option(help="Column of whom a row is about.")]
-Ledger = Annotated[Path | None, typer.Option(help="File in which subjects are charged.")]
-LedgerFile = Annotated[Path, typer.Argument(help="A file in which subjects are charged.")]
+# Texts, not paths: a path would make one slash of the two in a URL.
+_PLACE = "FILE|URL"
+_STORE_HELP = "A ledger file, or the postgresql:// URL of a database."
+Ledger = Annotated[
+    str | None,
+    typer.Option(help="File or postgresql:// URL in which subjects are charged.", metavar=_PLACE),
+]
+LedgerPlace = Annotated[str, typer.Argument(help=_STORE_HELP, metavar="LEDGER")]
+Store = Annotated[str, typer.Option("--store", help=_STORE_HELP, metavar=_PLACE)]
+LedgerCopy = Annotated[Path, typer.Argument(help="The ledger file that the copy becomes.")]
+LedgerBackup = Annotated[Path, typer.Argument(help="A ledger file that `backup` wrote.")]
+EmptyPlace = Annotated[
+    str, typer.Argument(help="Where no ledger is yet: a file or a postgresql:// URL.")
+]
+NewKeyFile = Annotated[
+    Path, typer.Option("--to", help="File of the new key; made where it is not there.")
+]
+KeyLabel = Annotated[str, typer.Option("--label", help="What to call the key, to find it again.")]
+KeySubject = Annotated[
+    str | None, typer.Option("--subject", help="The one person whom requests with it are charged.")
+]
+IsOperator = Annotated[
+    bool, typer.Option("--operator", help="The key also opens the operator's page.")
+]
+KeyId = Annotated[str, typer.Argument(help="The id that `capelet keys list` shows.")]
 Budget = Annotated[
     float | None,
     typer.Option(help="The most ε that a subject may cost; a ledger's first stays its cap."),
 ]
-NewBudget = Annotated[float, typer.Option("--to", help="The new cap of ε per person.")]
+NewBudget = Annotated[
+    float | None, typer.Option("--to", help="The new cap of ε per person; a day's, if it refills.")
+]
+NewLifetime = Annotated[
+    float | None, typer.Option("--lifetime", help="The new cap of all days, where one refills.")
+]
 Person = Annotated[str, typer.Option(help="The person's name, as the subjects' column has it.")]
 Anchor = Annotated[
     Path | None,
@@ -148,6 +176,43 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="The older name of --repeat
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
 OnlyUnseen = Annotated[
     bool, typer.Option("--only-unseen", help="Leave out rows that trained the private encoder.")
+]
+
+# ---- the gateway ----
+
+ServedBudget = Annotated[
+    float, typer.Option("--budget", help="The most ε that a person may cost; the store's cap.")
+]
+Refill = Annotated[
+    str, typer.Option(help="none, or daily: the budget is that of a day (UTC), with --lifetime.")
+]
+Lifetime = Annotated[
+    float | None, typer.Option(help="With --refill daily: the most ε that a person may ever cost.")
+]
+ServedRepeats = Annotated[
+    str,
+    typer.Option(
+        "--repeats",
+        help="same: a text that comes again gets its stored vector, which shows that it is equal; "
+        "fresh: every request is drawn and paid for, and needs an Idempotency-Key.",
+    ),
+]
+ServedModel = Annotated[
+    str | None, typer.Option("--model", help="The model's name for clients; the recipe's.")
+]
+Host = Annotated[str, typer.Option(help="Where to listen; beyond this machine only with API keys.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Certificate = Annotated[Path | None, typer.Option(help="PEM file of the certificate, for TLS.")]
+CertificateKey = Annotated[
+    Path | None, typer.Option("--key", help="PEM file of the certificate's key.")
+]
+DemoData = Annotated[
+    str | None,
+    typer.Option(help="Texts on which the page's attackers learn; the embedded sample."),
+]
+NoDemo = Annotated[bool, typer.Option("--no-demo", help="Teach the operator's page no attackers.")]
+AllowUnproven = Annotated[
+    bool, typer.Option("--allow-unproven", help="Serve a guarantee that is only claimed, too.")
 ]
 
 # ---- the attackers, and how sure a measurement is ----

@@ -103,6 +103,9 @@ class OnnxEngine:
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self.tokens.truncated(texts)
 
+    def token_counts(self, texts: Sequence[str]) -> Ints:
+        return self.tokens.counts(texts)
+
     def _encode_chunk(
         self,
         session: InferenceSession,

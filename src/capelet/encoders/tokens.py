@@ -85,6 +85,10 @@ class FastTokens:
     def __call__(self, texts: Sequence[str]) -> list[Encoding]:
         return self._tokenizer.encode_batch_fast([self.prompt + text for text in texts])
 
+    def counts(self, texts: Sequence[str]) -> Ints:
+        """How many tokens of each text are read, special ones and the prompt included."""
+        return np.array([len(encoding) for encoding in self(texts)], dtype=np.int64)
+
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Which texts have more tokens than the limit; only those that could are tokenised.
 

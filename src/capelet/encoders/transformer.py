@@ -50,6 +50,8 @@ class Engine(Protocol):
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]: ...
 
+    def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]: ...
+
 
 class TransformerEncoder:
     """Any sentence-transformers or Hugging Face model; a plain model is mean-pooled.
@@ -94,6 +96,10 @@ class TransformerEncoder:
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._ready_engine().truncated([_sound(text) for text in texts])
+
+    def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """How many tokens are read of each text: what costs time, and never more than the limit."""
+        return self._ready_engine().token_counts([_sound(text) for text in texts])
 
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every token, as the tokenizer spells it, and its input embedding; no model is run."""
@@ -179,6 +185,14 @@ class TorchEngine:
             for text, could in zip(texts, long, strict=True)
         ]
         return np.array(counts, dtype=np.int64) > limit
+
+    def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        model = self.model
+        if self._tokens is not None:
+            return self._tokens.counts(texts)
+        limit = model.max_seq_length or sys.maxsize
+        counts = [len(model.tokenizer(text, truncation=False)["input_ids"]) for text in texts]
+        return np.minimum(np.array(counts, dtype=np.int64), limit)
 
     def _with_tokens(self, texts: Sequence[str]) -> list[int]:
         """The rows that have a token; a tokenizer without special tokens gives none for ''."""

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from capelet.errors import OutputError
 from capelet.files import DiskError, check_writable, write_whole
-from capelet.privacy.store import Head, Ledger
+from capelet.privacy.chain import Head
+from capelet.privacy.store import Ledger
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def check_anchor(ledger: Ledger, path: Path) -> None:
         ) from None
     if identity != ledger.identity:
         raise OutputError(
-            f"the ledger {str(ledger.path)!r} is not the one of the anchor {str(path)!r}: it is "
+            f"the ledger {ledger.place!r} is not the one of the anchor {str(path)!r}: it is "
             "gone, or another stands in its place; nothing was drawn. Bring it back from a copy"
         )
     ledger.verify(head)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -56,29 +56,78 @@ class Budget:
         return f"ε = {self.epsilon:g}{delta} per person"
 
 
+Refill = Literal["none", "daily"]
+REFILLS: tuple[Refill, ...] = ("none", "daily")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a ledger allows a person: a budget, and what it means where it refills every day.
+
+    A daily budget alone promises nothing in sum: whoever waits gets a new one. So it needs a
+    lifetime, and the lifetime is the guarantee.
+    """
+
+    budget: Budget
+    refill: Refill = "none"
+    lifetime: Budget | None = None
+
+    def __post_init__(self) -> None:
+        if self.refill not in REFILLS:
+            raise CapeletError(f"refill is {self.refill!r}; it must be 'none' or 'daily'")
+        if self.refill == "daily" and self.lifetime is None:
+            raise CapeletError(
+                "a budget that refills every day promises nothing in sum; give --lifetime, the "
+                "most that a person may cost in all"
+            )
+        if self.refill == "none" and self.lifetime is not None:
+            raise CapeletError(
+                "--lifetime belongs to a budget that refills; without --refill daily the budget is "
+                "already the most that a person may cost in all"
+            )
+
+    @property
+    def total(self) -> Budget:
+        """The most that all releases about one person may ever cost."""
+        return self.budget if self.lifetime is None else self.lifetime
+
+    def sentence(self) -> str:
+        if self.lifetime is None:
+            return self.budget.sentence()
+        return f"{self.budget.sentence()} a day, {self.lifetime.sentence()} in all"
+
+
 class BudgetError(CapeletError):
     """A budget does not cover a charge; nothing of that charge was made.
 
     `rows` are the first rows of some of the people, counted as the caller of `settle` or `check`
-    counts them, and `count` is the number of these people.
+    counts them, and `count` is the number of these people. `is_daily`: the next day may cover it.
     """
 
-    def __init__(self, budget: Budget, rows: Sequence[int], count: int, highest: float) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        rows: Sequence[int],
+        count: int,
+        highest: float,
+        is_daily: bool = False,
+    ) -> None:
         people = "1 person" if count == 1 else f"{count} people"
         first = ", ".join(map(str, rows))
         more = f" and those of {count - len(rows)} more" if count > len(rows) else ""
         super().__init__(
-            f"the budget of {budget.sentence()} is too small for {people}, whose first "
-            f"{'row is' if count == 1 else 'rows are'} {first}{more}; the highest sum would be "
-            f"ε = {highest:g}; leave out some of their rows, add noise, or raise the budget with "
-            "`capelet budgets raise`"
+            f"the {'daily ' * is_daily}budget of {budget.sentence()} is too small for {people}, "
+            f"whose first {'row is' if count == 1 else 'rows are'} {first}{more}; the highest "
+            f"sum would be ε = {highest:g}; leave out some of their rows, add noise, or raise the "
+            "budget with `capelet budgets raise`"
         )
         self.budget, self.rows, self.count, self.highest = budget, tuple(rows), count, highest
+        self.is_daily = is_daily
 
     def from_row(self, start: int) -> BudgetError:
         """The same for rows that are counted from `start`."""
         rows = [start + row for row in self.rows]
-        return BudgetError(self.budget, rows, self.count, self.highest)
+        return BudgetError(self.budget, rows, self.count, self.highest, self.is_daily)
 
 
 class Need(NamedTuple):

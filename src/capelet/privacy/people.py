@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from capelet.errors import CapeletError
+
 # What a stored release that is given out again shows beside its ε: two equal vectors are one text.
 EQUALITY_IS_PUBLIC = "which of a person's texts are equal is public"
 
@@ -23,7 +25,17 @@ def normalise_person(identifier: str) -> str:
     >>> normalise_person(" Zoe\\u0308 ") == "Zo\\u00eb"
     True
     """
-    return unicodedata.normalize("NFC", identifier).strip()
+    if not isinstance(identifier, str):
+        raise CapeletError(
+            f"a person's identifier is a text, and not a {type(identifier).__name__}"
+        )
+    person = unicodedata.normalize("NFC", identifier).strip()
+    try:
+        person.encode()
+    except UnicodeEncodeError:
+        # Half of a pair of code units, as broken JSON has it: no bytes, so no pseudonym.
+        raise CapeletError("a person's identifier is no valid Unicode text") from None
+    return person
 
 
 def fold_person(person: str) -> str:

@@ -14,23 +14,39 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
-from capelet.privacy.budgets import ROWS_SHOWN, Budget, BudgetChange, BudgetError, Need, needs_of
-from capelet.privacy.database import Database
-from capelet.privacy.guarantees import Guarantee, compose
+from capelet.privacy.budgets import Budget, BudgetChange, Limits, Need, Refill
+from capelet.privacy.chain import Head, verify_log
+from capelet.privacy.connection import Connection
+from capelet.privacy.database import Database, connect
+from capelet.privacy.guarantees import Guarantee
+from capelet.privacy.keys import Keys
+from capelet.privacy.limits import begin_day, is_new_day, set_limits, stored_limits
 from capelet.privacy.people import normalise_person
+from capelet.privacy.settlement import (
+    Answer,
+    Balances,
+    Excess,
+    Order,
+    Request,
+    Settlement,
+    Settling,
+    body_hash,
+    check_chargeable,
+    request_name,
+    vector_of,
+)
+from capelet.privacy.wrapping import make_key, stored_form
 
 
 class Counts(NamedTuple):
@@ -41,33 +57,39 @@ class Counts(NamedTuple):
     highest_epsilon: float
 
 
-class Head(NamedTuple):
-    """How many entries the log has, and the last link of its chain."""
+class NearLimit(NamedTuple):
+    """A person who has spent much: a pseudonym, the sum of ε, its share of the most in all."""
 
-    entries: int
-    link: str
+    pseudonym: str
+    epsilon: float
+    share: float
 
 
-@dataclass(frozen=True, eq=False)
-class Settlement:
-    """What the store holds under the names, row by row, and which rows were charged for it now."""
-
-    vectors: Vectors
-    is_new: npt.NDArray[np.bool_]
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Ledger:
     """The charges of all runs and requests against people, and the releases they paid for.
 
-    The file is made at the first charge; a path where nothing is yet is an empty ledger. One object
-    may be used from many threads, and many processes may have one of the same file.
+    The store is made at the first charge; a path where nothing is yet is an empty ledger. One
+    object may be used from many threads, and many processes may have one of the same store.
+    `keeps_names=False`: people are entered by keyed hash only, as a service does it.
     Example: `with Ledger("ledger.db") as ledger: print(ledger.spent("ann"))`.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(
+        self,
+        place: Path | str | Connection,
+        *,
+        keeps_names: bool = True,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.keeps_names = keeps_names
+        self._clock = clock
         self._guarantees: dict[int, Guarantee] = {}
-        self._db = Database(self.path)
+        self._db = Database(place if isinstance(place, Connection) else connect(place))
+        self.keys = Keys(self._db)
 
     def __enter__(self) -> Ledger:
         return self
@@ -81,16 +103,21 @@ class Ledger:
         self.close()
 
     def open(self) -> None:
-        """Make the file where it is not yet there; from then on it has its own key."""
-        self._db.open()
+        """Make the store where it is not yet there; from then on it has its own key."""
+        self._db.connection.open()
 
     def close(self) -> None:
-        self._db.close()
+        self._db.connection.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is there, and so whether anything can be stored in it."""
-        return self._db.is_open
+        """Whether the store is there, and so whether anything can be stored in it."""
+        return self._db.connection.is_open
+
+    @property
+    def place(self) -> str:
+        """How messages call this ledger: its path, or its URL without what is secret in it."""
+        return self._db.connection.place
 
     # ---- reading ---------------------------------------------------------------------------------
 
@@ -102,8 +129,8 @@ class Ledger:
     @property
     def budget(self) -> Budget | None:
         """The cap of every person alike."""
-        content = self._db.fact("budget")
-        return None if content is None else Budget(**json.loads(content))
+        limits = self.limits
+        return None if limits is None else limits.budget
 
     def budget_changes(self) -> list[BudgetChange]:
         """How the cap came to be what it is."""
@@ -114,37 +141,58 @@ class Ledger:
             changes.append(BudgetChange(time, old, Budget(**change["new"])))
         return changes
 
+    @property
+    def limits(self) -> Limits | None:
+        """The cap of every person alike, and whether it refills."""
+        return stored_limits(self._db)
+
     def spent(self, subject: str) -> Guarantee | None:
         """What all releases about a person promise together; None where there is none.
 
         r releases with ε for each text are r·ε for the person: whoever can tie them together may
         see all of the person's texts replaced at once.
         """
-        promises = self._promises(normalise_person(subject))
-        if not promises:
+        person = normalise_person(subject)
+        balances = self._balances()
+        balances.load([person])
+        total = balances.spent(person)
+        if total is None:
             return None
-        total = compose(promises)
         is_of_texts = (total.notion, total.unit) == ("local", "text")
         return replace(total, unit="author") if is_of_texts else total
 
     def subjects(self) -> list[str]:
-        """Everyone who was charged, in order of name; pseudonyms of those who were erased."""
-        people = self._db.people()
+        """Everyone who was charged, in order of name; pseudonyms of those without a name."""
+        erased = {json.loads(content)["person"] for _, content in self._db.acts("erasure")}
         return sorted(
-            f"erased-{pseudonym.hex()[:16]}" if name is None else name for pseudonym, name in people
+            _alias(pseudonym, pseudonym.hex() in erased) if name is None else name
+            for pseudonym, name in self._db.people()
         )
 
     def counts(self) -> Counts:
         return Counts(*self._db.counts())
 
-    def name(self, recipe: str, subject: str, content: bytes) -> bytes:
+    def people_near_limit(self, count: int) -> list[NearLimit]:
+        """Those who have spent most, by pseudonym; a share of 0 where nothing is the limit."""
+        limits = self.limits
+        return [
+            NearLimit(
+                pseudonym.hex()[:16], epsilon, epsilon / limits.total.epsilon if limits else 0.0
+            )
+            for pseudonym, epsilon in self._db.highest(count)
+        ]
+
+    def release_name(self, recipe: str, subject: str, content: bytes, key: str = "") -> bytes:
         """The name of *the* release of a person's text by a recipe: equal texts share it.
 
-        It makes the file: names under a key that another process may yet decide would be worthless.
+        With the id of an API key, only those asked for with that key: that a text was released
+        before, which a charge of 0 shows, is nothing that another client may learn.
+        It makes the store: names under a key that another process may yet decide are worthless.
         """
         self.open()
         person = normalise_person(subject)
-        return self._db.digest(recipe.encode(), person.encode(), content)
+        scope = [key.encode()] if key else []
+        return self._db.digest(recipe.encode(), person.encode(), content, *scope)
 
     def row_name(self, run: str, row: int) -> bytes:
         """The name of a row's release in one run: no two rows share it, whatever their texts."""
@@ -153,11 +201,20 @@ class Ledger:
 
     def find(self, names: Iterable[bytes]) -> dict[bytes, Vectors]:
         """The stored vectors among these names."""
-        return {name: _vector(item.vector) for name, item in self._db.find(names).items()}
+        return {name: vector_of(item.vector) for name, item in self._db.find(names).items()}
 
     def names_among(self, names: Iterable[bytes]) -> set[bytes]:
         """Those of the names under which a vector is stored."""
         return self._db.names_among(names)
+
+    def answer(self, request: Request) -> Answer | None:
+        """How a request with this idempotency key was answered; None where it was not yet."""
+        name = request_name(self._db, request)
+        stored = self._db.requests([name]).get(name)
+        if stored is None:
+            return None
+        is_same = hmac.compare_digest(stored.digest, body_hash(self._db, request))
+        return Answer(request.digest if is_same else stored.digest, stored.names, stored.charged)
 
     def releases_of(self, run: str) -> int:
         """How many of the stored vectors a run paid for."""
@@ -167,21 +224,17 @@ class Ledger:
         """Whether somebody else in the ledger has an identifier that looks like this one."""
         return self._db.has_alike(normalise_person(subject))
 
+    def ping(self) -> None:
+        """Complain (`StoreDown`) where the database cannot be reached."""
+        self._db.connection.ping()
+
     def cap(self, budget: Budget | None = None) -> Budget | None:
         """The budget that holds where this one is asked for: the smaller of it and the ledger's.
 
         More than the ledger's is refused: to raise a cap is an act of its own.
         """
-        cap = self.budget
-        if budget is None or cap is None:
-            return budget or cap
-        if budget.exceeds(cap):
-            raise CapeletError(
-                f"a budget of {budget.sentence()} was asked for, and the ledger "
-                f"{str(self.path)!r} is limited to {cap.sentence()}; ask for less, or raise the "
-                f"ledger's first: capelet budgets raise {self.path} --to {budget.epsilon:g}"
-            )
-        return Budget(min(budget.epsilon, cap.epsilon), min(budget.delta, cap.delta))
+        limits = self._limits_with(budget)
+        return None if limits is None else limits.budget
 
     def check(
         self, needs: Iterable[Need], guarantee: Guarantee, budget: Budget | None = None
@@ -190,17 +243,14 @@ class Ledger:
 
         Guarantees that do not add up are refused, and so is a release without one.
         """
-        _check_chargeable(guarantee)
-        cap = self.cap(budget)
-        rows: list[int] = []
-        count, highest = 0, 0.0
-        for person, releases, row in needs:
-            total = compose([*self._promises(person), _times(guarantee, releases)])
-            if cap is not None and not cap.covers(total):
-                count, highest = count + 1, max(highest, total.epsilon)
-                rows += [row] if len(rows) < ROWS_SHOWN else []
-        if cap is not None and count:
-            raise BudgetError(cap, rows, count, highest)
+        check_chargeable(guarantee)
+        limits, excess, stream = self._limits_with(budget), Excess(), iter(needs)
+        # Some at a time: a file may name more people than fit into the memory.
+        while some := list(islice(stream, 1000)):
+            balances = self._balances()
+            balances.load(need.person for need in some)
+            balances.measure(some, guarantee, limits, excess)
+        excess.complain(limits)
 
     # ---- writing ---------------------------------------------------------------------------------
 
@@ -220,74 +270,103 @@ class Ledger:
         already, or comes again in a later row, costs nothing, and what is stored is returned in
         place of what was drawn, which must then be forgotten. `budget` may only lower the cap.
         """
-        if not len(subjects) == len(names) == len(vectors):
-            raise CapeletError("settle needs a subject, a name and a vector for each row")
-        _check_chargeable(guarantee)
-        people = [normalise_person(subject) for subject in subjects]
-        with self._db.transaction():
-            first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
-            releases = self._db.find(first_rows)
-            new_rows = sorted(row for name, row in first_rows.items() if name not in releases)
-            # Under the lock: another process may have charged since the caller looked.
-            needs = needs_of([people[row] for row in new_rows], new_rows)
-            self.check(needs, guarantee, budget)
-            numbers = self._charge(needs, guarantee, run)
-            draws = np.ascontiguousarray(vectors, dtype="<f4")
-            rows = [(names[row], numbers[people[row]], draws[row].tobytes()) for row in new_rows]
-            self._db.keep(run, rows)
-            owners = {name: item.person for name, item in releases.items()}
-            owners.update({name: person for name, person, _ in rows})
-            self._check_owners(people, [owners[name] for name in names], numbers)
-            by_name = {name: _vector(item.vector) for name, item in releases.items()}
-            by_name.update({names[row]: draws[row] for row in new_rows})
-            # Still inside: where a stored vector does not fit, nothing is charged.
-            vectors = _stack([by_name[name] for name in names], draws.shape[1])
-        is_new = np.zeros(len(names), dtype=bool)
-        is_new[new_rows] = True
-        return Settlement(vectors, is_new)
+        (settlement,) = self.settle_all([Order(subjects, names, vectors, guarantee, run, budget)])
+        if isinstance(settlement, CapeletError):
+            raise settlement
+        return settlement
 
-    def limit(self, budget: Budget) -> Budget:
-        """Set the cap where there is none; where there is one, `cap`. The budget that holds."""
+    def settle_all(self, orders: Sequence[Order]) -> list[Settlement | CapeletError]:
+        """Settle orders in one transaction, in turn; each all or nothing by itself.
+
+        An order that is refused leaves the others as they are, and its error stands in its place.
+        Where the database fails, nothing of any of them is charged, and `StoreDown` is raised.
+        """
+        settlements: list[Settlement | CapeletError] = []
         with self._db.transaction():
-            if self.budget is None:
-                self._set_budget(None, budget)
+            begin_day(self._db, self._today())
+            limits = self.limits
+            settling = Settling(self._db, self._balances(), orders)
+            for order in orders:
+                try:
+                    lower = self._lower(limits, order.budget)
+                    settlements.append(settling.settle(order, lower))
+                except CapeletError as error:
+                    settlements.append(error)
+            settling.write(self.keeps_names, limits is not None and limits.refill == "daily")
+        return settlements
+
+    def limit(
+        self, budget: Budget, refill: Refill = "none", lifetime: Budget | None = None
+    ) -> Budget:
+        """Set the cap where there is none; where there is one, `cap`. The budget that holds.
+
+        `daily`: what was charged since the UTC day began counts against the budget, and everything
+        against the lifetime, which is what people are promised.
+        """
+        limits = Limits(budget, refill, lifetime)
+        with self._db.transaction():
+            current = self.limits
+            if current is None:
+                set_limits(self._db, None, limits, self._today())
+            elif (current.refill, current.lifetime) != (refill, lifetime):
+                raise CapeletError(
+                    f"the ledger {self.place!r} is limited to {current.sentence()}, and "
+                    f"{limits.sentence()} was asked for; how a budget refills cannot be changed: "
+                    "it would change what people were promised"
+                )
             cap = self.cap(budget)
         assert cap is not None
         return cap
 
-    def raise_budget(self, budget: Budget) -> Budget:
+    def raise_budget(self, budget: Budget, lifetime: Budget | None = None) -> Budget:
         """Raise the cap of everyone, and write it down with the time; the cap that was."""
         with self._db.transaction():
-            old = self.budget
+            old = self.limits
             if old is None:
                 raise CapeletError(
-                    f"the ledger {str(self.path)!r} has no budget to raise; the first run with "
+                    f"the ledger {self.place!r} has no budget to raise; the first run with "
                     "--budget sets it"
                 )
-            if budget.epsilon < old.epsilon or budget.delta < old.delta or budget == old:
+            new = Limits(budget, old.refill, lifetime or old.lifetime)
+            is_less = _is_less(new.budget, old.budget) or _is_less(new.total, old.total)
+            if is_less or new == old:
                 raise CapeletError(
-                    f"the ledger's budget is {old.sentence()}, and {budget.sentence()} is no more "
+                    f"the ledger's budget is {old.sentence()}, and {new.sentence()} is no more "
                     "than that; a run that is to keep to less takes --budget"
                 )
-            self._set_budget(old, budget)
-        return old
+            set_limits(self._db, old, new, self._today())
+        return old.budget
 
     def erase(self, subject: str) -> int:
-        """Delete a person's name and stored vectors; how many went. What was spent stays.
+        """Delete a person's name, stored vectors and API keys; how many vectors went.
 
-        It stays under a keyed pseudonym: if the person comes back, the old charges still count.
+        What was spent stays under a keyed pseudonym: if the person comes back, the old charges
+        still count. That the person's requests were answered is forgotten.
         Vectors that 0.1.0 kept without saying whose they are go as well.
         """
         person = normalise_person(subject)
         with self._db.transaction():
-            number = self._db.person(person)
-            if number is None:
-                raise CapeletError(f"nobody of this name was charged in {str(self.path)!r}")
-            releases = self._db.erase(number)
-            pseudonym = self._db.pseudonym(person).hex()
-            self._db.append("erasure", json.dumps({"person": pseudonym, "releases": releases}))
-        self._db.flush()
+            number, pseudonym = self._db.numbers([person]).get(person), self._db.pseudonym(person)
+            keys = self._db.revoke_keys_of(pseudonym, self._clock().isoformat(timespec="seconds"))
+            if number is None and keys == 0:
+                raise CapeletError(f"nobody of this name was charged in {self.place!r}")
+            releases = 0 if number is None else self._db.erase(number)
+            act = {"person": pseudonym.hex(), "releases": releases}
+            self._db.append("erasure", json.dumps(act))
+        self._db.connection.flush()
         return releases
+
+    def rotate_key(self, path: Path) -> None:
+        """Lock the ledger's key anew, by the one in a file, which is made if need be.
+
+        What this protects, and what it cannot, is written in `wrapping`. Nothing is released.
+        """
+        # Made and on the disk first: a store locked by a key that was lost is lost.
+        outer = make_key(path)
+        with self._db.transaction():
+            self._db.set_fact("key", stored_form(self._db.key, outer))
+            self._db.append("rotation", "{}")
+        self._db.connection.flush()
 
     def forget(self, run: str) -> None:
         """Drop the vectors of a run that is over and will never ask for them again."""
@@ -305,7 +384,7 @@ class Ledger:
     def locked_head(self) -> Iterator[Head]:
         """The head, while nobody else can charge: of two that write it down, the later is later."""
         # A ledger that was never made has no head, and is not made for this.
-        if not self.path.exists():
+        if not self._db.connection.exists():
             yield Head(0, "")
             return
         with self._db.transaction():
@@ -317,92 +396,39 @@ class Ledger:
         All links are computed anew, and the running sums compared with the log: linear in the
         number of charges, once in a run.
         """
-        is_contained = head.entries == 0
-        for number, link, agrees in self._db.links():
-            if not agrees:
-                raise _tampering(self.path, f"its log was edited at or before entry {number}")
-            if number == head.entries:
-                is_contained = hmac.compare_digest(link.hex(), head.link)
-        if not is_contained:
-            raise _tampering(self.path, f"it does not contain entry {head.entries} as it was")
-        if not self._db.sums_agree():
-            raise _tampering(self.path, "its sums are not those of its log")
-        changes = self.budget_changes()
-        if self.budget != (changes[-1].new if changes else None):
-            raise _tampering(self.path, "its budget is not the one that its log says")
+        # One state for all that is compared: others may charge meanwhile.
+        with self._db.snapshot():
+            verify_log(self._db, head)
 
     # ---- parts of a transaction ------------------------------------------------------------------
 
-    def _charge(self, needs: Sequence[Need], guarantee: Guarantee, run: str) -> dict[str, int]:
-        """Enter the charges; the number of each person."""
-        if not needs:
-            return {}
-        # In one order everywhere (`needs_of` sorts): in a database that locks people instead of
-        # the file, two processes would otherwise wait for each other.
-        numbers = {need.person: self._db.add_person(need.person) for need in needs}
-        # A charge is for texts that pass; what training texts are promised costs nobody here.
-        content = json.dumps(replace(guarantee, training=None).to_json(), sort_keys=True)
-        number = self._db.guarantee_number(content, guarantee.epsilon)
-        releases = {numbers[need.person]: need.releases for need in needs}
-        self._db.charge(releases, number, json.dumps({"run": run}))
-        return numbers
+    def _balances(self) -> Balances:
+        return Balances(self._db, self._guarantees, is_new_day(self._db, self._today()))
 
-    def _check_owners(
-        self, people: Sequence[str], owners: Sequence[int | None], numbers: Mapping[str, int]
-    ) -> None:
-        """Refuse a name under which somebody else's release is stored: it would cost nobody."""
-        others = set(people) - set(numbers)
-        numbers_of_all = {**numbers, **{person: self._db.person(person) for person in others}}
-        for person, owner in zip(people, owners, strict=True):
-            if owner is not None and owner != numbers_of_all[person]:
-                raise CapeletError("a release under this name belongs to another person")
+    def _limits_with(self, budget: Budget | None) -> Limits | None:
+        return self._lower(self.limits, budget)
 
-    def _set_budget(self, old: Budget | None, new: Budget) -> None:
-        change = {"old": None if old is None else asdict(old), "new": asdict(new)}
-        self._db.set_fact("budget", json.dumps(asdict(new)))
-        self._db.append("budget", json.dumps(change))
+    def _lower(self, limits: Limits | None, budget: Budget | None) -> Limits | None:
+        """The limits with a budget that may only lower them."""
+        if budget is None or limits is None:
+            return limits if budget is None else Limits(budget)
+        cap = limits.budget
+        if budget.exceeds(cap):
+            raise CapeletError(
+                f"a budget of {budget.sentence()} was asked for, and the ledger "
+                f"{self.place!r} is limited to {cap.sentence()}; ask for less, or raise the "
+                f"ledger's first: capelet budgets raise {self.place} --to {budget.epsilon:g}"
+            )
+        lower = Budget(min(budget.epsilon, cap.epsilon), min(budget.delta, cap.delta))
+        return replace(limits, budget=lower)
 
-    def _promises(self, person: str) -> list[Guarantee]:
-        """What a person was charged so far: one entry for each guarantee, all its releases."""
-        number = self._db.person(person)
-        if number is None:
-            return []
-        return [_times(self._guarantee(which), n) for which, n in self._db.totals(number)]
-
-    def _guarantee(self, number: int) -> Guarantee:
-        if number not in self._guarantees:
-            self._guarantees[number] = Guarantee.from_json(json.loads(self._db.guarantee(number)))
-        return self._guarantees[number]
+    def _today(self) -> date:
+        return self._clock().astimezone(UTC).date()
 
 
-def _vector(content: bytes) -> Vectors:
-    # Little-endian on every machine: a ledger may be moved to another.
-    return np.frombuffer(content, dtype="<f4")
+def _is_less(budget: Budget, other: Budget) -> bool:
+    return budget.epsilon < other.epsilon or budget.delta < other.delta
 
 
-def _stack(rows: Sequence[Vectors], width: int) -> Vectors:
-    if any(len(row) != width for row in rows):
-        raise CapeletError("the ledger holds a vector of another width under one of these names")
-    return np.stack(rows) if rows else np.zeros((0, width), dtype=np.float32)
-
-
-def _tampering(path: Path, what: str) -> OutputError:
-    return OutputError(
-        f"the ledger {str(path)!r} is not the one whose head was kept: {what}; nothing was drawn. "
-        "Bring the ledger back from a copy; without it, what was spent is not known"
-    )
-
-
-def _check_chargeable(guarantee: Guarantee) -> None:
-    if guarantee.notion == "none" or guarantee.status not in ("proven", "claimed"):
-        raise CapeletError(
-            "a ledger cannot charge a release without a guarantee, or with a broken one; "
-            "give a recipe with a noise step"
-        )
-
-
-@lru_cache(maxsize=4096)
-def _times(guarantee: Guarantee, releases: int) -> Guarantee:
-    """So many releases under one guarantee: ε and δ add."""
-    delta = min(1.0, releases * guarantee.delta)
-    return replace(guarantee, epsilon=releases * guarantee.epsilon, delta=delta)
+def _alias(pseudonym: bytes, is_erased: bool) -> str:
+    return f"{'erased' if is_erased else 'person'}-{pseudonym.hex()[:16]}"

@@ -17,7 +17,7 @@ from typing import Literal
 
 from capelet.errors import CapeletError
 from capelet.privacy.budgets import ROWS_SHOWN, Budget, Need, needs_of
-from capelet.privacy.database import keyed_hash
+from capelet.privacy.database import address, keyed_hash
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.people import EQUALITY_IS_PUBLIC
 from capelet.privacy.store import Ledger
@@ -32,7 +32,8 @@ REPEATS: tuple[Repeats, ...] = ("fresh", "same")
 class Charging:
     """What was asked about charges, checked; no ledger, no charges."""
 
-    ledger: Path | None = None
+    # Not shown: the URL of a database may have a password in it.
+    ledger: Path | str | None = field(default=None, repr=False)
     budget: Budget | None = None
     repeats: Repeats = "fresh"
     anchor: Path | None = None
@@ -86,7 +87,7 @@ def charging_of(
         )
         repeats = "fresh" if fresh else "same"
     return Charging(
-        None if ledger is None else Path(ledger),
+        None if ledger is None else address(ledger),
         budget if budget is None or isinstance(budget, Budget) else Budget(budget),
         repeats or "fresh",
         None if anchor is None else Path(anchor),
@@ -111,7 +112,7 @@ class Account:
         if self.charging.repeats == "fresh":
             return [self.ledger.row_name(run, row) for row in block.numbers]
         rows = zip(block.people, block.contents(), strict=True)
-        return [self.ledger.name(self.recipe_name, who, content) for who, content in rows]
+        return [self.ledger.release_name(self.recipe_name, who, content) for who, content in rows]
 
     def needs(self, block: Block, parts: Parts, is_resumed: bool) -> list[Need]:
         """What a block would cost: a release for each row whose name is not stored yet."""

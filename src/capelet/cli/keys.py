@@ -1,0 +1,61 @@
+"""`capelet keys`: who may ask a service; a secret is printed once, when its key is made."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from dataclasses import asdict
+
+from capelet.cli import options
+from capelet.cli.budgets import open_ledger
+from capelet.cli.terminal import echo
+
+
+def add(
+    store: options.Store,
+    label: options.KeyLabel,
+    subject: options.KeySubject = None,
+    operator: options.IsOperator = False,
+    json: options.Json = False,
+) -> None:
+    """Make an API key, and print its secret: this once, for the store holds only a hash of it.
+
+    Example: `capelet keys add --store people.db --label search-team`
+    """
+    from capelet.privacy.store import Ledger
+
+    with Ledger(store, keeps_names=False) as ledger:
+        key, secret = ledger.keys.add(label, subject, operator)
+    if json:
+        echo(jsonlib.dumps({**asdict(key), "secret": secret}))
+    else:
+        echo(f"{key.id}\n{secret}\nkeep it: it is not shown again")
+
+
+def show(store: options.Store, json: options.Json = False) -> None:
+    """List the API keys of a store, without their secrets; people by pseudonym.
+
+    Example: `capelet keys list --store people.db`
+    """
+    with open_ledger(store) as ledger:
+        keys = ledger.keys.all()
+    if json:
+        echo(jsonlib.dumps([asdict(key) for key in keys]))
+        return
+    for key in keys:
+        parts = [key.id, key.label, f"made {key.made}"]
+        parts += [f"for {key.subject}"] if key.subject else []
+        parts += ["operator"] if key.is_operator else []
+        parts += [f"revoked {key.revoked}"] if key.revoked else []
+        echo("  ".join(parts))
+    if not keys:
+        echo("no keys")
+
+
+def revoke(key: options.KeyId, store: options.Store, json: options.Json = False) -> None:
+    """End an API key: from now on every replica refuses its secret.
+
+    Example: `capelet keys revoke key-1f00c3a2b4d5 --store people.db`
+    """
+    with open_ledger(store) as ledger:
+        record = ledger.keys.revoke(key)
+    echo(jsonlib.dumps(asdict(record)) if json else f"revoked: {record.id} ({record.label})")

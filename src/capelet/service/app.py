@@ -1,0 +1,326 @@
+"""The routes: embeddings as OpenAI's clients ask for them, health, figures, and the page.
+
+A request goes through three places: a thread that decides (`gateway`: key, fields, what is stored,
+budget), the batcher that draws and settles, and this event loop, which waits, never computes, and
+never touches the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from capelet import __version__
+from capelet.errors import OutputError
+from capelet.privacy.budgets import BudgetError
+from capelet.privacy.keys import ApiKey
+from capelet.privacy.settlement import RequestConflict, Settlement
+from capelet.service.answers import describe_privacy, privacy_headers, write_answer
+from capelet.service.batcher import Batcher, Job
+from capelet.service.errors import Refusal, other_body, store_down, unavailable
+from capelet.service.gateway import Gateway, Plan, refuse_budget, store_errors
+from capelet.service.metrics import Metrics
+from capelet.service.page import OperatorPage
+from capelet.service.readings import Readings
+from capelet.service.schemas import (
+    ANSWER_SCHEMA,
+    describe_refusals,
+    parse_idempotency_key,
+    query_schema,
+    refuse_media,
+)
+from capelet.service.security import (
+    LOG,
+    Guard,
+    bearer,
+    describe_fault,
+    read_body,
+    refuse,
+    wait_until_gone,
+)
+
+_T = TypeVar("_T")
+# Nobody reads the answer; the number is what nginx writes for a caller who left.
+_GONE = 499
+# Bytes of a body that is read from anybody, with a key or without.
+_SMALL = 65_536
+_THREADS = 8  # decide on requests: mostly waiting for the store
+
+
+class Service:
+    """A gateway that runs: its batcher, its threads, its figures."""
+
+    def __init__(self, gateway: Gateway, readings: Readings | None = None) -> None:
+        self.gateway, self.readings = gateway, readings
+        self.metrics = Metrics()
+        self._pool = ThreadPoolExecutor(_THREADS, "capelet-decide")
+        self._batcher: Batcher | None = None
+
+    @property
+    def batcher(self) -> Batcher:
+        if self._batcher is None:
+            raise unavailable("this gateway is not running", "shutting_down")
+        return self._batcher
+
+    @property
+    def is_local(self) -> bool:
+        """Whether there are no keys yet: then only this machine may ask."""
+        return not self.gateway.has_keys
+
+    def start(self) -> None:
+        gateway = self.gateway
+        self._batcher = Batcher(
+            gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
+        )
+        # In the background: health can be asked while a model is exported for the first time, and
+        # nobody waits for either when the process is told to end.
+        threading.Thread(target=self._prepare, daemon=True).start()
+
+    def _prepare(self) -> None:
+        try:
+            self.gateway.load()
+            if self.readings is not None:
+                self.readings.learn()
+        except Exception as error:
+            LOG.error("cannot get ready: %s", describe_fault(error))
+
+    def stop(self) -> None:
+        """Finish what is in flight, refuse what is new."""
+        self.batcher.close()
+        self._pool.shutdown()
+
+    async def decide(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call what may wait for the store on a thread, so that the loop goes on."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def authenticate(self, request: Request) -> ApiKey:
+        return await self.decide(self.gateway.authenticate, bearer(request))
+
+    async def settle(self, job: Job, request: Request | None = None) -> Settlement:
+        """What the store holds for a job, once it is drawn and charged."""
+        future = asyncio.wrap_future(self.batcher.submit(job))
+        if request is not None:
+            gone = asyncio.ensure_future(wait_until_gone(request))
+            # Not cancelled: a job that is drawn already is settled, and a retry finds it.
+            either: set[asyncio.Future[Any]] = {future, gone}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            gone.cancel()
+            if not future.done():
+                job.is_abandoned = True
+                raise _CallerGone
+        try:
+            return await future
+        except BudgetError as error:
+            self.gateway.note_refusal(job.order)
+            raise refuse_budget(error) from None
+        # Two requests under one key raced, and the other was first.
+        except RequestConflict:
+            raise other_body() from None
+        except OutputError:
+            raise store_down() from None
+
+    def is_ready(self) -> bool:
+        with store_errors():
+            self.gateway.ledger.ping()
+        return self.gateway.is_loaded and self.batcher.is_alive
+
+
+class _CallerGone(Exception):
+    """The connection was closed before there was an answer."""
+
+
+def create_app(
+    gateway: Gateway, *, readings: Readings | None = None, has_tls: bool = False
+) -> FastAPI:
+    """The application for a server; it owns its threads, and not the store."""
+    service = Service(gateway, readings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        # Off the loop, on which the last answers are still to be sent.
+        await asyncio.to_thread(service.stop)
+
+    # No pages of FastAPI's own: they load scripts from elsewhere.
+    app = FastAPI(
+        title="Capelet gateway",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=Response,
+    )
+    app.state.service = service
+    app.add_middleware(
+        Guard,
+        metrics=service.metrics,
+        is_local=lambda: service.is_local,
+        has_tls=has_tls,
+    )
+    _add_refusals(app, service)
+    _add_embeddings(app, service)
+    _add_health(app, service)
+    OperatorPage(service, has_tls).add_routes(app)
+    app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_refusals(app: FastAPI, service: Service) -> None:
+    @app.exception_handler(Refusal)
+    async def answer_refusal(_: Request, error: Refusal) -> Response:
+        service.metrics.count_refusal(error.code or error.kind)
+        return refuse(error)
+
+    @app.exception_handler(HTTPException)
+    async def answer_unknown(_: Request, error: HTTPException) -> Response:
+        messages = {404: "there is no such address", 405: "this address has no such method"}
+        message = messages.get(error.status_code, "this cannot be answered")
+        return refuse(Refusal(error.status_code, message, headers=dict(error.headers or {})))
+
+    @app.exception_handler(_CallerGone)
+    async def answer_nobody(_: Request, error: _CallerGone) -> Response:
+        service.metrics.count_refusal("caller_gone")
+        return Response(status_code=_GONE)
+
+
+def _add_embeddings(app: FastAPI, service: Service) -> None:
+    gateway = service.gateway
+    model = gateway.settings.model
+
+    @app.post(
+        "/v1/embeddings",
+        summary="Private embeddings of texts, charged to the people whom they are about",
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": query_schema(model)}},
+            },
+            "parameters": [
+                {
+                    "name": "Idempotency-Key",
+                    "in": "header",
+                    "required": gateway.settings.repeats == "fresh",
+                    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+                }
+            ],
+        },
+        responses={
+            200: {"content": {"application/json": {"schema": ANSWER_SCHEMA}}},
+            **describe_refusals(400, 401, 403, 404, 408, 409, 413, 415, 429, 500, 503),
+        },
+    )
+    async def embed(request: Request) -> Response:
+        start = time.perf_counter()
+        plan = await _plan(service, request)
+        settlement = await service.settle(plan.job, request)
+        response = _respond(plan, settlement, gateway)
+        service.metrics.time_answer(time.perf_counter() - start)
+        return response
+
+    @app.get("/v1/models", responses=describe_refusals(401, 503))
+    async def list_models(request: Request) -> Response:
+        """The one model that is served."""
+        await service.authenticate(request)
+        return _json({"object": "list", "data": [_describe_model(gateway)]})
+
+    @app.get("/v1/models/{name}", responses=describe_refusals(400, 401, 404, 503))
+    async def show_model(name: str, request: Request) -> Response:
+        """The model, by its name."""
+        await service.authenticate(request)
+        if name != model:
+            raise Refusal(404, f"this gateway serves the model {model!r}", code="model_not_found")
+        return _json(_describe_model(gateway))
+
+
+async def _plan(service: Service, request: Request) -> Plan:
+    """What a request asks, decided on a thread: in one go where it is small, else the key first."""
+    gateway, headers = service.gateway, request.headers
+    length = headers.get("content-length", "")
+    is_small = length.isdecimal() and int(length) <= _SMALL
+    key = None if is_small else await service.authenticate(request)
+    body = await read_body(request, gateway.settings.bounds)
+
+    def decide() -> Plan:
+        caller = key or gateway.authenticate(bearer(request))
+        if (refusal := refuse_media(headers.get("content-type", ""))) is not None:
+            raise refusal
+        idempotency = parse_idempotency_key(headers.get("idempotency-key"))
+        return gateway.plan(caller, body, idempotency)
+
+    return await service.decide(decide)
+
+
+def _respond(plan: Plan, settlement: Settlement, gateway: Gateway) -> Response:
+    repeats = gateway.settings.repeats
+    privacy = describe_privacy(settlement, gateway.guarantee, repeats, plan.charged_before)
+    content = write_answer(
+        settlement.vectors, plan.encoding_format, gateway.settings.model, plan.tokens, privacy
+    )
+    return Response(content, 200, privacy_headers(privacy), "application/json")
+
+
+def _describe_model(gateway: Gateway) -> dict[str, Any]:
+    guarantee = gateway.guarantee
+    return {
+        "id": gateway.settings.model,
+        "object": "model",
+        "created": 0,
+        "owned_by": "capelet",
+        "privacy": {
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "unit": guarantee.unit,
+            "budget": gateway.limits.total.epsilon,
+            "repeats": gateway.settings.repeats,
+            "guarantee": guarantee.sentence(),
+        },
+    }
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz")
+    async def show_health() -> Response:
+        """Whether the process answers."""
+        return _json({"status": "ok"})
+
+    @app.get("/readyz", responses=describe_refusals(503))
+    async def show_readiness() -> Response:
+        """Whether the store can be reached and the encoder is loaded."""
+        if not await service.decide(service.is_ready):
+            raise unavailable("the encoder is not loaded yet", "not_ready")
+        return _json({"status": "ready"})
+
+    @app.get("/metrics", responses=describe_refusals(401, 403, 503))
+    async def show_metrics(request: Request) -> Response:
+        """Figures for Prometheus; once there are keys, for an operator's."""
+        await service.decide(service.gateway.require_operator, bearer(request))
+        return Response(service.metrics.export(), media_type=Metrics.content_type)
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(content), media_type="application/json")
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI without FastAPI's own 422, which is never answered here."""
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        for path in schema["paths"].values():
+            for method in path.values():
+                method["responses"].pop("422", None)
+        schema["components"] = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
+        schema["security"] = [{"key": []}, {}]
+        app.openapi_schema = schema
+    return app.openapi_schema

@@ -1,0 +1,276 @@
+"""The gateway's decisions: who asks, about whom, what is stored already, and what that costs.
+
+Two scopes, on purpose different. *Memory* is by API key, person, recipe and text: a caller gets
+back what the same key was given before, so a retry costs nothing, and no caller learns from
+`charged: 0` that somebody else has sent a text. *Charges* are by person alone: whoever asks,
+through however many keys, spends one budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from capelet.encoders.own import bare
+from capelet.errors import CapeletError, OutputError
+from capelet.interfaces import Vectors
+from capelet.privacy.budgets import BudgetError, Limits, needs_of
+from capelet.privacy.keys import ApiKey
+from capelet.privacy.people import normalise_person
+from capelet.privacy.settlement import Order, Request
+from capelet.privacy.store import Ledger
+from capelet.release import PrivateEncoder
+from capelet.release.recipe import recipe_hash
+from capelet.service.batcher import Job
+from capelet.service.errors import (
+    bad_input,
+    exhausted,
+    not_allowed,
+    other_body,
+    store_down,
+    unknown_key,
+)
+from capelet.service.schemas import EncodingFormat, Query, parse_query
+from capelet.service.settings import Settings, check_recipe
+
+# Whoever asks while there are no keys: then only programs on this machine can.
+ANYONE = ApiKey(id="", label="", subject=None, is_operator=False, made="", revoked=None)
+
+
+# People who were refused lately, at most.
+_REMEMBERED = 10_000
+# An order is made before anything is drawn; the batcher fills it in.
+_NO_VECTORS = np.zeros((0, 0), dtype=np.float32)
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """An encoder that can say what it reads of a text."""
+
+    def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A request that may be served: the job, and how its answer is written."""
+
+    job: Job
+    encoding_format: EncodingFormat
+    tokens: int
+    # How many releases the first answer to this Idempotency-Key was charged for.
+    charged_before: int | None = None
+
+
+class Gateway:
+    """A recipe, a store and settings; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        private: PrivateEncoder,
+        ledger: Ledger,
+        settings: Settings,
+        limits: Limits,
+        *,
+        allow_unproven: bool = False,
+    ) -> None:
+        self.guarantee = check_recipe(private, settings.repeats, allow_unproven)
+        self.private, self.ledger, self.settings, self.limits = private, ledger, settings, limits
+        self._recipe_name = recipe_hash(private.recipe)
+        encoder = private.encoder
+        assert encoder is not None  # `check_recipe`: it takes texts
+        self.encoder = encoder
+        self._dimension: int | None = None
+        # Whether there ever were keys; never forgotten, as the store does not forget it.
+        self.has_keys = False
+        # In memory only, and in the order in which they were refused.
+        self._refused: dict[str, None] = {}
+
+    def load(self) -> None:
+        """Read the model and learn the width of what is released; minutes at the very first time.
+
+        The text is this one, and what is drawn of it is dropped.
+        """
+        self._dimension = int(self.private.release(["ready"]).vectors.shape[1])
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._dimension is not None
+
+    @property
+    def dimension(self) -> int:
+        if self._dimension is None:
+            self.load()
+        assert self._dimension is not None
+        return self._dimension
+
+    # ---- who asks --------------------------------------------------------------------------------
+
+    def authenticate(self, secret: str | None) -> ApiKey:
+        """The key that asks; without one only while there are none at all."""
+        with store_errors():
+            # A store that is not open reads as an empty one, which has no keys: that would let
+            # everybody in while a database is down.
+            self.ledger.open()
+            key = None if secret is None else self.ledger.keys.find(secret)
+            # Clients insist on sending some key; it counts once there are any.
+            if key is None and not self.has_keys:
+                self.has_keys = self.ledger.keys.exist()
+        if key is None and self.has_keys:
+            raise unknown_key()
+        return key or ANYONE
+
+    def require_operator(self, secret: str | None) -> ApiKey:
+        """The operator's key: for figures about everyone's requests."""
+        key = self.authenticate(secret)
+        if key is not ANYONE and not key.is_operator:
+            raise not_allowed("this needs an operator's key: `capelet keys add --operator`")
+        return key
+
+    # ---- what is asked ---------------------------------------------------------------------------
+
+    def plan(self, key: ApiKey, body: bytes, idempotency: str | None) -> Plan:
+        """All that can be decided before anything is drawn."""
+        query = parse_query(body, self.settings.model, self.settings.bounds)
+        return self.plan_query(key, query, body, idempotency)
+
+    def plan_query(self, key: ApiKey, query: Query, body: bytes, idempotency: str | None) -> Plan:
+        if query.dimensions not in (None, self.dimension):
+            raise bad_input(
+                f"this model has {self.dimension} dimensions and cannot be cut", "dimensions"
+            )
+        if self.settings.repeats == "fresh" and idempotency is None:
+            raise bad_input(
+                "this gateway draws every request anew (--repeats fresh), so a retry would be a "
+                "second release: send an Idempotency-Key"
+            )
+        subjects = _subjects(query, key)
+        lengths = self._count_tokens(query.texts)
+        if (tokens := int(lengths.sum())) > self.settings.bounds.tokens:
+            raise bad_input(
+                f"the texts have {tokens:,} tokens together; at most "
+                f"{self.settings.bounds.tokens:,} in one request",
+                "input",
+            )
+        with store_errors():
+            request = self._request(key, body, idempotency)
+            names = self._names(key, query.texts, subjects, request)
+            answer = None if request is None else self.ledger.answer(request)
+            if request is not None and answer is not None and answer.digest != request.digest:
+                raise other_body()
+            order = Order(
+                subjects, names, _NO_VECTORS, self.guarantee, "", self.limits.budget, request
+            )
+            job = _job(order, query.texts, lengths.tolist(), self.ledger.find(names))
+            self._check_budget(job)
+        return Plan(job, query.encoding_format, tokens, None if answer is None else answer.charged)
+
+    def _request(self, key: ApiKey, body: bytes, idempotency: str | None) -> Request | None:
+        """The request under its idempotency key; the digest is of all that decides its answer."""
+        if idempotency is None:
+            return None
+        parts = [self._recipe_name.encode(), self.settings.repeats.encode(), body]
+        # The store keys it: a plain hash of a short body could be guessed.
+        return Request(key.id, idempotency, hashlib.sha256(b"\0".join(parts)).digest())
+
+    def _names(
+        self, key: ApiKey, texts: Sequence[str], subjects: Sequence[str], request: Request | None
+    ) -> list[bytes]:
+        if self.settings.repeats == "fresh":
+            assert request is not None
+            # By request and row: no two rows share a name, whatever their texts, and a retry of
+            # this very request has the same names again.
+            run = f"{request.key} {request.digest.hex()} {request.idempotency}"
+            return [self.ledger.row_name(run, row) for row in range(len(texts))]
+        rows = zip(subjects, texts, strict=True)
+        return [
+            self.ledger.release_name(self._recipe_name, subject, text.encode(), key.id)
+            for subject, text in rows
+        ]
+
+    def _check_budget(self, job: Job) -> None:
+        """Refuse before the draw what is likely to be refused after it: nobody may make us work.
+
+        The store decides, under its lock; this is only cheaper. It is asked where a request alone
+        would pass the budget, and about people who were refused a moment ago; of anybody else a
+        draw is wasted once, and never for more texts than a budget pays for.
+        """
+        people = Counter(normalise_person(job.order.subjects[row]) for row in job.waiting)
+        most = self.limits.budget.epsilon / self.guarantee.epsilon
+        is_doubtful = any(
+            count > most or person in self._refused for person, count in people.items()
+        )
+        if not is_doubtful:
+            return
+        subjects = [normalise_person(job.order.subjects[row]) for row in job.waiting]
+        try:
+            self.ledger.check(needs_of(subjects, job.waiting), self.guarantee, self.limits.budget)
+        except BudgetError as error:
+            raise refuse_budget(error) from None
+        for person in people:
+            self._refused.pop(person, None)
+
+    def note_refusal(self, order: Order) -> None:
+        """Remember for a while whom the store refused; the oldest are forgotten."""
+        for subject in order.subjects:
+            self._refused[normalise_person(subject)] = None
+        while len(self._refused) > _REMEMBERED:
+            self._refused.pop(next(iter(self._refused)))
+
+    def _count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        encoder = bare(self.encoder)
+        if isinstance(encoder, CountsTokens):
+            return encoder.token_counts(texts)
+        # OpenAI's rule of thumb, where an encoder has no tokens: four letters are one.
+        return np.array([-(-len(text) // 4) for text in texts], dtype=np.int64)
+
+
+def _job(
+    order: Order, texts: Sequence[str], lengths: Sequence[int], stored: dict[bytes, Vectors]
+) -> Job:
+    """What is to be drawn of an order: names that are not stored, each once."""
+    first = {name: row for row, name in reversed(list(enumerate(order.names)))}
+    waiting = sorted(row for name, row in first.items() if name not in stored)
+    return Job(order, texts, lengths, waiting, draws=stored)
+
+
+def _subjects(query: Query, key: ApiKey) -> Sequence[str]:
+    """About whom each text is; a key that is bound to a person speaks of nobody else."""
+    subjects = query.subjects
+    if key.subject is None:
+        if subjects is None:
+            raise bad_input(
+                "whom are the texts about? Give 'user' (one person) or 'subjects' (one for each "
+                "text), or use a key that is bound to a person",
+                "user",
+            )
+        return subjects
+    own = normalise_person(key.subject)
+    if subjects is not None and {normalise_person(subject) for subject in subjects} != {own}:
+        raise not_allowed("this key is bound to one person and may ask about nobody else")
+    return (key.subject,) * len(query.texts)
+
+
+def refuse_budget(error: BudgetError) -> CapeletError:
+    """The refusal of a budget: which texts, never whose."""
+    rows = ", ".join(map(str, error.rows))
+    people = "a person" if error.count == 1 else f"{error.count} people"
+    return exhausted(
+        f"the budget of {error.budget.sentence()} does not cover this request for {people} "
+        f"(first texts: {rows}); nothing was released and nothing charged"
+    )
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Trouble with the store becomes one refusal; its own words may name hosts and paths."""
+    try:
+        yield
+    except (OutputError, OSError):
+        raise store_down() from None

@@ -1,0 +1,188 @@
+"""`capelet serve` as it is typed: it serves, ends in order, and refuses what it may not serve."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from capelet.cli import app
+from capelet.privacy.store import Ledger
+
+RECIPE = """
+[[steps]]
+step = "encoder"
+name = "wordllama"
+
+[[steps]]
+step = "laplace"
+epsilon = 2.0
+"""
+MAIN = "from capelet.cli import main; main()"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    pytest.importorskip("wordllama")
+    path = tmp_path / "mails.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+@contextmanager
+def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A gateway in a process of its own, and its address."""
+    command = [sys.executable, "-c", MAIN, "serve", *map(str, words), "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert " at http" in line, process.communicate()
+        yield process, line.split(" at ")[1].split(": ")[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_serves_and_ends_in_order(recipe: Path, tmp_path: Path) -> None:
+    store = tmp_path / "people.db"
+    options = ("--recipe", recipe, "--store", store, "--budget", 4, "--no-demo")
+    with started(*options) as (process, url):
+        body = {"model": "mails", "input": "a text", "user": "ann"}
+        answer = httpx.post(f"{url}/v1/embeddings", json=body, timeout=60)
+        assert answer.json()["privacy"]["left"] == 2.0
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "/v1/embeddings 200" in errors and "stopped" in errors
+    # People are entered by keyed hash alone.
+    assert b"ann" not in store.read_bytes()
+    with Ledger(store) as ledger:
+        assert ledger.counts() == (1, 1, 2.0)
+
+
+def refusal(*words: object) -> str:
+    result = CliRunner().invoke(app, ["serve", *map(str, words)])
+    assert result.exit_code == 2, result.output
+    return result.output
+
+
+def test_refusals(recipe: Path, tmp_path: Path) -> None:
+    common = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 4, "--no-demo")
+    assert "no API keys" in refusal(*common, "--host", "0.0.0.0")
+    assert "both files" in refusal(*common, "--key", recipe)
+    assert "'fresh' or 'same'" in refusal(*common, "--repeats", "often")
+    assert "'none' or 'daily'" in refusal(*common, "--refill", "weekly")
+    assert "--lifetime" in refusal(*common, "--refill", "daily")
+    assert "--demo-data" in refusal(*common[:-1], "--text", "body")
+    bare = tmp_path / "bare.toml"
+    bare.write_text(RECIPE.split("\n\n")[0])
+    assert "no guarantee" in refusal("--recipe", bare, *common[2:])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "cannot listen" in refusal(*common, "--port", taken.getsockname()[1])
+
+
+def test_more_than_the_store_allows_is_refused(recipe: Path, tmp_path: Path) -> None:
+    from capelet.privacy.budgets import Budget
+
+    with Ledger(tmp_path / "p.db") as ledger:
+        ledger.open()
+        ledger.limit(Budget(2.0))
+    words = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 4, "--no-demo")
+    assert "limited to ε = 2" in refusal(*words)
+
+
+def test_a_missing_extra_is_named(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capelet.cli.serve._PACKAGES", ("no_such_package",))
+    assert "capelet[service]" in refusal("--recipe", recipe, "--store", "x.db", "--budget", 4)
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    files = folder / "cert.pem", folder / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(pem))
+    secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files[1].write_bytes(key.private_bytes(pem, *secret))
+    return files
+
+
+def test_tls(recipe: Path, tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    options = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 4, "--no-demo")
+    with started(*options, "--certificate", certificate, "--key", key) as (_, url):
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(certificate))
+        address = url.replace("127.0.0.1", "localhost")
+        answer = httpx.get(f"{address}/healthz", verify=context)
+        assert answer.json() == {"status": "ok"}
+        assert "max-age" in answer.headers["strict-transport-security"]
+    # The control: two keys that do not belong together.
+    other = tmp_path / "other"
+    other.mkdir()
+    _, wrong = write_certificate(other)
+    assert "belong together" in refusal(*options, "--certificate", certificate, "--key", wrong)
+
+
+def test_what_is_in_flight_is_finished(recipe: Path, tmp_path: Path) -> None:
+    options = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 1e6, "--no-demo")
+    texts = [f"text number {number}" for number in range(2000)]
+    answers: list[int] = []
+    with started(*options) as (process, url):
+        httpx.get(f"{url}/readyz", timeout=60)
+        body = {"model": "mails", "input": texts, "user": "ann"}
+
+        def ask() -> None:
+            answers.append(httpx.post(f"{url}/v1/embeddings", json=body, timeout=60).status_code)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        with Ledger(tmp_path / "p.db") as ledger:
+            # Told to end while it works: the request is in, and nothing is settled yet.
+            while thread.is_alive() and not (waits := _waiting(url)):
+                pass
+            assert waits or ledger.counts().releases
+            process.send_signal(signal.SIGTERM)
+            thread.join(60)
+            assert answers == [200]
+            assert ledger.counts().releases == len(texts)
+
+
+def _waiting(url: str) -> bool:
+    line = next(
+        line
+        for line in httpx.get(f"{url}/metrics").text.splitlines()
+        if line.startswith("capelet_waiting_texts")
+    )
+    return float(line.split()[1]) > 0

@@ -1,0 +1,86 @@
+"""A real server in a thread: uvicorn, the routes, a store in a file, a fast encoder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from capelet.privacy.budgets import Budget, Limits
+from capelet.privacy.store import Ledger
+from capelet.release import PrivateEncoder
+from capelet.service.app import Service, create_app
+from capelet.service.gateway import Gateway
+from capelet.service.readings import Readings
+from capelet.service.server import Address, bind, make_server
+from capelet.service.settings import Bounds, Settings
+
+MODEL = "private"
+
+
+@dataclass
+class Running:
+    """A gateway that listens."""
+
+    url: str
+    ledger: Ledger
+    gateway: Gateway
+    service: Service
+
+    def client(self, secret: str | None = None, **options: Any) -> httpx.Client:
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
+
+    def ask(self, texts: object, secret: str | None = None, **more: Any) -> httpx.Response:
+        """A request for embeddings; `headers` and all other fields as they are given."""
+        headers = more.pop("headers", {})
+        body = {"model": MODEL, "input": texts, "user": "ann", **more}
+        body = {name: value for name, value in body.items() if value is not ...}
+        with self.client(secret) as client:
+            return client.post("/v1/embeddings", json=body, headers=headers)
+
+
+@contextmanager
+def listen(
+    ledger: Ledger,
+    private: PrivateEncoder,
+    *,
+    budget: float = 1000.0,
+    bounds: Bounds | None = None,
+    readings: Readings | None = None,
+    **settings: Any,
+) -> Iterator[Running]:
+    """Serve until the block ends; then everything in flight is finished."""
+    gateway = Gateway(
+        private,
+        ledger,
+        Settings(MODEL, bounds=bounds or Bounds(), **settings),
+        Limits(Budget(budget)),
+    )
+    ledger.open()
+    ledger.limit(Budget(budget))
+    app = create_app(gateway, readings=readings)
+    urls: list[str] = []
+    address = Address(port=0)
+    server = make_server(app, address, urls.append)
+    thread = threading.Thread(target=server.run, args=([bind(address)],))
+    thread.start()
+    try:
+        wait_for(lambda: bool(urls))
+        wait_for(lambda: httpx.get(f"{urls[0]}/readyz").status_code == 200)
+        yield Running(urls[0], ledger, gateway, app.state.service)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
