@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from capelet.client import Client
     from capelet.data.corpus import Corpus, Split
     from capelet.data.datasets import load
     from capelet.data.readers import read
@@ -52,6 +53,7 @@ _HOME = {
     "Findings": "capelet.findings",
     "Guarantee": "capelet.privacy.guarantees",
     "Cape": "capelet.integrations",
+    "Client": "capelet.client",
     "Protector": "capelet.integrations",
     "Gaussian": "capelet.mechanisms",
     "Laplace": "capelet.mechanisms",
@@ -71,6 +73,7 @@ _HOME = {
 __all__ = [
     "Cape",
     "CapeletError",
+    "Client",
     "Corpus",
     "Finding",
     "Findings",

@@ -78,7 +78,7 @@ class Meter:
         if self.repeats == "fresh":
             return [self.ledger.row_name(run, row) for row in range(len(texts))]
         rows = zip(people, texts, strict=True)
-        return [self.ledger.name(recipe, person, text.encode()) for person, text in rows]
+        return [self.ledger.release_name(recipe, person, text.encode()) for person, text in rows]
 
 
 class MeteredEncoder:
