@@ -51,7 +51,7 @@ def serve(folder: Path) -> Iterator[str]:
     try:
         assert server.stdout is not None
         line = server.stdout.readline().decode()
-        address = re.search(r"http://[\d.:]+", line)
+        address = re.search(r"http://[\d.]+:\d+", line)
         assert address, line + log.read_text()
         url = address[0]
         wait_for(lambda: httpx.get(f"{url}/readyz").status_code == 200)
@@ -117,3 +117,15 @@ def check_words(recorder: Recorder, texts: np.ndarray) -> None:
     words = {word for text in texts for word in re.findall(r"[a-z]{4,}", text.lower())}
     common = {word.decode() for word in crossed} & words
     assert len(words) > 200 and len(common) < 5, common
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b'{"vectors": [[1.0]], "text": "x"}', b'{"vectors": [["x"]]}']
+)
+def test_the_checks_can_fail(content: bytes) -> None:
+    head = b"POST /v1/classify HTTP/1.1\r\nContent-Length: 9\r\n\r\n"
+    with pytest.raises(AssertionError):
+        check_requests(Recorder("", bytearray(head + content)), np.ones((1, 1)), 1)
+    texts = [f"{letter}" * 4 for letter in "abcdefghijklmnopqrstuvwxyz"] * 10
+    with pytest.raises(AssertionError):
+        check_words(Recorder("", bytearray(" ".join(texts).encode())), np.array(texts))
