@@ -1,10 +1,10 @@
 """Chroma: an embedding function for collections.
 
-    embed = PrivateEmbeddingFunction("private/mails", store="people.db", budget=40)
-    collection = client.create_collection("mails", embedding_function=embed)
+    private = PrivateEmbeddingFunction("private/mails", store="people.db", budget=40)
+    collection = client.create_collection("mails", embedding_function=private)
+    collection.add(ids=ids, embeddings=private.embed(texts, subjects=authors))   # vectors only
     with about("ann"):
-        collection.add(ids=ids, embeddings=embed(texts))      # vectors only
-        collection.query(query_texts=["refund"])              # the query is charged as well
+        collection.query(query_texts=["refund"])             # the query is charged as well
 
 **It charges nobody unless it is given a store** (`embedder`). `collection.add(documents=texts)`
 works too, and gives Chroma the texts themselves: then noise on their vectors hides nothing from
@@ -50,14 +50,18 @@ class PrivateEmbeddingFunction(EmbeddingFunction[Documents]):
     ) -> None:
         self._embedder = Embedder(source, Charges(store, budget, repeats, subject))
 
-    def __call__(self, input: Documents, subjects: Subjects = None) -> Embeddings:
+    # Chroma wraps `__call__` and lets no second argument through.
+    def embed(self, texts: Documents, subjects: Subjects = None) -> Embeddings:
         """The released vectors of the texts, about these people where they are named."""
-        vectors = self._embedder.embed(list(input), subjects)
+        vectors = self._embedder.embed(list(texts), subjects)
         return [np.array(vector, dtype=np.float32) for vector in vectors]
+
+    def __call__(self, input: Documents) -> Embeddings:
+        return self.embed(input)
 
     def embed_query(self, input: Documents) -> Embeddings:
         """A query is a release: the same steps, and the same charge."""
-        return self(input)
+        return self.embed(input)
 
     @staticmethod
     def name() -> str:
