@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service.environments import run_client
-from service.running import listen
 
 from capelet.mechanisms import MECHANISMS
 from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from integrations.snippets import BASE, PATHS, run_here, snippet
+from service.environments import run_client
+from service.running import listen
 
 pytestmark = pytest.mark.slow
 
