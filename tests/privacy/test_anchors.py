@@ -63,6 +63,7 @@ def test_what_grew_since_contains_its_anchor(book: Path) -> None:
         ("DELETE FROM totals WHERE person = 1", "sums are not those"),
         ("UPDATE facts SET value = '{\"epsilon\": 1e9}' WHERE name = 'budget'", "its budget"),
         ("UPDATE facts SET value = x'00' WHERE name = 'key'", "another stands in its place"),
+        ("UPDATE facts SET value = 'a' WHERE name = 'key'", "another stands in its place"),
     ],
 )
 def test_every_edit_is_noticed(book: Path, edit: str, sentence: str) -> None:
@@ -109,3 +110,28 @@ def test_an_anchor_holds_hashes_and_a_number(book: Path) -> None:
     content = json.loads(book.with_name("anchor").read_text())
     assert content.keys() == {"ledger", "entries", "head"} and content["entries"] == 5
     assert len(content["head"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        ("DELETE FROM windows", "sums are not those"),
+        ("UPDATE facts SET value = '2000-01-01' WHERE name = 'day'", "its day"),
+        ("DELETE FROM facts WHERE name = 'lifetime'", "its budget"),
+        ("UPDATE facts SET value = '{\"epsilon\": 1e9}' WHERE name = 'lifetime'", "its budget"),
+    ],
+)
+def test_every_edit_of_a_budget_that_refills_is_noticed(
+    tmp_path: Path, edit: str, sentence: str
+) -> None:
+    book, anchor = tmp_path / "daily.db", tmp_path / "anchor.json"
+    with Ledger(book) as ledger:
+        ledger.limit(Budget(4.0), "daily", Budget(40.0))
+        charge(ledger, 2)
+        write_anchor(ledger, anchor)
+        check_anchor(ledger, anchor)  # the control
+    direct = sqlite3.connect(book)
+    direct.executescript(edit)
+    direct.close()
+    with pytest.raises(OutputError, match=sentence), Ledger(book) as ledger:
+        check_anchor(ledger, anchor)

@@ -136,6 +136,20 @@ def test_an_edited_or_an_old_copy_is_noticed(book: Place, tmp_path: Path) -> Non
     assert not (tmp_path / "new.db").exists()
 
 
+def test_who_has_an_empty_store_open_does_not_go_on_in_a_restored_one(path: Path, url: str) -> None:
+    """Its names and pseudonyms would be of another key: new budgets, and second releases."""
+    with Ledger(path) as ledger:
+        release(ledger, b"text", 1.0)
+    with Ledger(url) as early:
+        early.open()
+        copy_store(path, url)
+        with pytest.raises(OutputError, match="another stands in its place"):
+            release(early, b"text", 2.0)
+    with Ledger(url) as late:  # the control
+        release(late, b"text", 2.0)
+        assert spent(late) == 2.0
+
+
 # ---- the outer key -------------------------------------------------------------------------------
 
 
@@ -157,7 +171,9 @@ def test_a_rotated_key_locks_the_store_and_changes_no_name(
     with Ledger(book) as ledger:
         assert ledger.identity == identity and release(ledger, b"text", 3.0) == before
         ledger.rotate_key(second)
-        release(ledger, b"text", 3.0)  # who has it open goes on
+        release(ledger, b"text", 3.0)  # who has it open goes on,
+        ledger.close()
+        release(ledger, b"text", 3.0)  # also over another connection
     with pytest.raises(OutputError, match="does not open the ledger"):
         Ledger(book)
     monkeypatch.setenv(KEY_FILE, str(second))

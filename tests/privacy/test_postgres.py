@@ -180,7 +180,7 @@ def test_another_store_in_the_same_place_is_noticed(url: str) -> None:
             settle(ledger, b"b")
         with Ledger(url) as other:
             settle(other, b"a")
-        with pytest.raises(OutputError, match="another store stands in the place"):
+        with pytest.raises(OutputError, match="another stands in its place"):
             settle(ledger, b"b")
 
 

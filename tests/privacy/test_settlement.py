@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from capelet.errors import CapeletError
-from capelet.privacy.budgets import Budget, BudgetError
+from capelet.privacy.budgets import Budget, BudgetError, needs_of
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.settlement import Order, Request, RequestConflict, Settlement
 from capelet.privacy.store import Ledger
@@ -206,6 +206,18 @@ def test_a_daily_budget_refills_up_to_the_lifetime(place: Place) -> None:
             charge(ledger, "f")
         assert spent(ledger, "ann") == 10.0
         ledger.verify(ledger.head)
+
+
+def test_who_asks_on_a_new_day_is_told_of_the_new_day(place: Place) -> None:
+    """Also before anything is charged on it."""
+    clock, needs = Clock(), needs_of(["ann"], [0])
+    with Ledger(place, clock=clock) as ledger:
+        ledger.limit(Budget(2.0), "daily", Budget(100.0))
+        charge(ledger, "a")
+        with pytest.raises(BudgetError):
+            ledger.check(needs, TWO)
+        clock.turn(1)
+        ledger.check(needs, TWO)
 
 
 def test_a_clock_set_back_refills_nothing(place: Place) -> None:

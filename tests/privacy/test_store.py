@@ -384,7 +384,7 @@ def test_a_file_that_was_deleted_or_replaced_is_not_written(path: Path, tmp_path
         assert not path.exists()  # an empty one would give everybody a new budget
         with Ledger(path) as other:
             settle(other, ["ann"])
-        with pytest.raises(OutputError, match="another store stands in the place"):
+        with pytest.raises(OutputError, match="another stands in its place"):
             settle(ledger, ["ann"])
 
 

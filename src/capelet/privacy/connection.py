@@ -7,11 +7,12 @@ errors mean that the database is away. Above this module no type of either datab
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -121,19 +122,49 @@ class Connection(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def take_key(self, content: bytes) -> None:
-        """Use the key that the store holds, which must be the one that it had at first.
+    @property
+    def identity(self) -> str:
+        """A name of this store that tells nothing of its key."""
+        return hmac.digest(self.key, b"identity", "sha256").hex()[:16]
 
-        Names that were made under another key would not be found: each would be a second release.
+    def share_key(self) -> None:
+        """Use the key that the store holds; where it has none yet, it takes this one over.
+
+        The caller holds the lock: of two processes the first decides the key.
         """
-        key = inner_key(content, outer_key(), self.place)
-        if self._has_stored_key and key != self.key:
-            self.close()
+        facts = self._key_facts()
+        if "key" not in facts:
+            facts["key"] = stored_form(self.key, outer_key())
+            self._run("INSERT INTO facts VALUES ('key', ?)", (facts["key"],))
+        # Who has the key already needs no outer one: it may have been rotated meanwhile.
+        if not self._has_stored_key:
+            self.key = inner_key(facts["key"], outer_key(), self.place)
+        if "identity" not in facts:
+            self._run("INSERT INTO facts VALUES ('identity', ?)", (self.identity.encode(),))
+        self._check_identity(facts)
+        self._has_stored_key = True
+
+    def _key_facts(self) -> dict[str, bytes]:
+        query = "SELECT name, value FROM facts WHERE name IN ('key', 'identity')"
+        rows = self._run(query, ()).fetchall()
+        # Texts are no keys of ours, and are to be refused as such.
+        return {
+            name: str(value).encode() if isinstance(value, str) else bytes(value)
+            for name, value in rows
+        }
+
+    def _check_identity(self, facts: Mapping[str, bytes]) -> None:
+        """Refuse another store in the place of the one whose key is used.
+
+        Names that were made under another key would not be found: each would be a second release,
+        by people with a new budget.
+        """
+        if facts.get("identity", self.identity.encode()) != self.identity.encode():
             raise OutputError(
-                f"another store stands in the place of {self.place!r} since it was opened; nothing "
-                "was released; start again"
+                f"the key of the ledger {self.place!r} is not the one that it was made with, or "
+                "was opened with: it was edited, or another stands in its place; nothing was "
+                "released. Bring it back from a copy, and start again"
             )
-        self.key, self._has_stored_key = key, True
 
     def check_new(self) -> None:
         """Refuse to make a store anew where this connection has used one: all would be forgotten.
@@ -146,14 +177,10 @@ class Connection(ABC):
                 "released; bring it back from a copy, and start again"
             )
 
-    def stored_key(self) -> bytes:
-        """What the store is to hold of this connection's key."""
-        return stored_form(self.key, outer_key())
-
     def adopt(self) -> None:
         """Go on with what was copied into the tables: its key, its numbers."""
         self._has_stored_key = False
-        self.take_key(self.rows("SELECT value FROM facts WHERE name = 'key'")[0][0])
+        self.share_key()
 
     def close(self) -> None:
         with self._turn:
@@ -177,6 +204,7 @@ class Connection(ABC):
             try:
                 self._begin()
                 self._is_transacting = True
+                self._check_identity(self._key_facts())
                 yield
                 is_ending = True
                 self._run("COMMIT", ())

@@ -56,11 +56,11 @@ def _copy_to_file(source: Connection, path: Path) -> int:
         onto_disk(path),
         TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder,
     ):
-        unfinished = Path(folder) / path.name
-        with SQLiteConnection(unfinished) as target:
+        draft = Path(folder) / path.name
+        with SQLiteConnection(draft) as target:
             entries = _copy(source, target)
         # A link, not a rename: if somebody made a ledger of this name meanwhile, it stays.
-        path.hardlink_to(unfinished)
+        path.hardlink_to(draft)
         _sync(path.parent)
     return entries
 

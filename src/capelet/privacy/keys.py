@@ -75,8 +75,8 @@ class Keys:
         # in constant time: how long an answer takes tells nothing of a secret.
         if row is None or not hmac.compare_digest(row.digest, digest) or row.revoked is not None:
             return None
-        sealed = row.sealed_subject
-        return _api_key(row, None if sealed is None else _unseal(sealed, secret))
+        box = row.sealed_subject
+        return _api_key(row, None if box is None else _unseal(box, secret))
 
     def all(self) -> list[ApiKey]:
         """Every key that ever was, the oldest first."""
@@ -114,10 +114,10 @@ def _seal(person: str, secret: str) -> bytes:
     return nonce + AESGCM(_sealing_key(secret)).encrypt(nonce, person.encode(), None)
 
 
-def _unseal(sealed: bytes, secret: str) -> str:
+def _unseal(box: bytes, secret: str) -> str:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    plain = AESGCM(_sealing_key(secret)).decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+    plain = AESGCM(_sealing_key(secret)).decrypt(box[:_NONCE], box[_NONCE:], None)
     return plain.decode()
 
 

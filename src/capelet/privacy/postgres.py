@@ -133,10 +133,10 @@ class PostgresConnection(Connection):
                     f"the schema {_SCHEMA!r} of {self.place!r} has another program's tables; give "
                     "another database"
                 )
-            version = int(self._fact("version"))
-            if version > VERSION:
-                raise too_new(self.place, version)
-            self.take_key(self._fact("key"))
+            ((version,),) = self._raw.execute("SELECT value FROM facts WHERE name = 'version'")
+            if int(version) > VERSION:
+                raise too_new(self.place, int(version))
+            self.share_key()
 
     def _create_tables(self) -> None:
         query = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
@@ -144,13 +144,8 @@ class PostgresConnection(Connection):
             self._raw.execute(f"CREATE SCHEMA {_SCHEMA}")
         for statement in statements(TABLES, _TYPES):
             self._raw.execute(statement)
-        facts = {"version": str(VERSION).encode(), "key": self.stored_key()}
-        for fact in facts.items():
-            self._raw.execute("INSERT INTO facts VALUES (%s, %s)", fact)
-
-    def _fact(self, name: str) -> bytes:
-        row = self._raw.execute("SELECT value FROM facts WHERE name = %s", (name,)).fetchone()
-        return bytes(row[0])
+        version = str(VERSION).encode()
+        self._raw.execute("INSERT INTO facts VALUES ('version', %s)", (version,))
 
     def adopt(self) -> None:
         super().adopt()

@@ -201,7 +201,7 @@ class Settling:
             with suppress(CapeletError):
                 people |= set(_people_of(order))
         balances.load(people)
-        self._stored = db.find({name for order in orders for name in order.names})
+        self._releases = db.find({name for order in orders for name in order.names})
         requests = [order.request for order in orders if order.request is not None]
         self._requests = db.requests({request_name(db, request) for request in requests})
         # What passed: (person, name, vector) of new releases, and what the log is to say.
@@ -237,22 +237,22 @@ class Settling:
             self._bills.append(_Bill(order.run, guarantee, needs))
             self._balances.add(needs, guarantee)
         if order.request is not None and not is_repeat:
-            stored = StoredRequest(body_hash(self._db, order.request), len(draws), tuple(names))
-            self._answers[request_name(self._db, order.request)] = stored
+            record = StoredRequest(body_hash(self._db, order.request), len(draws), tuple(names))
+            self._answers[request_name(self._db, order.request)] = record
         is_new = np.zeros(len(names), dtype=bool)
         is_new[new_rows] = True
         left = np.array([self._balances.left(person, limits) for person in people], dtype=float)
         return Settlement(answer, is_new, left)
 
     def _has(self, name: bytes) -> bool:
-        return name in self._stored or name in self._draws
+        return name in self._releases or name in self._draws
 
     def _content(self, name: bytes, person: str, draws: Mapping[bytes, _Draw]) -> bytes:
         """The vector under a name; refused where it is another person's: it would cost nobody."""
-        if name in self._stored:
-            owner = self._stored[name].person
+        if name in self._releases:
+            owner = self._releases[name].person
             is_own = owner is None or owner == self._balances.numbers.get(person)
-            content = self._stored[name].vector
+            content = self._releases[name].vector
         else:
             draw = self._draws.get(name) or draws[name]
             is_own, content = draw.person == person, draw.content
@@ -266,10 +266,10 @@ class Settling:
             return False
         name = request_name(self._db, request)
         # Read under the lock: another replica may have answered since the caller looked.
-        stored = self._requests.get(name) or self._answers.get(name)
-        if stored is not None and stored.digest != body_hash(self._db, request):
+        record = self._requests.get(name) or self._answers.get(name)
+        if record is not None and record.digest != body_hash(self._db, request):
             raise RequestConflict
-        return stored is not None
+        return record is not None
 
     def write(self, keeps_names: bool, is_daily: bool) -> None:
         """Charge and keep whatever passed."""

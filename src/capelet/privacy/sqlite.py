@@ -76,20 +76,20 @@ class SQLiteConnection(Connection):
         if version > VERSION:
             raise too_new(self.place, version)
         if version < VERSION:
-            self._bring_to_version(db, version, tables)
+            self._bring_to_version(version, tables)
             db.execute(f"PRAGMA application_id = {_MARK}")
             db.execute(f"PRAGMA user_version = {VERSION}")
-        self._share_key(db)
+        self.share_key()
         db.execute("COMMIT")
         _write_ahead(db)
 
-    def _bring_to_version(self, db: sqlite3.Connection, version: int, tables: set[str]) -> None:
+    def _bring_to_version(self, version: int, tables: set[str]) -> None:
         from capelet.privacy.migration import migrate
 
         if version == 2:
             self.create_tables(NEW_TABLES)
         elif "kept" in tables:
-            self._share_key(db)
+            self.share_key()
             migrate(self)
         else:
             self.create_tables(TABLES)
@@ -98,12 +98,6 @@ class SQLiteConnection(Connection):
         # One by one: `executescript` would end the transaction first.
         for statement in statements(tables, _TYPES):
             self._raw.execute(statement)
-
-    def _share_key(self, db: sqlite3.Connection) -> None:
-        # Of two processes the first decides the key, and the second takes it over.
-        query = "INSERT INTO facts VALUES ('key', ?) ON CONFLICT DO NOTHING"
-        db.execute(query, (self.stored_key(),))
-        self.take_key(db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0])
 
     def _close(self) -> None:
         self._raw.close()

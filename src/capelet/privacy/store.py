@@ -124,7 +124,8 @@ class Ledger:
     @property
     def identity(self) -> str:
         """A name of this ledger that tells nothing of its key."""
-        return hmac.digest(self._db.key, b"identity", "sha256").hex()[:16]
+        self._db.connection.refresh()
+        return self._db.connection.identity
 
     @property
     def budget(self) -> Budget | None:
@@ -163,9 +164,9 @@ class Ledger:
 
     def subjects(self) -> list[str]:
         """Everyone who was charged, in order of name; pseudonyms of those without a name."""
-        erased = {json.loads(content)["person"] for _, content in self._db.acts("erasure")}
+        erasures = {json.loads(content)["person"] for _, content in self._db.acts("erasure")}
         return sorted(
-            _alias(pseudonym, pseudonym.hex() in erased) if name is None else name
+            _alias(pseudonym, pseudonym.hex() in erasures) if name is None else name
             for pseudonym, name in self._db.people()
         )
 
@@ -210,11 +211,11 @@ class Ledger:
     def answer(self, request: Request) -> Answer | None:
         """How a request with this idempotency key was answered; None where it was not yet."""
         name = request_name(self._db, request)
-        stored = self._db.requests([name]).get(name)
-        if stored is None:
+        record = self._db.requests([name]).get(name)
+        if record is None:
             return None
-        is_same = hmac.compare_digest(stored.digest, body_hash(self._db, request))
-        return Answer(request.digest if is_same else stored.digest, stored.names, stored.charged)
+        is_same = hmac.compare_digest(record.digest, body_hash(self._db, request))
+        return Answer(request.digest if is_same else record.digest, record.names, record.charged)
 
     def releases_of(self, run: str) -> int:
         """How many of the stored vectors a run paid for."""

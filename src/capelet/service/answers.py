@@ -25,13 +25,13 @@ def describe_privacy(
 
     The answer to an Idempotency-Key that was used before says what the first one was charged.
     """
-    charged = int(settlement.is_new.sum()) if charged_before is None else charged_before
+    charges = int(settlement.is_new.sum()) if charged_before is None else charged_before
     left = [float(epsilon) for epsilon in settlement.left]
     privacy = {
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "unit": guarantee.unit,
-        "charged": charged * guarantee.epsilon,
+        "charged": charges * guarantee.epsilon,
         "left": min(left),
         "repeats": repeats,
         "guarantee": guarantee.sentence(),

@@ -43,7 +43,7 @@ from capelet.service.security import (
 )
 
 # Nobody reads the answer; the number is what nginx writes for a caller who left.
-_GONE = 499
+_NO_CALLER = 499
 # Bytes of a body that is read from anybody, with a key or without.
 _SMALL = 65_536
 
@@ -89,11 +89,11 @@ class Service(Front):
         """What the store holds for a job, once it is drawn and charged."""
         future = asyncio.wrap_future(self.batcher.submit(job))
         if request is not None:
-            gone = asyncio.ensure_future(wait_until_gone(request))
+            disconnect = asyncio.ensure_future(wait_until_gone(request))
             # Not cancelled: a job that is drawn already is settled, and a retry finds it.
-            either: set[asyncio.Future[Any]] = {future, gone}
+            either: set[asyncio.Future[Any]] = {future, disconnect}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
+            disconnect.cancel()
             if not future.done():
                 job.is_abandoned = True
                 raise _CallerGone
@@ -136,7 +136,7 @@ def create_app(
     @app.exception_handler(_CallerGone)
     async def answer_nobody(_: Request, error: _CallerGone) -> Response:
         service.metrics.count_refusal("caller_gone")
-        return Response(status_code=_GONE)
+        return Response(status_code=_NO_CALLER)
 
     _add_embeddings(app, service)
     if head is not None:

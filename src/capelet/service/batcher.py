@@ -176,12 +176,12 @@ class Batcher:
         for job, row in pieces:
             by_length[job.lengths[row]].append((job, row))
         has_partners = any(len(group) > 1 for group in by_length.values())
-        ordered: list[Piece] = []
+        candidates: list[Piece] = []
         for job, row in pieces:
             group = by_length.pop(job.lengths[row], [])
             if len(group) > 1 or not has_partners or job.passed_over >= _PATIENCE:
-                ordered += group
-        batch = ordered[: _fit(ordered, self._bounds)]
+                candidates += group
+        batch = candidates[: _fit(candidates, self._bounds)]
         drawn_jobs = {job for job, _ in batch}
         for job in jobs:
             job.passed_over = 0 if job in drawn_jobs else job.passed_over + len(batch)

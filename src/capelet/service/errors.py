@@ -97,7 +97,7 @@ def too_large(most: int) -> Refusal:
     )
 
 
-def exhausted(message: str) -> Refusal:
+def over_budget(message: str) -> Refusal:
     """A budget is spent: no retry can help, and each would be work for nothing."""
     return Refusal(
         429, message, kind="insufficient_quota", code="insufficient_quota", headers=DO_NOT_RETRY

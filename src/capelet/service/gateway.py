@@ -31,16 +31,16 @@ from capelet.service.batcher import Job
 from capelet.service.callers import Callers
 from capelet.service.errors import (
     bad_input,
-    exhausted,
     not_allowed,
     other_body,
+    over_budget,
     store_errors,
 )
 from capelet.service.schemas import EncodingFormat, Query, parse_query
 from capelet.service.settings import Settings, check_recipe
 
 # People who were refused lately, at most.
-_REMEMBERED = 10_000
+_MOST_REFUSALS = 10_000
 # An order is made before anything is drawn; the batcher fills it in.
 _NO_VECTORS = np.zeros((0, 0), dtype=np.float32)
 
@@ -84,7 +84,7 @@ class Gateway:
         self._dimension: int | None = None
         self.callers = Callers(ledger)
         # In memory only, and in the order in which they were refused.
-        self._refused: dict[str, None] = {}
+        self._refusals: dict[str, None] = {}
 
     def load(self) -> None:
         """Read the model and learn the width of what is released; minutes at the very first time.
@@ -175,7 +175,7 @@ class Gateway:
         people = Counter(normalise_person(job.order.subjects[row]) for row in job.waiting)
         most = self.limits.budget.epsilon / self.guarantee.epsilon
         is_doubtful = any(
-            count > most or person in self._refused for person, count in people.items()
+            count > most or person in self._refusals for person, count in people.items()
         )
         if not is_doubtful:
             return
@@ -185,14 +185,14 @@ class Gateway:
         except BudgetError as error:
             raise refuse_budget(error) from None
         for person in people:
-            self._refused.pop(person, None)
+            self._refusals.pop(person, None)
 
     def note_refusal(self, order: Order) -> None:
         """Remember for a while whom the store refused; the oldest are forgotten."""
         for subject in order.subjects:
-            self._refused[normalise_person(subject)] = None
-        while len(self._refused) > _REMEMBERED:
-            self._refused.pop(next(iter(self._refused)))
+            self._refusals[normalise_person(subject)] = None
+        while len(self._refusals) > _MOST_REFUSALS:
+            self._refusals.pop(next(iter(self._refusals)))
 
     def _count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         encoder = bare(self.encoder)
@@ -203,12 +203,12 @@ class Gateway:
 
 
 def _job(
-    order: Order, texts: Sequence[str], lengths: Sequence[int], stored: dict[bytes, Vectors]
+    order: Order, texts: Sequence[str], lengths: Sequence[int], vectors: dict[bytes, Vectors]
 ) -> Job:
     """What is to be drawn of an order: names that are not stored, each once."""
     first = {name: row for row, name in reversed(list(enumerate(order.names)))}
-    waiting = sorted(row for name, row in first.items() if name not in stored)
-    return Job(order, texts, lengths, waiting, draws=stored)
+    waiting = sorted(row for name, row in first.items() if name not in vectors)
+    return Job(order, texts, lengths, waiting, draws=vectors)
 
 
 def _subjects(query: Query, key: ApiKey) -> Sequence[str]:
@@ -232,7 +232,7 @@ def refuse_budget(error: BudgetError) -> CapeletError:
     """The refusal of a budget: which texts, never whose."""
     rows = ", ".join(map(str, error.rows))
     people = "a person" if error.count == 1 else f"{error.count} people"
-    return exhausted(
+    return over_budget(
         f"the budget of {error.budget.sentence()} does not cover this request for {people} "
         f"(first texts: {rows}); nothing was released and nothing charged"
     )

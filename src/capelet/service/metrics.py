@@ -42,8 +42,8 @@ class Metrics:
 
         self._requests = counter("requests", "answers by route and status", "route", "status")
         self._refusals = counter("refusals", "requests that were refused, by code", "code")
-        self._released = counter("texts_released", "texts that were drawn and charged")
-        self._remembered = counter("texts_remembered", "texts answered as they were stored")
+        self._releases = counter("texts_released", "texts that were drawn and charged")
+        self._repeats = counter("texts_remembered", "texts answered as they were stored")
         self._epsilon = counter("epsilon_charged", "ε charged, over all people")
         self._draws = counter("batches", "batches that the encoder was given")
         self._drawn_texts = counter("batch_texts", "texts in these batches")
@@ -62,9 +62,9 @@ class Metrics:
         self._refusals.labels(code).inc()
         self.refusals[code] += 1
 
-    def count_settlement(self, charged: int, remembered: int, epsilon: float) -> None:
-        self._released.inc(charged)
-        self._remembered.inc(remembered)
+    def count_settlement(self, releases: int, repeats: int, epsilon: float) -> None:
+        self._releases.inc(releases)
+        self._repeats.inc(repeats)
         self._epsilon.inc(epsilon)
 
     def count_batch(self, texts: int) -> None:

@@ -47,7 +47,7 @@ class Trial:
 
     text: str = ""
     readings: tuple[Reading, ...] = ()
-    charged: float = 0.0
+    cost: float = 0.0
     left: float = 0.0
     refusal: str = ""
 
@@ -166,8 +166,8 @@ class OperatorPage:
             readings = await service.decide(service.readings.read, text, settlement.vectors[0])
         except CapeletError as error:
             return Trial(text, refusal=str(error))
-        charged = float(settlement.is_new.sum()) * gateway.guarantee.epsilon
-        return Trial(text, tuple(readings), charged, float(settlement.left[0]))
+        cost = float(settlement.is_new.sum()) * gateway.guarantee.epsilon
+        return Trial(text, tuple(readings), cost, float(settlement.left[0]))
 
     async def _page(self, session: Session, trial: Trial) -> Response:
         facts = await self._service.decide(self._facts)
@@ -210,9 +210,9 @@ def describe_promise(gateway: Gateway) -> list[str]:
     sentences.append(f"The budget: {limits.sentence()}, which pays for {texts:,} releases.")
     if texts and (everything := ceiling(_COIN, link_releases(guarantee, texts))) is not None:
         # Rounded, 99.99 % would read as a proof of knowledge.
-        bound = "over 99.9" if everything > 0.999 else f"{100 * everything:.3g}"
+        most = "over 99.9" if everything > 0.999 else f"{100 * everything:.3g}"
         sentences.append(
-            f"For whoever ties all of them together the bound is {bound} %: a smaller budget "
+            f"For whoever ties all of them together the bound is {most} %: a smaller budget "
             "promises more."
         )
     return sentences

@@ -25,7 +25,7 @@ from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
 
 # As many as take a few seconds to encode; more hardly help a logistic regression.
-_LEARNT, _SCORED = 900, 300
+_TRAINING_ROWS, _TEST_ROWS = 900, 300
 _NEIGHBOURS = 10
 _STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2)
 
@@ -76,7 +76,7 @@ class Search:
 class _Attacker:
     """One logistic regression per attribute, and how often it is right on texts it has not seen."""
 
-    def __init__(self, vectors: Vectors, codes: dict[str, Any], learnt: int) -> None:
+    def __init__(self, vectors: Vectors, codes: dict[str, Any], training_rows: int) -> None:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import GridSearchCV
         from sklearn.pipeline import make_pipeline
@@ -84,9 +84,9 @@ class _Attacker:
 
         self._models, self.accuracies = {}, {}
         for name, values in codes.items():
-            known = values >= 0
-            fit, scored = known.copy(), known.copy()
-            fit[learnt:], scored[:learnt] = False, False
+            has_value = values >= 0
+            fit, test = has_value.copy(), has_value.copy()
+            fit[training_rows:], test[:training_rows] = False, False
             # Balanced: on a rare attribute it would else name the majority, and look like privacy.
             # The strength by log-loss, so that "70 % sure" means it: where there is only noise, a
             # weak penalty gives guesses that are sure and wrong.
@@ -101,8 +101,8 @@ class _Attacker:
             )
             model.fit(vectors[fit], values[fit])
             self._models[name] = model
-            guesses = model.predict(vectors[scored])
-            self.accuracies[name] = balanced_accuracy(values[scored], guesses)
+            guesses = model.predict(vectors[test])
+            self.accuracies[name] = balanced_accuracy(values[test], guesses)
 
     def guess(self, name: str, vector: Vectors, classes: Sequence[str]) -> Guess:
         model = self._models[name]
@@ -116,15 +116,18 @@ def _choose_rows(corpus: Corpus) -> tuple[Rows, int]:
     """Rows to learn on and to be scored, and how many are learnt; no writer is in both."""
     groups = group_rows(corpus)
     rank = np.random.default_rng(0).permutation(int(groups.max()) + 1)[groups]
-    rows = np.argsort(rank, kind="stable")[: _LEARNT + _SCORED]
-    learnt = min(_LEARNT, len(rows) * 3 // 4)
+    rows = np.argsort(rank, kind="stable")[: _TRAINING_ROWS + _TEST_ROWS]
+    training_rows = min(_TRAINING_ROWS, len(rows) * 3 // 4)
     # The writer on the edge stays with those that are learnt from.
     apart = np.concatenate(
-        [rows[:learnt], rows[learnt:][rank[rows[learnt:]] != rank[rows[learnt - 1]]]]
+        [
+            rows[:training_rows],
+            rows[training_rows:][rank[rows[training_rows:]] != rank[rows[training_rows - 1]]],
+        ]
     )
-    if len(apart) - learnt <= _NEIGHBOURS:
+    if len(apart) - training_rows <= _NEIGHBOURS:
         raise CapeletError("the page's attackers need more writers: too few are left to be scored")
-    return apart, learnt
+    return apart, training_rows
 
 
 class Readings:
@@ -144,34 +147,37 @@ class Readings:
 
     def learn(self) -> None:
         """Encode some texts, release them, fit both attackers; seconds, once."""
-        rows, learnt = _choose_rows(self._corpus)
+        rows, training_rows = _choose_rows(self._corpus)
         # For this once, so that no text is encoded twice; nothing of it stays.
         private = self._private.with_encoder(RememberingEncoder)
         assert self._corpus.texts is not None and private.encoder is not None
         texts = [str(self._corpus.texts[row]) for row in rows]
         raw = np.asarray(private.encoder.encode(texts))
-        released = np.asarray(private.release(texts).vectors)
+        releases = np.asarray(private.release(texts).vectors)
         secrets = attributes(self._corpus.private)
         codes = {secret.name: np.asarray(secret.codes)[rows] for secret in secrets}
         self._classes = {secret.name: tuple(secret.classes) for secret in secrets}
-        unseen = slice(learnt, None)
-        recall = float(neighbour_recall(raw[unseen], released[unseen], _NEIGHBOURS).mean())
-        count = len(rows) - learnt
+        unseen = slice(training_rows, None)
+        recall = float(neighbour_recall(raw[unseen], releases[unseen], _NEIGHBOURS).mean())
+        count = len(rows) - training_rows
         self.search = Search(recall, _NEIGHBOURS / (count - 1), count)
         # Last: whoever sees it may read.
-        self._attackers = _Attacker(raw, codes, learnt), _Attacker(released, codes, learnt)
+        self._attackers = (
+            _Attacker(raw, codes, training_rows),
+            _Attacker(releases, codes, training_rows),
+        )
 
-    def read(self, text: str, released: Vectors) -> list[Reading]:
+    def read(self, text: str, release: Vectors) -> list[Reading]:
         """What both attackers say of one text; its raw vector is made here and forgotten."""
         assert self._attackers is not None and self._private.encoder is not None
         raw = np.asarray(self._private.encoder.encode([text]))[0]
-        on_raw, on_released = self._attackers
+        on_raw, on_release = self._attackers
         return [
             Reading(
                 name,
                 1 / len(classes),
                 on_raw.guess(name, raw, classes),
-                on_released.guess(name, np.asarray(released), classes),
+                on_release.guess(name, np.asarray(release), classes),
             )
             for name, classes in self._classes.items()
         ]

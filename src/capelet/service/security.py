@@ -122,10 +122,10 @@ def describe_fault(error: Exception) -> str:
 
 async def read_body(request: Request, bounds: Bounds) -> bytes:
     """The body, counted as it comes: too long or too slow is refused before it is all there."""
-    announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal():
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal():
         raise bad_input("Content-Length is not a number")
-    if int(announced) > bounds.body_bytes:
+    if int(length) > bounds.body_bytes:
         raise too_large(bounds.body_bytes)
     body = bytearray()
     try:
