@@ -17,7 +17,7 @@ LAYERS = [
     ["evaluation"],
     ["workflows"],
     ["reports", "studies"],
-    ["service", "integrations", "cli"],
+    ["service", "integrations", "client", "cli"],
 ]
 ALONE = {"judge", "defences", "attacks", "language"}
 PLACE = {

@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from capelet.client import Client
     from capelet.data.corpus import Corpus, Split
     from capelet.data.datasets import load
     from capelet.data.readers import read
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from capelet.errors import CapeletError
     from capelet.findings import Finding, Findings
     from capelet.integrations import Cape, Protector
+    from capelet.integrations.sentence_transformer import sentence_transformer
     from capelet.judge import verify
     from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
     from capelet.privacy.guarantees import Guarantee
@@ -52,6 +54,7 @@ _HOME = {
     "Findings": "capelet.findings",
     "Guarantee": "capelet.privacy.guarantees",
     "Cape": "capelet.integrations",
+    "Client": "capelet.client",
     "Protector": "capelet.integrations",
     "Gaussian": "capelet.mechanisms",
     "Laplace": "capelet.mechanisms",
@@ -62,6 +65,7 @@ _HOME = {
     "render_cards": "capelet.reports.notebook",
     "PrivateEncoder": "capelet.release",
     "Release": "capelet.release",
+    "sentence_transformer": "capelet.integrations.sentence_transformer",
     "verdicts": "capelet.reports",
     "verify": "capelet.judge",
     "write_report": "capelet.reports",
@@ -70,6 +74,7 @@ _HOME = {
 __all__ = [
     "Cape",
     "CapeletError",
+    "Client",
     "Corpus",
     "Finding",
     "Findings",
@@ -90,6 +95,7 @@ __all__ = [
     "propose",
     "protect",
     "read",
+    "sentence_transformer",
     "verdicts",
     "verify",
     "write_report",

@@ -15,11 +15,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from capelet.cli import app
+from capelet.mechanisms import Laplace
 from capelet.privacy.store import Ledger
+from capelet.release import PrivateEncoder
+from capelet.release.heads import Head
+from capelet.release.maps import Layer
 
 RECIPE = """
 [[steps]]
@@ -186,3 +191,43 @@ def _waiting(url: str) -> bool:
         if line.startswith("capelet_waiting_texts")
     )
     return float(line.split()[1]) > 0
+
+
+# ---- a head --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Path:
+    """A folder with a head of two classes for vectors of two coordinates."""
+    weight, bias = np.eye(2, dtype=np.float32), np.zeros(2, dtype=np.float32)
+    planted = Head.of("weather", ("sun", "rain"), (Layer(weight, bias),))
+    return PrivateEncoder(Laplace(epsilon=8.0), head=planted).save(tmp_path / "folder")
+
+
+def test_a_head_is_served_alone(head: Path) -> None:
+    with started("--head", head) as (process, url):
+        answer = httpx.post(f"{url}/v1/classify", json={"vectors": [[0, 3]]})
+        assert answer.json()["data"][0]["label"] == "rain"
+        assert httpx.post(f"{url}/v1/embeddings", json={"input": "a text"}).status_code == 404
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=60)
+        assert process.returncode == 0 and "/v1/classify 200" in log
+
+
+def test_what_is_served_must_be_said(head: Path, recipe: Path, tmp_path: Path) -> None:
+    store = tmp_path / "keys.db"
+    with Ledger(store) as ledger:
+        ledger.open()
+    bare = PrivateEncoder(Laplace(epsilon=8.0)).save(tmp_path / "bare")
+    for words, sentence in [
+        ([], "what is to be served"),
+        (["--recipe", recipe], "--store"),
+        (["--recipe", recipe, "--store", store], "--budget"),
+        (["--head", head, "--budget", 40], "--budget is for embeddings"),
+        (["--head", head, "--store", store], "has no API keys"),
+        (["--head", head, "--host", "0.0.0.0"], "there are no API keys"),
+        (["--head", bare], "has no head"),
+    ]:
+        result = CliRunner().invoke(app, ["serve", *map(str, words)])
+        assert result.exit_code == 2, (words, result.output)
+        assert sentence in " ".join(result.output.split()), (words, result.output)

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from capelet.privacy.budgets import Budget, Limits
 from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
+from capelet.release.heads import Head
 from capelet.service.app import Service, create_app
+from capelet.service.classify import create_head_app
 from capelet.service.gateway import Gateway
 from capelet.service.readings import Readings
 from capelet.service.server import Address, bind, make_server
@@ -53,6 +56,7 @@ def listen(
     budget: float = 1000.0,
     bounds: Bounds | None = None,
     readings: Readings | None = None,
+    head: Head | None = None,
     **settings: Any,
 ) -> Iterator[Running]:
     """Serve until the block ends; then everything in flight is finished."""
@@ -64,7 +68,20 @@ def listen(
     )
     ledger.open()
     ledger.limit(Budget(budget))
-    app = create_app(gateway, readings=readings)
+    app = create_app(gateway, readings=readings, head=head)
+    with _run(app) as url:
+        yield Running(url, ledger, gateway, app.state.service)
+
+
+@contextmanager
+def listen_head(head: Head, ledger: Ledger | None = None) -> Iterator[str]:
+    """Serve a head alone until the block ends; the address."""
+    with _run(create_head_app(head, ledger)) as url:
+        yield url
+
+
+@contextmanager
+def _run(app: FastAPI) -> Iterator[str]:
     urls: list[str] = []
     address = Address(port=0)
     server = make_server(app, address, urls.append)
@@ -73,7 +90,7 @@ def listen(
     try:
         wait_for(lambda: bool(urls))
         wait_for(lambda: httpx.get(f"{urls[0]}/readyz").status_code == 200)
-        yield Running(urls[0], ledger, gateway, app.state.service)
+        yield urls[0]
     finally:
         server.should_exit = True
         thread.join(60)

@@ -93,6 +93,9 @@ LONG = (
     "dual utility",
     "lm train",
     "lm attack",
+    "study run",
+    "study check",
+    "serve",
 )
 
 

@@ -180,8 +180,20 @@ OnlyUnseen = Annotated[
 
 # ---- the gateway ----
 
+ServedRecipe = Annotated[
+    Path | None, typer.Option("--recipe", help=f"{RECIPE_HELP} Needs --store and --budget.")
+]
+ServedStore = Annotated[
+    str | None,
+    typer.Option("--store", help=f"{_STORE_HELP} It has the API keys, too.", metavar=_PLACE),
+]
 ServedBudget = Annotated[
-    float, typer.Option("--budget", help="The most ε that a person may cost; the store's cap.")
+    float | None,
+    typer.Option("--budget", help="The most ε that a person may cost; the store's cap."),
+]
+ServedHead = Annotated[
+    Path | None,
+    typer.Option("--head", help="Folder of a private encoder: label vectors with its head."),
 ]
 Refill = Annotated[
     str, typer.Option(help="none, or daily: the budget is that of a day (UTC), with --lifetime.")

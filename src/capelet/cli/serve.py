@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -12,17 +13,22 @@ from capelet.cli.terminal import echo
 from capelet.errors import CapeletError, MissingExtra
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from capelet.data.corpus import Corpus
     from capelet.privacy.budgets import Refill
+    from capelet.privacy.store import Ledger
     from capelet.release.charging import Repeats
+    from capelet.service.server import Address
 
 _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
 
 def serve(
-    recipe: options.Recipe,
-    store: options.Store,
-    budget: options.ServedBudget,
+    recipe: options.ServedRecipe = None,
+    store: options.ServedStore = None,
+    budget: options.ServedBudget = None,
+    head: options.ServedHead = None,
     refill: options.Refill = "none",
     lifetime: options.Lifetime = None,
     repeats: options.ServedRepeats = "same",
@@ -37,43 +43,104 @@ def serve(
     no_demo: options.NoDemo = False,
     allow_unproven: options.AllowUnproven = False,
 ) -> None:
-    """Serve private embeddings to OpenAI clients; every text is charged to a person.
+    """Serve private embeddings to OpenAI clients, every text charged to a person; or a head.
 
     Example: `capelet serve --recipe private.toml --store people.db --budget 40`
     """
     if any(find_spec(package) is None for package in _PACKAGES):
         raise MissingExtra("the gateway", "service")
+    from capelet.service.server import Address
+
+    address = Address(host, port, certificate, key)
+    if recipe is None:
+        charges = {
+            "--budget": budget,
+            "--lifetime": lifetime,
+            "--model": model,
+            "--demo-data": demo_data,
+        }
+        _check_head_alone(head, [name for name, value in charges.items() if value is not None])
+        assert head is not None
+        _serve_head(head, store, address)
+        return
+    if store is None or budget is None:
+        raise CapeletError(
+            "a recipe is served with --store, in which people are charged, and --budget, the most "
+            "that each may cost"
+        )
     from capelet.privacy.budgets import Budget, Limits
     from capelet.privacy.store import Ledger
     from capelet.release import PrivateEncoder
     from capelet.service.app import create_app
+    from capelet.service.classify import load_head
     from capelet.service.gateway import Gateway
     from capelet.service.readings import Readings
-    from capelet.service.server import Address, quiet_logs
-    from capelet.service.server import serve as run_server
     from capelet.service.settings import Settings
 
-    address = Address(host, port, certificate, key)
     settings = Settings(model or _name_of(recipe), cast("Repeats", repeats))
     ever = None if lifetime is None else Budget(lifetime)
     limits = Limits(Budget(budget), cast("Refill", refill), ever)
     encoder = PrivateEncoder.from_recipe(recipe)
+    labels = None if head is None else load_head(head)
     with Ledger(store, keeps_names=False) as ledger:
         gateway = Gateway(encoder, ledger, settings, limits, allow_unproven=allow_unproven)
-        warning = address.check_open(ledger.keys.exist())
+        _check_open(address, ledger)
         ledger.open()
         ledger.limit(limits.budget, limits.refill, limits.lifetime)
         readings = None if no_demo else Readings(encoder, _demo(demo_data, text, private))
-        if warning:
-            echo(f"capelet: {warning}", file=sys.stderr)
-        quiet_logs()
+        app = create_app(gateway, readings=readings, head=labels, has_tls=address.has_tls)
+        _run(app, address, settings.model, gateway.guarantee.sentence())
 
-        def announce(url: str) -> None:
-            echo(f"serving {settings.model} at {url}: {gateway.guarantee.sentence()}")
-            sys.stdout.flush()
 
-        app = create_app(gateway, readings=readings, has_tls=address.has_tls)
-        run_server(app, address, announce)
+def _check_head_alone(head: Path | None, options_of_recipes: list[str]) -> None:
+    if head is None:
+        raise CapeletError(
+            "what is to be served? Give --recipe (private embeddings of texts), --head (labels of "
+            "released vectors), or both"
+        )
+    if options_of_recipes:
+        raise CapeletError(
+            f"{options_of_recipes[0]} is for embeddings, and labels of released vectors cost "
+            "nothing; give --recipe too, or leave it out"
+        )
+
+
+def _serve_head(folder: Path, store: str | None, address: Address) -> None:
+    """Serve a head alone; a store, where there is one, is only asked for API keys."""
+    from capelet.privacy.store import Ledger
+    from capelet.service.classify import create_head_app, load_head
+
+    head = load_head(folder)
+    with ExitStack() as stack:
+        ledger = None if store is None else stack.enter_context(Ledger(store, keeps_names=False))
+        if ledger is not None and not ledger.keys.exist():
+            raise CapeletError(
+                f"the store {ledger.place!r} has no API keys, and a head needs nothing else of it; "
+                "make one with `capelet keys add`, or leave --store out"
+            )
+        _check_open(address, ledger)
+        app = create_head_app(head, ledger, has_tls=address.has_tls)
+        _run(app, address, f"labels of {head.task!r}", "released vectors only, never texts")
+
+
+def _check_open(address: Address, ledger: Ledger | None) -> None:
+    """Refuse to be open to others without keys; warn where keys would travel unhidden."""
+    warning = address.check_open(ledger is not None and ledger.keys.exist())
+    if warning:
+        echo(f"capelet: {warning}", file=sys.stderr)
+
+
+def _run(app: FastAPI, address: Address, model: str, promise: str) -> None:
+    from capelet.service.server import quiet_logs
+    from capelet.service.server import serve as run_server
+
+    quiet_logs()
+
+    def announce(url: str) -> None:
+        echo(f"serving {model} at {url}: {promise}")
+        sys.stdout.flush()
+
+    run_server(app, address, announce)
     echo("stopped; what was in flight is finished", file=sys.stderr)
 
 

@@ -10,27 +10,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request
-from fastapi.openapi.utils import get_openapi
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from capelet import __version__
 from capelet.errors import OutputError
 from capelet.privacy.budgets import BudgetError
-from capelet.privacy.keys import ApiKey
 from capelet.privacy.settlement import RequestConflict, Settlement
+from capelet.release.heads import Head
 from capelet.service.answers import describe_privacy, privacy_headers, write_answer
 from capelet.service.batcher import Batcher, Job
-from capelet.service.errors import Refusal, other_body, store_down, unavailable
-from capelet.service.gateway import Gateway, Plan, refuse_budget, store_errors
-from capelet.service.metrics import Metrics
+from capelet.service.classify import Classifier, add_classify
+from capelet.service.errors import Refusal, other_body, store_down, store_errors, unavailable
+from capelet.service.front import Front, answer_json, frame_app
+from capelet.service.gateway import Gateway, Plan, refuse_budget
 from capelet.service.page import OperatorPage
 from capelet.service.readings import Readings
 from capelet.service.schemas import (
@@ -42,29 +36,24 @@ from capelet.service.schemas import (
 )
 from capelet.service.security import (
     LOG,
-    Guard,
     bearer,
     describe_fault,
     read_body,
-    refuse,
     wait_until_gone,
 )
 
-_T = TypeVar("_T")
 # Nobody reads the answer; the number is what nginx writes for a caller who left.
 _NO_CALLER = 499
 # Bytes of a body that is read from anybody, with a key or without.
 _SMALL = 65_536
-_THREADS = 8  # decide on requests: mostly waiting for the store
 
 
-class Service:
+class Service(Front):
     """A gateway that runs: its batcher, its threads, its figures."""
 
     def __init__(self, gateway: Gateway, readings: Readings | None = None) -> None:
+        super().__init__(gateway.callers)
         self.gateway, self.readings = gateway, readings
-        self.metrics = Metrics()
-        self._pool = ThreadPoolExecutor(_THREADS, "capelet-decide")
         self._batcher: Batcher | None = None
 
     @property
@@ -73,12 +62,8 @@ class Service:
             raise unavailable("this gateway is not running", "shutting_down")
         return self._batcher
 
-    @property
-    def is_local(self) -> bool:
-        """Whether there are no keys yet: then only this machine may ask."""
-        return not self.gateway.has_keys
-
     def start(self) -> None:
+        super().start()
         gateway = self.gateway
         self._batcher = Batcher(
             gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
@@ -98,14 +83,7 @@ class Service:
     def stop(self) -> None:
         """Finish what is in flight, refuse what is new."""
         self.batcher.close()
-        self._pool.shutdown()
-
-    async def decide(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Call what may wait for the store on a thread, so that the loop goes on."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-    async def authenticate(self, request: Request) -> ApiKey:
-        return await self.decide(self.gateway.authenticate, bearer(request))
+        super().stop()
 
     async def settle(self, job: Job, request: Request | None = None) -> Settlement:
         """What the store holds for a job, once it is drawn and charged."""
@@ -141,58 +119,30 @@ class _CallerGone(Exception):
 
 
 def create_app(
-    gateway: Gateway, *, readings: Readings | None = None, has_tls: bool = False
+    gateway: Gateway,
+    *,
+    readings: Readings | None = None,
+    head: Head | None = None,
+    has_tls: bool = False,
 ) -> FastAPI:
-    """The application for a server; it owns its threads, and not the store."""
+    """The application for a server; it owns its threads, and not the store.
+
+    With a head it labels released vectors, too.
+    """
     service = Service(gateway, readings)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start()
-        yield
-        # Off the loop, on which the last answers are still to be sent.
-        await asyncio.to_thread(service.stop)
-
-    # No pages of FastAPI's own: they load scripts from elsewhere.
-    app = FastAPI(
-        title="Capelet gateway",
-        version=__version__,
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        default_response_class=Response,
-    )
-    app.state.service = service
-    app.add_middleware(
-        Guard,
-        metrics=service.metrics,
-        is_local=lambda: service.is_local,
-        has_tls=has_tls,
-    )
-    _add_refusals(app, service)
-    _add_embeddings(app, service)
-    _add_health(app, service)
-    OperatorPage(service, has_tls).add_routes(app)
-    app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
-    return app
-
-
-def _add_refusals(app: FastAPI, service: Service) -> None:
-    @app.exception_handler(Refusal)
-    async def answer_refusal(_: Request, error: Refusal) -> Response:
-        service.metrics.count_refusal(error.code or error.kind)
-        return refuse(error)
-
-    @app.exception_handler(HTTPException)
-    async def answer_unknown(_: Request, error: HTTPException) -> Response:
-        messages = {404: "there is no such address", 405: "this address has no such method"}
-        message = messages.get(error.status_code, "this cannot be answered")
-        return refuse(Refusal(error.status_code, message, headers=dict(error.headers or {})))
+    app = frame_app("Capelet gateway", service, has_tls)
 
     @app.exception_handler(_CallerGone)
     async def answer_nobody(_: Request, error: _CallerGone) -> Response:
         service.metrics.count_refusal("caller_gone")
         return Response(status_code=_NO_CALLER)
+
+    _add_embeddings(app, service)
+    if head is not None:
+        add_classify(app, service, Classifier(head, gateway.settings.bounds))
+    OperatorPage(service, has_tls).add_routes(app)
+    return app
 
 
 def _add_embeddings(app: FastAPI, service: Service) -> None:
@@ -233,7 +183,7 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
     async def list_models(request: Request) -> Response:
         """The one model that is served."""
         await service.authenticate(request)
-        return _json({"object": "list", "data": [_describe_model(gateway)]})
+        return answer_json({"object": "list", "data": [_describe_model(gateway)]})
 
     @app.get("/v1/models/{name}", responses=describe_refusals(400, 401, 404, 503))
     async def show_model(name: str, request: Request) -> Response:
@@ -241,7 +191,7 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
         await service.authenticate(request)
         if name != model:
             raise Refusal(404, f"this gateway serves the model {model!r}", code="model_not_found")
-        return _json(_describe_model(gateway))
+        return answer_json(_describe_model(gateway))
 
 
 async def _plan(service: Service, request: Request) -> Plan:
@@ -253,7 +203,7 @@ async def _plan(service: Service, request: Request) -> Plan:
     body = await read_body(request, gateway.settings.bounds)
 
     def decide() -> Plan:
-        caller = key or gateway.authenticate(bearer(request))
+        caller = key or service.callers.authenticate(bearer(request))
         if (refusal := refuse_media(headers.get("content-type", ""))) is not None:
             raise refusal
         idempotency = parse_idempotency_key(headers.get("idempotency-key"))
@@ -287,40 +237,3 @@ def _describe_model(gateway: Gateway) -> dict[str, Any]:
             "guarantee": guarantee.sentence(),
         },
     }
-
-
-def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz")
-    async def show_health() -> Response:
-        """Whether the process answers."""
-        return _json({"status": "ok"})
-
-    @app.get("/readyz", responses=describe_refusals(503))
-    async def show_readiness() -> Response:
-        """Whether the store can be reached and the encoder is loaded."""
-        if not await service.decide(service.is_ready):
-            raise unavailable("the encoder is not loaded yet", "not_ready")
-        return _json({"status": "ready"})
-
-    @app.get("/metrics", responses=describe_refusals(401, 403, 503))
-    async def show_metrics(request: Request) -> Response:
-        """Figures for Prometheus; once there are keys, for an operator's."""
-        await service.decide(service.gateway.require_operator, bearer(request))
-        return Response(service.metrics.export(), media_type=Metrics.content_type)
-
-
-def _json(content: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(content), media_type="application/json")
-
-
-def _describe(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI without FastAPI's own 422, which is never answered here."""
-    if app.openapi_schema is None:
-        schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        for path in schema["paths"].values():
-            for method in path.values():
-                method["responses"].pop("422", None)
-        schema["components"] = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
-        schema["security"] = [{"key": []}, {}]
-        app.openapi_schema = schema
-    return app.openapi_schema

@@ -6,10 +6,11 @@ positions and bounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, OutputError
 
 # The `openai` client repeats 408, 409, 429 and 5xx by itself unless this header says no.
 DO_NOT_RETRY = {"x-should-retry": "false"}
@@ -114,6 +115,15 @@ def store_down() -> Refusal:
         "the store of charges cannot be reached, so nothing is released; try again",
         "store_unavailable",
     )
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Trouble with the store becomes one refusal; its own words may name hosts and paths."""
+    try:
+        yield
+    except (OutputError, OSError):
+        raise store_down() from None
 
 
 def our_fault() -> Refusal:

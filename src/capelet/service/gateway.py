@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.encoders.own import bare
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
 from capelet.privacy.budgets import BudgetError, Limits, needs_of
 from capelet.privacy.keys import ApiKey
@@ -29,20 +28,16 @@ from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release.recipe import recipe_hash
 from capelet.service.batcher import Job
+from capelet.service.callers import Callers
 from capelet.service.errors import (
     bad_input,
     not_allowed,
     other_body,
     over_budget,
-    store_down,
-    unknown_key,
+    store_errors,
 )
 from capelet.service.schemas import EncodingFormat, Query, parse_query
 from capelet.service.settings import Settings, check_recipe
-
-# Whoever asks while there are no keys: then only programs on this machine can.
-ANYONE = ApiKey(id="", label="", subject=None, is_operator=False, made="", revoked=None)
-
 
 # People who were refused lately, at most.
 _MOST_REFUSALS = 10_000
@@ -87,8 +82,7 @@ class Gateway:
         assert encoder is not None  # `check_recipe`: it takes texts
         self.encoder = encoder
         self._dimension: int | None = None
-        # Whether there ever were keys; never forgotten, as the store does not forget it.
-        self.has_keys = False
+        self.callers = Callers(ledger)
         # In memory only, and in the order in which they were refused.
         self._refusals: dict[str, None] = {}
 
@@ -109,29 +103,6 @@ class Gateway:
             self.load()
         assert self._dimension is not None
         return self._dimension
-
-    # ---- who asks --------------------------------------------------------------------------------
-
-    def authenticate(self, secret: str | None) -> ApiKey:
-        """The key that asks; without one only while there are none at all."""
-        with store_errors():
-            # A store that is not open reads as an empty one, which has no keys: that would let
-            # everybody in while a database is down.
-            self.ledger.open()
-            key = None if secret is None else self.ledger.keys.find(secret)
-            # Clients insist on sending some key; it counts once there are any.
-            if key is None and not self.has_keys:
-                self.has_keys = self.ledger.keys.exist()
-        if key is None and self.has_keys:
-            raise unknown_key()
-        return key or ANYONE
-
-    def require_operator(self, secret: str | None) -> ApiKey:
-        """The operator's key: for figures about everyone's requests."""
-        key = self.authenticate(secret)
-        if key is not ANYONE and not key.is_operator:
-            raise not_allowed("this needs an operator's key: `capelet keys add --operator`")
-        return key
 
     # ---- what is asked ---------------------------------------------------------------------------
 
@@ -265,12 +236,3 @@ def refuse_budget(error: BudgetError) -> CapeletError:
         f"the budget of {error.budget.sentence()} does not cover this request for {people} "
         f"(first texts: {rows}); nothing was released and nothing charged"
     )
-
-
-@contextmanager
-def store_errors() -> Iterator[None]:
-    """Trouble with the store becomes one refusal; its own words may name hosts and paths."""
-    try:
-        yield
-    except (OutputError, OSError):
-        raise store_down() from None

@@ -25,8 +25,8 @@ from capelet.privacy.budgets import SLACK
 from capelet.privacy.guarantees import Guarantee, ceiling, link_releases
 from capelet.privacy.keys import ApiKey
 from capelet.reports.html import templates as report_templates
-from capelet.service.errors import Refusal, bad_input, not_allowed
-from capelet.service.gateway import Gateway, store_errors
+from capelet.service.errors import Refusal, bad_input, not_allowed, store_errors
+from capelet.service.gateway import Gateway
 from capelet.service.readings import Reading
 from capelet.service.schemas import Query
 from capelet.service.security import Session, Sessions, check_origin, read_body
@@ -85,7 +85,7 @@ class OperatorPage:
         form = await self._form(request)
         try:
             key = await self._service.decide(
-                self._service.gateway.authenticate, form.get("key", "").strip() or None
+                self._service.callers.authenticate, form.get("key", "").strip() or None
             )
         except Refusal as error:
             return _render("login.html", error.status, refusal="this key is not known")

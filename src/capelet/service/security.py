@@ -30,7 +30,7 @@ LOG = logging.getLogger("capelet.service")
 _PAGE = ("/", "/login", "/logout", "/try", "/style.css", "/page.js", "/favicon.ico")
 _HEALTH = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 # The only addresses that a log or a figure names: whatever else is asked for was typed by somebody.
-ROUTES = frozenset([*_PAGE, *_HEALTH, "/v1/embeddings", "/v1/models"])
+ROUTES = frozenset([*_PAGE, *_HEALTH, "/v1/embeddings", "/v1/models", "/v1/classify"])
 # No script, style, font or frame from anywhere else, and nobody may frame the page.
 HEADERS = {
     "Content-Security-Policy": (
