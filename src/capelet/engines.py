@@ -12,8 +12,11 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
+import secrets
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +27,9 @@ from capelet.errors import CapeletError, MissingExtra, did_you_mean
 
 # Seconds to wait for the head of a cluster before saying that there is none.
 _PATIENCE = 5.0
+
+# What the libraries of linear algebra read when they are loaded.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
 # What is computed of a task. It raises nothing, and can be imported by a worker.
 Compute = Callable[[Any], Any]
@@ -56,7 +62,7 @@ class Engine(Protocol):
 
 
 class Processes:
-    """Processes of this machine, spawned afresh; they end with this one, however it ends."""
+    """Processes of this machine with one thread each; they end with this one, however it ends."""
 
     def __init__(self, compute: Compute, workers: int | None = None) -> None:
         self.slots = workers or max(1, len(os.sched_getaffinity(0)))
@@ -101,7 +107,9 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
         # Not forked: a copy of this process would have a copy of its stream of noise, too.
-        self.process = context.Process(target=_serve, args=(other, compute), daemon=True)
+        # The function goes packed: to unpack it is to load numpy, which must know its threads.
+        arguments = (other, pickle.dumps(compute))
+        self.process = context.Process(target=_serve, args=arguments, daemon=True)
         self.process.start()
         # Ours must be the only copy of their end, or its death would not be noticed.
         other.close()
@@ -134,11 +142,15 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
-def _serve(pipe: Any, compute: Compute) -> None:
+def _serve(pipe: Any, function: bytes) -> None:
     """A worker's life: take a task, compute it, send what came out, until the pipe closes."""
     # An interrupt from the keyboard reaches all processes; the driver alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    # As many processes as were asked for; more threads than cores would only wait for each other.
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    # From our own parent through our own arguments: no file's pickle is ever read.
+    compute: Compute = pickle.loads(function)
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(compute(pipe.recv()))
@@ -165,12 +177,9 @@ class RayCluster:
     def __init__(
         self, compute: Compute, address: str | None = None, workers: int | None = None
     ) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise MissingExtra("the engine 'ray'", "ray") from None
+        ray = _import_ray(address)
         # Ray's own functions have no types.
-        self._ray: Any = ray
+        self._ray = ray
         self._most = workers
         self._own = not ray.is_initialized()
         if self._own:
@@ -209,6 +218,22 @@ class RayCluster:
             self._ray.shutdown()
 
 
+def _import_ray(address: str | None) -> Any:
+    """Ray, with settings that it reads when it is imported; the user's own go first."""
+    # It would else report its use to its makers.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        # A cluster of our own listens on every interface, and whoever reaches it may run code. With
+        # a token that only its processes have, others are turned away (Ray 2.52 and newer).
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("the engine 'ray'", "ray") from None
+    return ray
+
+
 def _connect(ray: Any, address: str | None) -> None:
     """Join the cluster at the address; one sentence where there is none."""
     missing = (
@@ -217,9 +242,11 @@ def _connect(ray: Any, address: str | None) -> None:
     )
     if address is not None and not _answers(address):
         raise CapeletError(missing)
+    # Its dashboard takes jobs from anybody who reaches it; of a cluster elsewhere it is not ours.
+    own = {"include_dashboard": False} if address is None else {}
     try:
         # Its messages would mix with ours, and results are for standard output.
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except (ConnectionError, ValueError, RuntimeError):
         raise CapeletError(missing) from None
 

@@ -121,7 +121,8 @@ def _release(
     progress: Progress,
 ) -> Summary:
     # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
-    if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
+    is_fixed = job.folder is not None or not overwrite  # a folder is never overwritten
+    if is_fixed and (summary := _summary_of_last_run(job, parts)) is not None:
         return summary
     if job.folder is None:
         _check_target(job.target, overwrite)

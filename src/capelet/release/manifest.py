@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,10 +63,14 @@ def gather(job: Job, parts: Parts, starts: Sequence[int], plan: str, width: int)
     with onto_disk(job.target):
         text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         write_whole(whole / MANIFEST, text)
-        # As the user's umask has it: until now the parts were for their owner only.
-        mode = (whole / MANIFEST).stat().st_mode & 0o777
+        last = (whole / MANIFEST).stat()
         for entry in entries:
-            (whole / str(entry["file"])).chmod(mode)
+            path = whole / str(entry["file"])
+            # As the user's umask has it: until now the parts were for their owner only.
+            path.chmod(last.st_mode & 0o777)
+            # One time for all: a part that came from the ledger was quicker than one that was
+            # drawn, and the times would tell whose texts were released before.
+            os.utime(path, ns=(last.st_mtime_ns, last.st_mtime_ns))
         sync(whole)
 
 

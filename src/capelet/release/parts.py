@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.errors import OutputError
-from capelet.files import inner_folder, onto_disk, private_folder, write_whole
+from capelet.files import copy_whole, inner_folder, onto_disk, private_folder, write_whole
 from capelet.interfaces import Vectors
 from capelet.privacy.budgets import Need
 from capelet.privacy.people import fold_person
@@ -267,8 +267,15 @@ class Parts:
                 shutil.rmtree(whole)
             whole.mkdir()
             for number in numbers:
-                os.link(self._path(number), whole / names[number])
+                self._give(number, whole / names[number])
         return whole
+
+    def _give(self, number: int, path: Path) -> None:
+        """A second name for a part; a copy where the file system has no second names."""
+        try:
+            os.link(self._path(number), path)
+        except OSError:
+            copy_whole(self._path(number), path, mode=0o600)
 
     def let_out(self, summary: str) -> None:
         """Give the whole file, or folder, the target's name: the moment of release."""
