@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from capelet.data.formats import Format
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.mechanisms.vectors import Laplace
 from capelet.privacy.store import Ledger
@@ -284,6 +285,33 @@ def test_a_worker_with_another_recipe_or_other_rows_draws_nothing(tmp_path: Path
     with Ledger(tmp_path / "ledger.db") as ledger:
         assert ledger.counts().releases == 0
     assert not (tmp_path / "out").exists() and not (tmp_path / PARTS).exists()
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_the_right_rows_are_drawn_also_where_some_are_left_out(
+    tmp_path: Path, workers: int | None
+) -> None:
+    """Without noise a vector shows which row it is of; empty and unwanted rows leave no gap."""
+    pytest.importorskip("wordllama", reason="the extra 'words' is not installed")
+    source = tmp_path / "in"
+    source.mkdir()
+    words = "room tea bus cat rain book shoe song tree lamp door milk snow coin ship king".split()
+    texts = [None if row in (3, 13) else f"the {word}" for row, word in enumerate(words)]
+    for start in (0, 10):
+        table = pa.table({"text": texts[start : start + 10]})
+        pq.write_table(table, source / f"{start:02d}.parquet", row_group_size=4)
+    (tmp_path / "recipe.toml").write_text('[[steps]]\nstep = "encoder"\nname = "wordllama"\n')
+    private = PrivateEncoder.from_recipe(tmp_path / "recipe.toml")
+    summary = encode(
+        source, tmp_path / "out", private, text="text", block=7, layout=Format(drop_empty=True),
+        leave_out=lambda batch: np.asarray([text in ("the room", "the milk") for text in batch]),
+        workers=Workers(tmp_path / "recipe.toml", "local", workers),
+    )  # fmt: skip
+    rest = [text for text in texts if text not in (None, "the room", "the milk")]
+    expected = private.release([str(text) for text in rest]).vectors
+    np.testing.assert_allclose(Release.load(tmp_path / "out").vectors, expected, atol=1e-6)
+    assert pq.read_table(tmp_path / "out")["row"].to_pylist() == list(range(len(rest)))
+    assert summary.warnings == ("2 rows were left out: they are empty",)
 
 
 # Runs `encode` of a folder with workers; a worker and the driver may be killed on the way.

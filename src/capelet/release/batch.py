@@ -102,12 +102,12 @@ def encode(
             book = stack.enter_context(Ledger(charging.ledger))
             stack.enter_context(with_anchor(book, charging.anchor))
             account = Account(book, charging, job.recipe_name)
-        with open_parts(job.target) as parts, open_drawer(job, parts, workers) as drawer:
-            summary = _release(job, parts, account, drawer, overwrite, progress)
+        with open_parts(job.target) as parts:
+            summary = _release(job, parts, account, workers, overwrite, progress)
             # They are let out, and nobody will ask for them again; `same` ones stay: the next run
             # may ask. While the folder is there: a rerun after a kill still knows whose they are.
-            # A target that was whole before has no run, and releases without a run are not ours.
-            if account is not None and charging.repeats == "fresh" and parts.run:
+            # Not where the target was whole before: then they may be of a run that is not over.
+            if account is not None and charging.repeats == "fresh" and parts.over:
                 account.ledger.forget(parts.run)
         return summary
 
@@ -116,7 +116,7 @@ def _release(
     job: Job,
     parts: Parts,
     account: Account | None,
-    drawer: Drawer,
+    workers: Workers | None,
     overwrite: bool,
     progress: Progress,
 ) -> Summary:
@@ -128,8 +128,10 @@ def _release(
         _check_target(job.target, overwrite)
     elif (summary := _summary_of_target(job, account)) is not None:
         return summary
-    plan = _first_pass(job, parts, account, overwrite, progress)
-    _second_pass(job, plan, parts, account, drawer, progress)
+    # Before the first pass: a cluster that is not there is known at once.
+    with open_drawer(job, parts, workers) as drawer:
+        plan = _first_pass(job, parts, account, overwrite, progress)
+        _second_pass(job, plan, parts, account, drawer, progress)
     return _assemble(job, plan, parts, account)
 
 
