@@ -42,7 +42,7 @@ def encode(
     workers: options.Workers = None,
     json: options.Json = False,
 ) -> None:
-    """Release the vectors of a file or folder; all rows and budgets are checked before any noise is drawn.
+    """Release the vectors of a file or folder; every row and budget is checked before any draw.
 
     Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
     """
