@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
@@ -72,3 +73,30 @@ def test_what_lies_inside_of_a_source(tmp_path: Path) -> None:
     assert is_inside(tmp_path / "in" / "out", tmp_path / "in" / "*.parquet")
     assert is_inside(tmp_path / "in" / "out", f"file://{tmp_path}/in")
     assert not is_inside(tmp_path / "in-out", tmp_path / "in")
+
+
+def test_an_address_of_a_bucket_keeps_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bucket played by a folder: what is asked of Arrow for the folder, and for each file."""
+    for name in ("in/a.parquet", "in/b.parquet", "in/c.pq"):
+        write(tmp_path / "bucket" / name)
+    addresses: list[str] = []
+
+    class Bucket:
+        @staticmethod
+        def from_uri(address: str) -> tuple[pyarrow.fs.FileSystem, str]:
+            addresses.append(address)
+            local = pyarrow.fs.LocalFileSystem()
+            path = address.removeprefix("s3://").partition("?")[0]
+            return pyarrow.fs.SubTreeFileSystem(str(tmp_path), local), path
+
+    monkeypatch.setattr(pyarrow.fs, "FileSystem", Bucket)
+    files = list_files("s3://bucket/in/*.parquet?region=eu")
+    assert files == ("s3://bucket/in/a.parquet?region=eu", "s3://bucket/in/b.parquet?region=eu")
+    assert count_rows(files[1], ["n"]) == 10
+    assert read_range(files[1], ["n"], 2, 5, False) == [[2, 3, 4]]
+    assert addresses[0] == "s3://bucket/in?region=eu" and files[1] in addresses
+    with pytest.raises(DataError, match=r"'b\.parquet'.*'body'"):
+        count_rows(files[1], ["body"])
+    assert not is_inside(tmp_path / "bucket" / "in", "s3://bucket/in")

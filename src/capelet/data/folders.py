@@ -64,8 +64,13 @@ def list_files(source: Path | str) -> tuple[str, ...]:
     files = tuple(path for path in paths if path.lower().endswith(_PARQUET))
     if not files:
         raise DataError(f"there is no Parquet file in {name!r}; give a folder that has some")
-    scheme = _scheme(name)
-    return tuple(f"{scheme}{path}" for path in files)
+    scheme, options = _around_path(name)
+    return tuple(f"{scheme}{path}{options}" for path in files)
+
+
+def name_of(file: str) -> str:
+    """The name of a file, as messages have it."""
+    return PurePosixPath(_place(file)[1]).name
 
 
 def is_inside(path: Path, source: Path | str) -> bool:
@@ -78,7 +83,7 @@ def is_inside(path: Path, source: Path | str) -> bool:
 def count_rows(file: str, columns: Iterable[str]) -> int:
     """How many rows a file has, from its footer; refused where it lacks a column."""
     with _open(file) as parquet:
-        check_columns(PurePosixPath(file).name, columns, Header(tuple(parquet.schema_arrow.names)))
+        check_columns(name_of(file), columns, Header(tuple(parquet.schema_arrow.names)))
         return int(parquet.metadata.num_rows)
 
 
@@ -129,9 +134,10 @@ def _place(name: str) -> tuple[pyarrow.fs.FileSystem, str, str | None]:
     """
     if _ADDRESS.match(name):
         try:
-            # Wildcards are no part of an address: `?` would begin its options.
-            base, pattern = _cut(name)
-            system, path = pyarrow.fs.FileSystem.from_uri(base)
+            # In an address `?` is no wildcard: it begins options, such as the region of a bucket.
+            address, mark, options = name.partition("?")
+            base, pattern = _cut(address)
+            system, path = pyarrow.fs.FileSystem.from_uri(base + mark + options)
         except (pa.ArrowException, ValueError, OSError):
             raise DataError(
                 f"{name!r} is not an address that can be read; give one such as file:///data/in, "
@@ -163,7 +169,10 @@ def _is_hidden(path: str, root: str) -> bool:
     return any(part.startswith((".", "_")) for part in below)
 
 
-def _scheme(name: str) -> str:
-    """What stands before the path in the address of a file; nothing on this machine."""
+def _around_path(name: str) -> tuple[str, str]:
+    """What stands before and after the path in the address of a file; nothing on this machine."""
     match = _ADDRESS.match(name)
-    return "" if match is None or match[0] == "file://" else match[0]
+    if match is None or match[0] == "file://":
+        return "", ""
+    _, mark, options = name.partition("?")
+    return match[0], mark + options

@@ -23,6 +23,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.folders import name_of
 from capelet.engines import Engine, engine_of
 from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Vectors
@@ -140,7 +141,7 @@ def draw_attempt(task: Task) -> Attempt:
         values = take(task.reading.read(task.span)[0], task.rows.tolist())
         # Others than were checked and budgeted must not be drawn.
         if digest_of(values) != task.digest:
-            name = Path(task.span.file).name
+            name = name_of(task.span.file)
             return Attempt(problem=f"{name!r} was changed while it was read, or is another there")
         return Attempt(
             write_attempt(Path(task.folder), task.number, private.release(values).vectors)

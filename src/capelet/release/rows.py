@@ -9,13 +9,13 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.folders import count_rows, is_folder, list_files, read_range
+from capelet.data.folders import count_rows, is_folder, list_files, name_of, read_range
 from capelet.data.formats import Format
 from capelet.data.streams import column_batches, count_empty, is_named
 from capelet.errors import DataError
@@ -189,8 +189,7 @@ class Reading:
             return rows, _subjects(batch[-1], self.subject, span.start) if self.subject else []
         except DataError as error:
             # A row number alone would be one of many files'.
-            file = PurePosixPath(span.file).name
-            raise DataError(f"in {file!r}: {error.for_terminal}") from None
+            raise DataError(f"in {name_of(span.file)!r}: {error.for_terminal}") from None
 
 
 @dataclass(frozen=True)
