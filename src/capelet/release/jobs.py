@@ -98,7 +98,8 @@ class Job:
             )
         self.charging = charging
         self.columns = [kind, column, subject]
-        size = check_count("block", block or (FOLDER_BLOCK if is_folder(source) else BLOCK))
+        size = FOLDER_BLOCK if is_folder(source) else BLOCK
+        size = size if block is None else check_count("block", block)
         self.source = source_of(
             source, kind, column, subject, size, columns.layout, columns.leave_out
         )
