@@ -13,7 +13,8 @@ again:
   are stored under the run's name, which lies in the folder, and cost nothing more.
 
 No block is drawn twice under one charge, and none leaves without one. The folder is readable by its
-owner only and holds no texts.
+owner only and holds no texts. Of many files the target is a folder (`manifest`), and workers may
+draw (`drawing`); blocks are settled here all the same, in order, and only here.
 """
 
 from __future__ import annotations
