@@ -8,7 +8,7 @@ from pathlib import Path
 import capelet
 
 LAYERS = [
-    ["errors", "files", "interfaces"],
+    ["errors", "files", "interfaces", "engines"],
     ["data", "privacy", "findings"],
     ["training", "encoders"],
     ["mechanisms"],

@@ -1,4 +1,4 @@
-"""`capelet encode`: a file in, a file of released vectors out."""
+"""`capelet encode`: a file in, a file of released vectors out; or a folder in, a folder out."""
 
 from __future__ import annotations
 
@@ -37,18 +37,24 @@ def encode(
     fresh: options.Fresh = False,
     overwrite: options.Overwrite = False,
     only_unseen: options.OnlyUnseen = False,
+    engine: options.Engine = None,
+    address: options.Address = None,
+    workers: options.Workers = None,
     json: options.Json = False,
 ) -> None:
-    """Release a file's vectors; all rows and budgets are checked before any noise is drawn.
+    """Release the vectors of a file or folder; every row and budget is checked before any draw.
 
     Example: `capelet encode mails.parquet out.parquet --text body --recipe private.toml`
     """
     from capelet.data.formats import Format
     from capelet.release import PrivateEncoder, overlap
+    from capelet.release.batch import Workers
     from capelet.release.batch import encode as encode_file
 
     if fresh and repeats not in (None, "fresh"):
         raise CapeletError("--fresh is the older name of --repeats fresh; give one of them")
+    is_plain = (engine, address, workers) == (None, None, None)
+    crew = None if is_plain else Workers(recipe, engine or "local", workers, address)
     encoder = PrivateEncoder.from_recipe(recipe)
     layout = Format(encoding, separator, drop_empty)
     trained = overlap.trained_rows(encoder, source, text, vectors, layout)
@@ -70,6 +76,7 @@ def encode(
             leave_out=leave_out,
             layout=layout,
             progress=progress,
+            workers=crew,
         )
     for warning in release.warnings:
         echo(f"capelet: {warning}", file=sys.stderr)

@@ -122,8 +122,29 @@ RecipeInstead = Annotated[
 WordVectors = Annotated[
     Path | None, typer.Option(help="Word vectors in word2vec's text format, to be attacked.")
 ]
-Source = Annotated[Path, typer.Argument(help="A Parquet, CSV or JSONL file of any size, or a set.")]
-Target = Annotated[Path, typer.Argument(help="The Parquet file of released vectors.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A Parquet, CSV or JSONL file of any size, or a set; or many Parquet files: a folder, "
+        "a pattern in quotes, an address."
+    ),
+]
+Target = Annotated[
+    str, typer.Argument(help="The Parquet file of released vectors; of many files, a folder.")
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(help="Who draws the parts of a folder: local (default) or ray (extra: ray)."),
+]
+Address = Annotated[
+    str | None, typer.Option(help="Of a Ray cluster; without it one is begun on this machine.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        max=MOST_SEEDS, help="How many draw at once; local: 1, this process; ray: all cores."
+    ),
+]
 Subject = Annotated[str | None, typer.Option(help="Column of whom a row is about.")]
 # Texts, not paths: a path would make one slash of the two in a URL.
 _PLACE = "FILE|URL"

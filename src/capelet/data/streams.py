@@ -26,7 +26,16 @@ from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
 # TEXT is the column of the texts in every named set.
-__all__ = ["TEXT", "column_batches", "count_empty", "is_named"]
+__all__ = [
+    "TEXT",
+    "Batch",
+    "as_list",
+    "check_columns",
+    "column_batches",
+    "count_empty",
+    "is_named",
+    "without_empty",
+]
 
 _READ = 1 << 22  # bytes of CSV read at once; no row may be longer
 _ROWS = 1024  # rows of Parquet and JSONL read at once
@@ -69,7 +78,7 @@ def column_batches(
         )
     try:
         for batch in kinds[source.suffix.lower()](source, columns, progress, layout):
-            yield _without_empty(batch) if layout.drop_empty else batch
+            yield without_empty(batch) if layout.drop_empty else batch
     except (pa.ArrowException, OSError, UnicodeError, ValueError, OverflowError) as error:
         raise unreadable_file(source, error, layout) from None
 
@@ -78,10 +87,11 @@ def count_empty(source: Path, columns: list[str], layout: Format) -> int:
     """How many rows `drop_empty` leaves out: nothing is left out without a word."""
     every = replace(layout, drop_empty=False)
     batches = column_batches(source, columns, layout=every)
-    return sum(len(batch[0]) - len(_without_empty(batch)[0]) for batch in batches)
+    return sum(len(batch[0]) - len(without_empty(batch)[0]) for batch in batches)
 
 
-def _without_empty(batch: Batch) -> Batch:
+def without_empty(batch: Batch) -> Batch:
+    """The rows that have a value in every column."""
     whole = [all(kind_of(value) != "empty" for value in row) for row in zip(*batch, strict=True)]
     return [[v for v, keep in zip(column, whole, strict=True) if keep] for column in batch]
 
@@ -91,7 +101,7 @@ def _in_memory(corpus: Corpus, columns: list[str]) -> Iterator[Batch]:
     label = {corpus.label_name or "label": corpus.label}
     columns_by_name = {TEXT: corpus.texts, **label, **corpus.private, "author": corpus.author}
     present = {name: values for name, values in columns_by_name.items() if values is not None}
-    _check_columns(corpus.name, columns, Header(tuple(present)))
+    check_columns(corpus.name, columns, Header(tuple(present)))
     for start in range(0, len(corpus), _ROWS):
         yield [present[column][start : start + _ROWS].tolist() for column in columns]
 
@@ -100,10 +110,10 @@ def _parquet(
     source: Path, columns: list[str], progress: Progress, layout: Format
 ) -> Iterator[Batch]:
     with pa.parquet.ParquetFile(source) as file:
-        _check_columns(source.name, columns, Header(tuple(file.schema_arrow.names)))
+        check_columns(source.name, columns, Header(tuple(file.schema_arrow.names)))
         position, total = 0, file.metadata.num_rows
         for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
-            yield [_as_list(batch[column]) for column in columns]
+            yield [as_list(batch[column]) for column in columns]
             position += batch.num_rows
             progress("checking", position, total)
 
@@ -119,7 +129,7 @@ def _csv(source: Path, columns: list[str], progress: Progress, layout: Format) -
         block = pa.Table.from_batches(batches, head.schema)
         header = Header.of_first_line(block.column_names, block.columns)
         hint = separator_hint(source, layout) if len(header.names) == 1 else ""
-        _check_columns(source.name, columns, header, hint)
+        check_columns(source.name, columns, header, hint)
     types = pa.csv.ConvertOptions(
         include_columns=columns, column_types=dict.fromkeys(columns, pa.string())
     )
@@ -141,7 +151,7 @@ def _jsonl(source: Path, columns: list[str], progress: Progress, layout: Format)
             if line.strip():
                 row = json_row(line, number, source.name)
                 if first is None:
-                    _check_columns(source.name, columns, Header(tuple(first := row)))
+                    check_columns(source.name, columns, Header(tuple(first := row)))
                 rows.append([row.get(column) for column in columns])
             if len(rows) == _ROWS:
                 yield [list(column) for column in zip(*rows, strict=True)]
@@ -151,7 +161,8 @@ def _jsonl(source: Path, columns: list[str], progress: Progress, layout: Format)
         yield [list(column) for column in zip(*rows, strict=True)]
 
 
-def _check_columns(name: str, columns: Iterable[str], header: Header, hint: str = "") -> None:
+def check_columns(name: str, columns: Iterable[str], header: Header, hint: str = "") -> None:
+    """Refuse a file that lacks one of the columns, or has it several times."""
     names = list(columns)
     for column in names:
         if column not in header.names:
@@ -160,7 +171,7 @@ def _check_columns(name: str, columns: Iterable[str], header: Header, hint: str 
             raise several_columns(name, column, count)
 
 
-def _as_list(column: pa.Array) -> list[Any]:
+def as_list(column: pa.Array) -> list[Any]:
     """Python values; vectors of one width as arrays, which is far quicker than lists."""
     kind = column.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):

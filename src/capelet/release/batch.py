@@ -13,21 +13,22 @@ again:
   are stored under the run's name, which lies in the folder, and cost nothing more.
 
 No block is drawn twice under one charge, and none leaves without one. The folder is readable by its
-owner only and holds no texts.
+owner only and holds no texts. Of many files the target is a folder (`manifest`), and workers may
+draw (`drawing`); blocks are settled here all the same, in order, and only here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from capelet.data.folders import is_inside
 from capelet.data.formats import Format
 from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
@@ -35,48 +36,16 @@ from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.privacy.anchors import with_anchor
 from capelet.privacy.budgets import Budget, BudgetError
-from capelet.privacy.guarantees import Guarantee, check_count
 from capelet.privacy.store import Ledger
-from capelet.release.charging import Account, Charging, LookAlikes, Repeats, charging_of
+from capelet.release import manifest
+from capelet.release.charging import Account, LookAlikes, Repeats, charging_of
+from capelet.release.drawing import Drawer, Request, Workers, open_drawer
+from capelet.release.jobs import ROW, VECTOR, Columns, Job, Summary, matrix_of, table_of
 from capelet.release.parts import Parts, open_parts
-from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
-from capelet.release.rows import Block, LeaveOut, Source, join_digests
+from capelet.release.recipe import PrivateEncoder
+from capelet.release.rows import Block, LeaveOut, join_digests
 
-# Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
-BLOCK = 2048
-
-# The columns of the target, beside the subject's.
-ROW, VECTOR = "row", "vector"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What became of a file: how many vectors were drawn, and how many were kept ones.
-
-    `highest_epsilon` is the highest sum of one person in the ledger; `warnings` are sentences that
-    point at rows.
-    """
-
-    target: Path
-    rows: int
-    dimension: int
-    drawn: int
-    kept: int
-    is_resumed: bool
-    guarantee: Guarantee
-    word_guarantee: Guarantee | None = None
-    highest_epsilon: float | None = None
-    warnings: tuple[str, ...] = ()
-
-    def sentence(self) -> str:
-        again = f", {self.kept:,} of them kept from before" if self.kept else ""
-        words = f"; also {self.word_guarantee.sentence()}" if self.word_guarantee else ""
-        highest = "" if self.highest_epsilon is None else f"{self.highest_epsilon:g}"
-        total = f"; the ledger's highest sum is ε = {highest} per person" if highest else ""
-        return (
-            f"{self.rows:,} vectors of {self.dimension} dimensions{again}: "
-            f"{self.guarantee.sentence()}{words}{total}"
-        )
+__all__ = ["ROW", "VECTOR", "Summary", "Workers", "encode"]
 
 
 def encode(
@@ -93,12 +62,16 @@ def encode(
     anchor: Path | str | None = None,
     overwrite: bool = False,
     progress: Progress = silent,
-    block: int = BLOCK,
+    block: int | None = None,
     fresh: bool | None = None,
     leave_out: LeaveOut | None = None,
     layout: Format | None = None,
+    workers: Workers | None = None,
 ) -> Summary:
     """Release a Parquet, CSV or JSONL file of texts or ready vectors, or a named set, as Parquet.
+
+    Or many Parquet files (a folder, a pattern, an address such as file:///data): the target is then
+    a folder of parts and a manifest, and `workers` may draw them.
 
     The target has the row number, the vector and, where `subject` names a column, the subject;
     never the text. Guarantee and recipe stand in its metadata, and `Release.load` reads it. With a
@@ -122,11 +95,13 @@ def encode(
             "noise that nobody can repeat: give the private encoder itself"
         )
     charging = charging_of(ledger, budget, repeats, anchor, fresh)
-    job = _Job(private, Path(source), Path(target), text, vectors, subject, charging, block)
-    job.source = replace(job.source, leave_out=leave_out, layout=layout or Format())
+    columns = Columns(text, vectors, subject, leave_out, layout)
+    job = Job(private, source, _path_of(target), columns, charging, block)
     charging.check(subject, job.guarantee)
     check_writable(job.target.parent)
     _check_apart(job.target, source, charging.ledger, charging.anchor)
+    if job.folder is not None:
+        _check_outside(job.target, source)
     with ExitStack() as stack:
         account = None
         if charging.ledger is not None:
@@ -134,78 +109,36 @@ def encode(
             stack.enter_context(with_anchor(book, charging.anchor))
             account = Account(book, charging, job.recipe_name)
         with open_parts(job.target) as parts:
-            summary = _release(job, parts, account, overwrite, progress)
+            summary = _release(job, parts, account, workers, overwrite, progress)
             # They are let out, and nobody will ask for them again; `same` ones stay: the next run
             # may ask. While the folder is there: a rerun after a kill still knows whose they are.
-            if account is not None and charging.repeats == "fresh":
+            # Not where the target was whole before: then they may be of a run that is not over.
+            if account is not None and charging.repeats == "fresh" and parts.over:
                 account.ledger.forget(parts.run)
         return summary
 
 
 def _release(
-    job: _Job, parts: Parts, account: Account | None, overwrite: bool, progress: Progress
+    job: Job,
+    parts: Parts,
+    account: Account | None,
+    workers: Workers | None,
+    overwrite: bool,
+    progress: Progress,
 ) -> Summary:
     # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
-    if not overwrite and (summary := _summary_of_last_run(job, parts)) is not None:
+    is_fixed = job.folder is not None or not overwrite  # a folder is never overwritten
+    if is_fixed and (summary := _summary_of_last_run(job, parts)) is not None:
         return summary
-    _check_target(job.target, overwrite)
-    plan = _first_pass(job, parts, account, overwrite, progress)
-    _second_pass(job, plan, parts, account, progress)
+    if job.folder is None:
+        _check_target(job.target, overwrite)
+    elif (summary := _summary_of_target(job, account)) is not None:
+        return summary
+    # Before the first pass: a cluster that is not there is known at once.
+    with open_drawer(job, parts, workers) as drawer:
+        plan = _first_pass(job, parts, account, overwrite, progress)
+        _second_pass(job, plan, parts, account, drawer, progress)
     return _assemble(job, plan, parts, account)
-
-
-class _Job:
-    """What was asked for, checked as far as that can be without reading the file."""
-
-    def __init__(
-        self,
-        private: PrivateEncoder,
-        source: Path,
-        target: Path,
-        text: str | None,
-        vectors: str | None,
-        subject: str | None,
-        charging: Charging,
-        block: int,
-    ) -> None:
-        self.private, self.target, self.subject = private, target, subject
-        kind = private.consumes
-        column, other = (text, vectors) if kind == "texts" else (vectors, text)
-        if column is None or other is not None:
-            raise CapeletError(
-                f"the recipe begins with {kind}; name their column, and only that, with "
-                f"{'text' if kind == 'texts' else 'vectors'}="
-            )
-        # Two columns of one name could not be told apart in the target.
-        if subject in (ROW, VECTOR):
-            raise CapeletError(
-                f"the subject's column may not be called {subject!r}, which the output uses itself"
-            )
-        self.charging = charging
-        self.source = Source(source, kind, column, subject, check_count("block", block))
-        self.guarantee, self.recipe = charging.promise(private.guarantee), private.recipe
-        words = private.word_guarantee
-        self.word_guarantee = None if words is None else charging.promise(words)
-        self.recipe_name = recipe_hash(self.recipe)
-
-    def promises(self) -> dict[str, Any]:
-        """What a summary says is guaranteed."""
-        return {"guarantee": self.guarantee, "word_guarantee": self.word_guarantee}
-
-    def facts(self) -> str:
-        """What must be the same for a run to be taken up, beside the rows and the ledger."""
-        source = self.source
-        columns = [source.kind, source.column, source.subject, source.size]
-        return json.dumps([self.recipe, columns, self.charging.repeats], sort_keys=True)
-
-    def schema(self, width: int) -> pa.Schema:
-        """The columns of the target, with guarantee and recipe in the metadata."""
-        fields = [(ROW, pa.int64()), (VECTOR, pa.list_(pa.float32(), width))]
-        if self.subject is not None:
-            fields.insert(1, (self.subject, pa.string()))
-        description = json.loads(describe(self.guarantee, self.recipe, self.word_guarantee))
-        metadata = json.dumps({**description, "repeats": self.charging.repeats}, sort_keys=True)
-        return pa.schema(fields, metadata={METADATA: metadata.encode()})
 
 
 def _check_apart(target: Path, *inputs: Path | str | None) -> None:
@@ -217,6 +150,25 @@ def _check_apart(target: Path, *inputs: Path | str | None) -> None:
                 f"{str(target)!r} is read by this very command, and would be overwritten; "
                 "choose another name for the output"
             )
+
+
+def _path_of(target: Path | str) -> Path:
+    """The target as a path of this machine, also where it is written as file:///…."""
+    name = str(target)
+    if "://" in name and not name.startswith("file:///"):
+        raise OutputError(
+            f"cannot write to {name!r}: a release appears by a rename, which only a file system "
+            "has; give a folder, and copy it where it is to go when it is whole"
+        )
+    return Path(name.removeprefix("file://"))
+
+
+def _check_outside(target: Path, source: Path | str) -> None:
+    """Refuse a target among the files that are read: the next run would release it, too."""
+    if is_inside(target, source):
+        raise OutputError(
+            f"{str(target)!r} lies in the folder that is read; choose a place outside of it"
+        )
 
 
 def _check_target(target: Path, overwrite: bool) -> None:
@@ -231,16 +183,20 @@ def _check_target(target: Path, overwrite: bool) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the first pass found: a digest of each block, and what to warn of."""
+    """What the first pass found: where blocks start, and the last ends; digests; warnings."""
 
-    rows: int
+    starts: Sequence[int]
     digests: Sequence[bytes]
     is_resumed: bool
     warnings: tuple[str, ...]
 
+    @property
+    def rows(self) -> int:
+        return self.starts[-1]
+
 
 def _first_pass(
-    job: _Job, parts: Parts, account: Account | None, overwrite: bool, progress: Progress
+    job: Job, parts: Parts, account: Account | None, overwrite: bool, progress: Progress
 ) -> _Plan:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
     book = account.ledger if account else None
@@ -264,52 +220,89 @@ def _first_pass(
 
 
 def _count(
-    job: _Job, parts: Parts, account: Account | None, is_resumed: bool, progress: Progress
+    job: Job, parts: Parts, account: Account | None, is_resumed: bool, progress: Progress
 ) -> _Plan:
     """Check all rows; add up what each person needs, and notice people who look alike."""
-    digests, rows, alike = [], 0, LookAlikes()
+    digests, starts, alike = [], [0], LookAlikes()
     for block in job.source.blocks(progress):
         digests.append(block.digest)
-        rows += len(block)
+        starts.append(block.start + len(block))
         if account is not None:
             alike.look(block, parts, account.ledger)
             parts.count(account.needs(block, parts, is_resumed))
-    if not rows:
-        raise DataError(f"{job.source.path.name!r} has no rows")
+    if not digests:
+        raise DataError(f"{job.source.name!r} has no rows")
     empty = job.source.empty_rows()
     left_out = [f"{empty:,} rows were left out: they are empty"] if empty else []
-    return _Plan(rows, digests, is_resumed, (*left_out, *alike.warnings()))
+    return _Plan(starts, digests, is_resumed, (*left_out, *alike.warnings()))
 
 
 def _second_pass(
-    job: _Job, plan: _Plan, parts: Parts, account: Account | None, progress: Progress
+    job: Job,
+    plan: _Plan,
+    parts: Parts,
+    account: Account | None,
+    drawer: Drawer,
+    progress: Progress,
 ) -> None:
     """Draw what is not drawn, settle it, write it down; block by block, in order."""
-    place, rows = 0, 0
+    rows, pending = 0, set[bytes]()
+    requests = _requests(job, plan, parts, account, pending)
+    for request, draws in drawer.draw(requests):
+        block = request.block
+        if account is not None:
+            _settle(job, request, draws, parts, account)
+            pending.difference_update(request.names)
+        elif len(request.rows):
+            parts.write(block.number, table_of(job, block, draws))
+        rows += len(block)
+        progress("releasing", rows, plan.rows)
+
+
+def _requests(
+    job: Job, plan: _Plan, parts: Parts, account: Account | None, pending: set[bytes]
+) -> Iterator[Request]:
+    """Each block with the rows that nobody has drawn: repeats are taken out before the draw.
+
+    `pending` are the names that were asked for and are not settled: a drawer may read ahead, and a
+    text of a block ahead may be one of them. The average of two draws would have half the noise.
+    """
+    place = 0
     for block in job.source.blocks():
         # Other rows than were checked and budgeted: nothing of them may leave.
         if plan.digests[place : place + 1] != [block.digest]:
             raise _change_error(job)
-        place, rows = place + 1, rows + len(block)
-        if account is not None:
-            _settle(job, block, parts, account)
-        elif block.number not in parts.stored_blocks:
-            parts.write(block.number, _table(job, block, job.private.release(block.values).vectors))
-        progress("releasing", rows, plan.rows)
+        place += 1
+        if account is None:
+            is_stored = block.number in parts.stored_blocks
+            yield Request(block, (), () if is_stored else range(len(block)))
+        else:
+            yield _request(block, parts, account, pending)
     if place != len(plan.digests):
         raise _change_error(job)
 
 
-def _settle(job: _Job, block: Block, parts: Parts, account: Account) -> None:
-    """Charge for a block and keep it, both or neither; the part is what the ledger returns."""
+def _request(block: Block, parts: Parts, account: Account, pending: set[bytes]) -> Request:
     names = account.names(block, parts.run)
+    if block.number in parts.stored_blocks:
+        return Request(block, names, ())
+    others = account.ledger.names_among(names) | pending
+    # A name that comes twice is drawn once.
+    first = {name: row for row, name in reversed(list(enumerate(names))) if name not in others}
+    pending.update(first)
+    return Request(block, names, sorted(first.values()))
+
+
+def _settle(job: Job, request: Request, draws: Vectors, parts: Parts, account: Account) -> None:
+    """Charge for a block and keep it, both or neither; the part is what the ledger returns."""
+    block, names = request.block, request.names
     is_stored = block.number in parts.stored_blocks
     # A part that lies there was settled. It is settled again all the same, which costs nothing,
     # unless the ledger was put back to an older state: then it is charged once more.
     if is_stored:
-        vectors = _matrix_of(parts.read(block.number)[VECTOR])
+        vectors = matrix_of(parts.read(block.number)[VECTOR])
     else:
-        vectors = _draw(job, block, names, account.ledger)
+        vectors = _fill(request, draws, account.ledger)
     parts.begin_charging()
     try:
         settlement = account.ledger.settle(
@@ -327,47 +320,39 @@ def _settle(job: _Job, block: Block, parts: Parts, account: Account) -> None:
             f"and the same command goes on from row {block.start}"
         ) from None
     if not is_stored or not np.array_equal(settlement.vectors, vectors):
-        parts.write(block.number, _table(job, block, settlement.vectors))
+        parts.write(block.number, table_of(job, block, settlement.vectors))
 
 
-def _draw(job: _Job, block: Block, names: Sequence[bytes], book: Ledger) -> Vectors:
-    """A vector for each row: stored ones as they are, all others with new noise.
-
-    A name that comes twice is drawn once: the average of two draws would have half the noise.
-    """
-    by_name = book.find(names)
-    first = {name: row for row, name in reversed(list(enumerate(names))) if name not in by_name}
-    rows = sorted(first.values())
-    if rows:
-        draws = np.asarray(job.private.release(block.take(rows)).vectors, dtype=np.float32)
-        by_name.update(zip((names[row] for row in rows), draws, strict=True))
-    return np.stack([by_name[name] for name in names])
-
-
-def _table(job: _Job, block: Block, vectors: Vectors) -> pa.Table:
-    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
-    columns: list[Any] = [pa.array(np.asarray(block.numbers))]
-    if job.subject is not None:
-        columns.append(pa.array(block.subjects, pa.string()))
-    columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
-    return pa.table(columns, schema=job.schema(vectors.shape[1]))
+def _fill(request: Request, draws: Vectors, book: Ledger) -> Vectors:
+    """A vector for each row: stored ones as they are, the draws for all others."""
+    by_name = book.find(request.names)
+    for row, draw in zip(request.rows, draws, strict=True):
+        by_name.setdefault(request.names[row], draw)
+    if not all(name in by_name for name in request.names):
+        raise CapeletError(
+            "the ledger was changed by another process meanwhile: releases that it held are gone; "
+            f"the same command goes on from row {request.block.start}"
+        )
+    return np.stack([by_name[name] for name in request.names])
 
 
-def _change_error(job: _Job) -> DataError:
-    return DataError(
-        f"{job.source.path.name!r} was changed while it was read; run the command again"
-    )
+def _change_error(job: Job) -> DataError:
+    return DataError(f"{job.source.name!r} was changed while it was read; run the command again")
 
 
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def _assemble(job: _Job, plan: _Plan, parts: Parts, account: Account | None) -> Summary:
-    """Join the parts to one file, and let it out."""
+def _assemble(job: Job, plan: _Plan, parts: Parts, account: Account | None) -> Summary:
+    """Join the parts to one file, or gather them in one folder, and let it out."""
     width = parts.read(0).schema.field(VECTOR).type.list_size
-    with parts.whole(job.schema(width)) as writer:
-        for number in range(len(plan.digests)):
-            writer.write_table(parts.read(number))
+    if job.folder is None:
+        with parts.whole(job.schema(width)) as writer:
+            for number in range(len(plan.digests)):
+                writer.write_table(parts.read(number))
+    else:
+        name = manifest.plan_of(job, join_digests(plan.digests), _identity(account))
+        manifest.gather(job, parts, plan.starts, name, width)
     draws, highest = plan.rows, None
     if account is not None:
         draws = account.ledger.releases_of(parts.run)
@@ -384,7 +369,7 @@ def _assemble(job: _Job, plan: _Plan, parts: Parts, account: Account | None) -> 
     return Summary(job.target, **content, is_resumed=plan.is_resumed, **job.promises())
 
 
-def _summary_of_last_run(job: _Job, parts: Parts) -> Summary | None:
+def _summary_of_last_run(job: Job, parts: Parts) -> Summary | None:
     """The summary of this run where it was killed just after its target appeared."""
     summary = parts.summary(job.facts())
     if not summary or parts.rows() != join_digests(block.digest for block in job.source.blocks()):
@@ -395,6 +380,29 @@ def _summary_of_last_run(job: _Job, parts: Parts) -> Summary | None:
     return Summary(job.target, **content, is_resumed=True, **job.promises())
 
 
-def _matrix_of(column: pa.ChunkedArray) -> Vectors:
-    whole = column.combine_chunks()
-    return whole.flatten().to_numpy().reshape(len(whole), -1)
+def _summary_of_target(job: Job, account: Account | None) -> Summary | None:
+    """The summary where the target is this very run, finished; any other content is refused."""
+    if job.target.exists() and not job.target.is_dir():
+        raise OutputError(f"{str(job.target)!r} is a file; name a folder for the parts")
+    if not job.target.exists() or not any(job.target.iterdir()):
+        return None
+    content = manifest.read(job.target)
+    rows = join_digests(block.digest for block in job.source.blocks())
+    if content is None or not manifest.is_same_run(
+        content, manifest.plan_of(job, rows, _identity(account))
+    ):
+        raise OutputError(
+            f"the folder {str(job.target)!r} is not empty, and not of this run; choose another "
+            "(a folder that was released is never overwritten)"
+        )
+    manifest.check_parts(job.target, content)
+    total = int(content["rows"])
+    highest = account.ledger.counts().highest_epsilon if account else None
+    return Summary(
+        job.target, total, content["dimension"], 0, total, True, **job.promises(),
+        highest_epsilon=highest,
+    )  # fmt: skip
+
+
+def _identity(account: Account | None) -> str:
+    return account.ledger.identity if account else ""

@@ -17,7 +17,7 @@ from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError
 from capelet.privacy.origins import TrainingRecords, unrecorded
 from capelet.release.recipe import PrivateEncoder
-from capelet.release.rows import LeaveOut, Source
+from capelet.release.rows import LeaveOut, source_of
 
 BLOCK = 4096  # rows that are read and compared together
 
@@ -36,8 +36,7 @@ def trained_rows(
     if len(unrecorded(ids)) == len(ids) or column is None:
         return np.zeros(0, dtype=bool)
     records = TrainingRecords(ids)
-    rows = Source(Path(source), private.consumes, column, None, BLOCK, layout=layout or Format())
-    blocks = rows.blocks()
+    blocks = source_of(source, private.consumes, column, None, BLOCK, layout).blocks()
     return np.concatenate([records(block.values) for block in blocks] or [np.zeros(0, bool)])
 
 

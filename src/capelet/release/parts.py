@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.errors import OutputError
-from capelet.files import inner_folder, onto_disk, private_folder, write_whole
+from capelet.files import copy_whole, inner_folder, onto_disk, private_folder, write_whole
+from capelet.interfaces import Vectors
 from capelet.privacy.budgets import Need
 from capelet.privacy.people import fold_person
 
 _WHOLE, _DATABASE = "whole.parquet", "run.db"
+ATTEMPT = ".attempt"
 # After a full disk nothing that was drawn is lost.
 _ADVICE = "when that is mended, the same command goes on where it stopped"
 _FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
@@ -43,7 +47,7 @@ class Parts:
         with onto_disk(target, _ADVICE):
             private_folder(inner_folder(target.parent, self.folder.name))
             # The folder's own entry, too: without it a crash may lose all parts at once.
-            _sync(target.parent)
+            sync(target.parent)
         # No waiting: whoever does not get the lock at once is a second run on the same target.
         self._db = sqlite3.connect(self.folder / _DATABASE, timeout=0, isolation_level=None)
         try:
@@ -62,6 +66,8 @@ class Parts:
                     f"({error}); see that the disk has room, or remove that folder"
                 )
             raise OutputError(sentence) from None
+        # Under the lock they are of a dead run: nobody settled them, and nobody may let them out.
+        self.drop_attempts()
         self._stored_blocks = {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
         # Blocks that no run remembers, as a kill amid the removal left them, can never be let out.
         if not self._fact("job"):
@@ -71,12 +77,15 @@ class Parts:
     def close(self) -> None:
         """Let go of the lock; a folder for which nothing was charged, or that is over, goes too."""
         is_begun = self._is_begun
+        self.drop_attempts()
         if self.over or not is_begun:
             # The database last, and under its lock: a run killed while it clears away must find
             # there what it was, or the next would take the rest for another run's parts.
             with suppress(OSError):
                 for path in self.folder.iterdir():
-                    if not path.name.startswith(_DATABASE):
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif not path.name.startswith(_DATABASE):
                         path.unlink(missing_ok=True)
         self._db.close()
         if self.over or not is_begun:
@@ -207,7 +216,7 @@ class Parts:
         pa.parquet.write_table(part, sink, compression="none", use_dictionary=False)
         with onto_disk(self.target, _ADVICE):
             write_whole(self._path(number), sink.getvalue().to_pybytes(), mode=0o600)
-            _sync(self.folder)
+            sync(self.folder)
         # Only now: a block counts as stored when it would survive a crash.
         self._stored_blocks.add(number)
 
@@ -216,6 +225,23 @@ class Parts:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:08d}.parquet"
+
+    # ---- attempts: draws of other processes that are not settled yet ----
+
+    def read_attempt(self, name: str) -> Vectors | None:
+        """The draws that a worker wrote, or None where this machine does not see them."""
+        try:
+            content = np.load(self.folder / name, allow_pickle=False)
+        except (OSError, ValueError):
+            return None
+        return np.asarray(content, dtype=np.float32)
+
+    def drop_attempts(self, number: int | None = None) -> None:
+        """Delete the attempts of a block, or all: also those of workers that were lost."""
+        pattern = f"*{ATTEMPT}" if number is None else f"{number:08d}.*{ATTEMPT}"
+        with suppress(OSError):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
 
     # ---- the end ----
 
@@ -227,21 +253,44 @@ class Parts:
         with onto_disk(self.target, _ADVICE):
             with pa.parquet.ParquetWriter(path, schema, **plain) as writer:
                 yield writer
-            _sync(path)
+            sync(path)
+
+    def whole_folder(self, numbers: Iterable[int], names: Mapping[int, str]) -> Path:
+        """The folder that is to be the target, with the parts under the names they will have.
+
+        The parts stay here under their own names, too, until the folder is let out: a run killed
+        meanwhile would else take those that were moved for undrawn.
+        """
+        whole = self.folder / _WHOLE
+        with onto_disk(self.target, _ADVICE):
+            if whole.is_dir():
+                shutil.rmtree(whole)
+            whole.mkdir()
+            for number in numbers:
+                self._give(number, whole / names[number])
+        return whole
+
+    def _give(self, number: int, path: Path) -> None:
+        """A second name for a part; a copy where the file system has no second names."""
+        try:
+            os.link(self._path(number), path)
+        except OSError:
+            copy_whole(self._path(number), path, mode=0o600)
 
     def let_out(self, summary: str) -> None:
-        """Give the whole file the target's name: the moment of release."""
+        """Give the whole file, or folder, the target's name: the moment of release."""
         # Before the rename: a run killed after it must still know what it has let out.
         self.remember("summary", summary)
         with onto_disk(self.target, _ADVICE):
             (self.folder / _WHOLE).replace(self.target)
-            _sync(self.target.parent)
+            sync(self.target.parent)
         self.over = True
 
     def summary(self, facts: str) -> str:
         """The summary of a run that was killed just after its target appeared, or nothing."""
         # The rename has happened: the joined file is gone from here and the target is there.
-        there = not (self.folder / _WHOLE).exists() and self.target.is_file()
+        has_content = self.target.is_dir() and any(self.target.iterdir())
+        there = not (self.folder / _WHOLE).exists() and (self.target.is_file() or has_content)
         return self._fact("summary") if there and self._fact("job") == facts else ""
 
     def rows(self) -> str:
@@ -258,7 +307,20 @@ def open_parts(target: Path) -> Iterator[Parts]:
         parts.close()
 
 
-def _sync(path: Path) -> None:
+def write_attempt(folder: Path, number: int, draws: Vectors) -> str:
+    """Write down what a worker drew for a block, under a name of its own; that name.
+
+    Two attempts at one block have two names: neither can be taken for the other, and which of them
+    counts is for the driver to say.
+    """
+    name = f"{number:08d}.{secrets.token_hex(8)}{ATTEMPT}"
+    content = io.BytesIO()
+    np.save(content, np.ascontiguousarray(draws, dtype="<f4"), allow_pickle=False)
+    write_whole(folder / name, content.getvalue(), mode=0o600)
+    return name
+
+
+def sync(path: Path) -> None:
     """Have a file, or the entries of a folder, on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Rows of a file of any size, or of a named set, in blocks of one size, every row checked.
+"""Rows of a file of any size, of many files, or of a named set, in blocks, every row checked.
 
 Only one block is held at a time. An error names the row and the column, never what stands there.
 """
@@ -7,29 +7,44 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.folders import count_rows, is_folder, list_files, name_of, read_range
 from capelet.data.formats import Format
-from capelet.data.streams import column_batches, count_empty
+from capelet.data.streams import column_batches, count_empty, is_named
 from capelet.errors import DataError
 from capelet.interfaces import Kind, Progress, Vectors, silent
 from capelet.privacy.people import normalise_person
 
 
+@dataclass(frozen=True)
+class Span:
+    """Rows of one file among many, from `start` to before `stop`."""
+
+    file: str
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Consecutive rows: texts or an (n, d) array, and who each row is about."""
+    """Consecutive rows: texts or an (n, d) array, and who each row is about.
+
+    Of a folder, `span` is where another process finds them, and `places` which rows of it they are.
+    """
 
     number: int
     start: int
     values: list[str] | Vectors
     subjects: list[str]
+    span: Span | None = None
+    places: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -62,14 +77,35 @@ class Block:
         """The row numbers in the file."""
         return range(self.start, self.start + len(self))
 
-    def take(self, rows: list[int]) -> list[str] | Vectors:
-        if isinstance(self.values, list):
-            return [self.values[row] for row in rows]
-        return self.values[rows]
+    def take(self, rows: Sequence[int]) -> list[str] | Vectors:
+        return take(self.values, rows)
+
+
+def take(values: list[str] | Vectors, rows: Sequence[int]) -> list[str] | Vectors:
+    """Some rows of texts or vectors."""
+    if isinstance(values, list):
+        return [values[row] for row in rows]
+    return values[list(rows)]
+
+
+def digest_of(values: list[str] | Vectors) -> bytes:
+    """A hash of texts or vectors, whomever they are about."""
+    return Block(0, 0, values, []).digest
 
 
 # Which rows of a batch do not leave.
 LeaveOut = Callable[[list[str] | Vectors], npt.NDArray[np.bool_]]
+
+
+class Rows(Protocol):
+    """What can be released: rows that can be read twice, in blocks."""
+
+    @property
+    def name(self) -> str: ...
+
+    def blocks(self, progress: Progress = silent) -> Iterator[Block]: ...
+
+    def empty_rows(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -85,8 +121,12 @@ class Source:
     layout: Format = field(default_factory=Format)
 
     @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
     def columns(self) -> list[str]:
-        return list(dict.fromkeys([self.column, *([self.subject] if self.subject else [])]))
+        return _column_names(self.column, self.subject)
 
     def empty_rows(self) -> int:
         """How many rows are left out because they are empty; none where that was not asked."""
@@ -120,6 +160,109 @@ class Source:
             subjects = _subjects(owners, self.subject, start) if self.subject else []
             yield Block(start // self.size, start, rows, subjects)
             start += len(values)
+
+
+# ---- many files ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rows of a file among many are read; a worker on another machine reads the same."""
+
+    kind: Kind
+    column: str
+    subject: str | None
+    drop_empty: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        return _column_names(self.column, self.subject)
+
+    def read(self, span: Span, width: int | None = None) -> tuple[list[str] | Vectors, list[str]]:
+        """Texts or vectors of a span, and whom they are about; every row is checked."""
+        batch = read_range(span.file, self.columns, span.start, span.stop, self.drop_empty)
+        try:
+            if self.kind == "vectors" and batch[0]:
+                rows: list[str] | Vectors = _matrix(batch[0], self.column, span.start, width)
+            else:
+                rows = _texts(batch[0], self.column, span.start)
+            return rows, _subjects(batch[-1], self.subject, span.start) if self.subject else []
+        except DataError as error:
+            # A row number alone would be one of many files'.
+            raise DataError(f"in {name_of(span.file)!r}: {error.for_terminal}") from None
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """Many Parquet files as one table: rows are numbered on over the files, in their order.
+
+    No block crosses from one file into the next.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    reading: Reading
+    size: int
+    leave_out: LeaveOut | None = None
+
+    def spans(self) -> Iterator[Span]:
+        """All files in pieces of `size` rows; the columns of each file are checked first."""
+        totals = [(file, count_rows(file, self.reading.columns)) for file in self.files]
+        for file, total in totals:
+            for start in range(0, total, self.size):
+                yield Span(file, start, min(start + self.size, total))
+
+    def empty_rows(self) -> int:
+        """How many rows are left out because they are empty; none where that was not asked."""
+        if not self.reading.drop_empty:
+            return 0
+        columns = self.reading.columns
+        spans = [(span.file, columns, span.start, span.stop) for span in self.spans()]
+        return sum(
+            len(read_range(*span, False)[0]) - len(read_range(*span, True)[0]) for span in spans
+        )
+
+    def blocks(self, progress: Progress = silent) -> Iterator[Block]:
+        """The rows in blocks, every row checked; rows that stay are numbered without gaps."""
+        number, start, width = 0, 0, None
+        spans = list(self.spans())
+        for place, span in enumerate(spans, 1):
+            values, subjects = self.reading.read(span, width)
+            rows: Sequence[int] = range(len(values))
+            if self.leave_out is not None and len(values):
+                rows = np.flatnonzero(~self.leave_out(values)).tolist()
+            if len(rows):
+                width = np.shape(values)[1] if self.reading.kind == "vectors" else None
+                owners = [subjects[row] for row in rows] if subjects else []
+                yield Block(number, start, take(values, rows), owners, span, rows)
+                number, start = number + 1, start + len(rows)
+            progress("checking", place, len(spans))
+
+
+def source_of(
+    source: Path | str,
+    kind: Kind,
+    column: str,
+    subject: str | None,
+    size: int,
+    layout: Format | None = None,
+    leave_out: LeaveOut | None = None,
+) -> Source | FolderSource:
+    """The rows of a file, a named set, or of many files."""
+    layout = layout or Format()
+    if is_named(source) or not is_folder(source):
+        return Source(Path(source), kind, column, subject, size, leave_out, layout)
+    if layout.encoding is not None or layout.separator is not None:
+        raise DataError("--encoding and --separator are of text files; a folder is of Parquet")
+    reading = Reading(kind, column, subject, layout.drop_empty)
+    return FolderSource(str(source), list_files(source), reading, size, leave_out)
+
+
+def _column_names(column: str, subject: str | None) -> list[str]:
+    return list(dict.fromkeys([column, *([subject] if subject else [])]))
+
+
+# ---- checks --------------------------------------------------------------------------------------
 
 
 def join_digests(digests: Iterable[bytes]) -> str:

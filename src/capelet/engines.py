@@ -1,0 +1,282 @@
+"""Engines: where tasks run. Processes of this machine, or the nodes of a Ray cluster.
+
+An engine takes tasks, up to `slots` at once, and says how each ended: with an outcome, or lost with
+the process or node that was at work on it. It only schedules: it tries nothing again and stores
+nothing, since a second try of a task that draws noise would be a second release. Whoever gives the
+tasks decides what becomes of a lost one. This module imports nothing heavy: every worker process
+begins with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any, Protocol
+
+from capelet.errors import CapeletError, MissingExtra, did_you_mean
+
+# Seconds to wait for the head of a cluster before saying that there is none.
+_PATIENCE = 5.0
+
+# What the libraries of linear algebra read when they are loaded.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+
+# What is computed of a task. It raises nothing, and can be imported by a worker.
+Compute = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """A task that is over; `loss` says how its worker was lost, and then there is no outcome."""
+
+    task: Any
+    outcome: Any = None
+    loss: str | None = None
+
+
+class Engine(Protocol):
+    """Where tasks run; `start` is called at most `slots` times ahead of `wait`."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def start(self, task: Any) -> None: ...
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """What has ended since; waits for the first, but no longer than so many seconds."""
+
+    def close(self) -> None: ...
+
+
+# ---- processes -----------------------------------------------------------------------------------
+
+
+class Processes:
+    """Processes of this machine with one thread each; they end with this one, however it ends."""
+
+    def __init__(self, compute: Compute, workers: int | None = None) -> None:
+        self.slots = workers or max(1, len(os.sched_getaffinity(0)))
+        self._compute = compute
+        self._idle: list[_Worker] = []
+        self._busy: dict[Any, tuple[_Worker, Any]] = {}
+
+    def start(self, task: Any) -> None:
+        while self._idle:
+            worker = self._idle.pop()
+            # It may have died since its last task.
+            if worker.send(task):
+                self._busy[worker.pipe] = (worker, task)
+                return
+            worker.stop()
+        worker = _Worker(self._compute)
+        worker.send(task)
+        self._busy[worker.pipe] = (worker, task)
+
+    def wait(self, seconds: float) -> list[Ended]:
+        results = []
+        # A pipe is ready when there is an outcome, and also when its other end is gone.
+        for pipe in connection.wait(list(self._busy), seconds):
+            worker, task = self._busy.pop(pipe)
+            try:
+                results.append(Ended(task, worker.pipe.recv()))
+                self._idle.append(worker)
+            except (EOFError, OSError):
+                results.append(Ended(task, loss=worker.stop()))
+        return results
+
+    def close(self) -> None:
+        for worker in [*self._idle, *(pair[0] for pair in self._busy.values())]:
+            worker.stop()
+        self._idle, self._busy = [], {}
+
+
+class _Worker:
+    """One process, and the pipe to it."""
+
+    def __init__(self, compute: Compute) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        # Not forked: a copy of this process would have a copy of its stream of noise, too.
+        # The function goes packed: to unpack it is to load numpy, which must know its threads.
+        arguments = (other, pickle.dumps(compute))
+        self.process = context.Process(target=_serve, args=arguments, daemon=True)
+        self.process.start()
+        # Ours must be the only copy of their end, or its death would not be noticed.
+        other.close()
+
+    def send(self, task: Any) -> bool:
+        try:
+            self.pipe.send(task)
+        except OSError:
+            return False
+        return True
+
+    def stop(self) -> str:
+        """End the process; how it ended, if it had ended by itself."""
+        # A process that broke its pipe is about to end, and then has a code to tell.
+        self.process.join(0.5)
+        code = self.process.exitcode
+        if code is None:
+            self.process.kill()
+            self.process.join()
+        self.pipe.close()
+        if code is not None and code < 0:
+            return f"its process was ended by the signal {_signal_name(-code)}"
+        return f"its process ended with code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _serve(pipe: Any, function: bytes) -> None:
+    """A worker's life: take a task, compute it, send what came out, until the pipe closes."""
+    # An interrupt from the keyboard reaches all processes; the driver alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # As many processes as were asked for; more threads than cores would only wait for each other.
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    # From our own parent through our own arguments: no file's pickle is ever read.
+    compute: Compute = pickle.loads(function)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(compute(pipe.recv()))
+
+
+def _end_with_parent() -> None:
+    """A killed driver leaves no workers behind, which nobody would listen to."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+# ---- Ray -----------------------------------------------------------------------------------------
+
+
+class RayCluster:
+    """The nodes of a Ray cluster; each must have this version of Capelet and what tasks name.
+
+    Without an address a small cluster is begun on this machine. A node that joins or leaves on the
+    way changes how many tasks run at once.
+    """
+
+    def __init__(
+        self, compute: Compute, address: str | None = None, workers: int | None = None
+    ) -> None:
+        ray = _import_ray(address)
+        # Ray's own functions have no types.
+        self._ray = ray
+        self._most = workers
+        self._own = not ray.is_initialized()
+        if self._own:
+            _connect(ray, address)
+        # No retries by Ray itself: it would not tell that a task was run twice.
+        self._remote = ray.remote(max_retries=0, num_cpus=1)(compute)
+        self._busy: dict[Any, Any] = {}
+
+    @property
+    def slots(self) -> int:
+        cores = int(self._ray.cluster_resources().get("CPU", 1))
+        return max(1, cores if self._most is None else min(cores, self._most))
+
+    def start(self, task: Any) -> None:
+        self._busy[self._remote.remote(task)] = task
+
+    def wait(self, seconds: float) -> list[Ended]:
+        if not self._busy:
+            return []
+        ready, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=seconds)
+        return [self._ended(reference, self._busy.pop(reference)) for reference in ready]
+
+    def _ended(self, reference: Any, task: Any) -> Ended:
+        try:
+            return Ended(task, self._ray.get(reference))
+        # Whatever Ray raises here is about its workers: what is computed raises nothing itself.
+        except self._ray.exceptions.RayError as error:
+            return Ended(task, loss=f"its worker on the cluster was lost ({type(error).__name__})")
+
+    def close(self) -> None:
+        for reference in self._busy:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        self._busy = {}
+        if self._own:
+            self._ray.shutdown()
+
+
+def _import_ray(address: str | None) -> Any:
+    """Ray, with settings that it reads when it is imported; the user's own go first."""
+    # It would else report its use to its makers.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        # A cluster of our own listens on every interface, and whoever reaches it may run code. With
+        # a token that only its processes have, others are turned away (Ray 2.52 and newer).
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("the engine 'ray'", "ray") from None
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    """Join the cluster at the address; one sentence where there is none."""
+    missing = (
+        f"there is no Ray cluster at {address!r}; begin one with `ray start --head`, and give the "
+        "address that it prints with --address"
+    )
+    if address is not None and not _answers(address):
+        raise CapeletError(missing)
+    # Its dashboard takes jobs from anybody who reaches it; of a cluster elsewhere it is not ours.
+    own = {"include_dashboard": False} if address is None else {}
+    try:
+        # Its messages would mix with ours, and results are for standard output.
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except (ConnectionError, ValueError, RuntimeError):
+        raise CapeletError(missing) from None
+
+
+def _answers(address: str) -> bool:
+    """Whether anything listens there: Ray itself would wait for minutes before it gave up."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return address == "auto"
+    try:
+        with socket.create_connection((host or "127.0.0.1", int(port)), timeout=_PATIENCE):
+            return True
+    except (OSError, OverflowError):
+        return False
+
+
+ENGINES: dict[str, Callable[[Compute, int | None, str | None], Engine]] = {
+    "local": lambda compute, workers, address: Processes(compute, workers),
+    "ray": lambda compute, workers, address: RayCluster(compute, address, workers),
+}
+
+
+def engine_of(
+    name: str, compute: Compute, workers: int | None = None, address: str | None = None
+) -> Engine:
+    """The engine of that name."""
+    if name not in ENGINES:
+        raise CapeletError(f"there is no engine {name!r}; {did_you_mean(name, ENGINES)}")
+    if address is not None and name != "ray":
+        raise CapeletError("--address is of a Ray cluster; give --engine ray with it")
+    if workers is not None and workers < 1:
+        raise CapeletError(f"--workers is {workers}; it must be at least 1")
+    return ENGINES[name](compute, workers, address)

@@ -1,0 +1,91 @@
+"""Engines say how each task ended, whoever did it, and try nothing again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from capelet.engines import Processes, engine_of
+from capelet.errors import CapeletError
+
+
+def square(task: Any) -> Any:
+    """A task of its own square; a negative one kills its worker."""
+    if task < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task * task, os.environ.get("OMP_NUM_THREADS")
+
+
+def test_a_lost_worker_is_told_and_others_go_on() -> None:
+    engine = Processes(square, 2)
+    try:
+        engine.start(3)
+        engine.start(-1)
+        results = []
+        while len(results) < 2:
+            results += engine.wait(30)
+        by_task = {result.task: result for result in results}
+        assert by_task[3].outcome == (9, "1") and by_task[3].loss is None
+        loss = by_task[-1].loss
+        assert by_task[-1].outcome is None and loss is not None and "SIGKILL" in loss
+        # The worker that is left takes the next task.
+        engine.start(4)
+        assert [result.outcome for result in engine.wait(30)] == [(16, "1")]
+    finally:
+        engine.close()
+
+
+def test_nobody_at_the_address_is_one_sentence_at_once() -> None:
+    pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    # A port that was free a moment ago.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    begin = time.monotonic()
+    with pytest.raises(CapeletError, match="there is no Ray cluster"):
+        engine_of("ray", square, address=f"127.0.0.1:{port}")
+    assert time.monotonic() - begin < 20
+
+
+STRANGER = """
+import sys
+import ray
+ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+print(ray.get(ray.remote(lambda: "inside").remote()))
+"""
+HOST = """
+import os, subprocess, sys
+from capelet.engines import RayCluster
+def double(task):
+    return 2 * task
+engine = RayCluster(double, workers=1)
+import ray
+address = ray.get_runtime_context().gcs_address
+engine.start(4)
+print(engine.wait(60)[0].outcome)
+own = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+keys = {k: v for k, v in os.environ.items() if k.startswith("RAY_")}
+for more in ({}, keys):
+    run = [sys.executable, "-c", sys.argv[1], address]
+    done = subprocess.run(run, env={**own, **more}, capture_output=True, text=True, timeout=120)
+    print(done.stdout.strip() or "outside")
+engine.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_turns_strangers_away() -> None:
+    """It listens on every interface; whoever lacks the token gets in nowhere."""
+    pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", HOST, STRANGER], capture_output=True, text=True, timeout=300
+    )
+    # Control: with the token the same program does get in.
+    assert done.stdout.split() == ["8", "outside", "inside"], done.stderr
