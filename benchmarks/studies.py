@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from capelet.studies.engines import Processes
+from capelet.engines import Processes
+from capelet.studies.cell import compute
 from capelet.studies.plan import Plan
 from capelet.studies.run import Run
 from capelet.studies.store import Store
@@ -43,7 +44,7 @@ def run(plan: Plan, workers: int) -> tuple[float, list[float]]:
         store = Store(Path(folder) / "store")
         cells = [item.cell for item in plan.cells()]
         start = time.perf_counter()
-        counts = Run(store, Processes(workers)).measure(cells)
+        counts = Run(store, Processes(compute, workers)).measure(cells)
         return time.perf_counter() - start, counts.seconds
 
 

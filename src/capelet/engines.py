@@ -29,14 +29,21 @@ from capelet.errors import CapeletError, MissingExtra, did_you_mean
 _PATIENCE = 5.0
 
 # What the libraries of linear algebra read when they are loaded.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+)
 
 # What is computed of a task. It raises nothing, and can be imported by a worker.
 Compute = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class Ending:
     """A task that is over; `loss` says how its worker was lost, and then there is no outcome."""
 
     task: Any
@@ -52,10 +59,15 @@ class Engine(Protocol):
 
     def start(self, task: Any) -> None: ...
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         """What has ended since; waits for the first, but no longer than so many seconds."""
 
     def close(self) -> None: ...
+
+
+def core_count() -> int:
+    """How many processes can work at once: the cores that this one may use."""
+    return max(1, len(os.sched_getaffinity(0)))
 
 
 # ---- processes -----------------------------------------------------------------------------------
@@ -65,7 +77,7 @@ class Processes:
     """Processes of this machine with one thread each; they end with this one, however it ends."""
 
     def __init__(self, compute: Compute, workers: int | None = None) -> None:
-        self.slots = workers or max(1, len(os.sched_getaffinity(0)))
+        self.slots = workers or core_count()
         self._compute = compute
         self._idle: list[_Worker] = []
         self._busy: dict[Any, tuple[_Worker, Any]] = {}
@@ -82,16 +94,16 @@ class Processes:
         worker.send(task)
         self._busy[worker.pipe] = (worker, task)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         results = []
         # A pipe is ready when there is an outcome, and also when its other end is gone.
         for pipe in connection.wait(list(self._busy), seconds):
             worker, task = self._busy.pop(pipe)
             try:
-                results.append(Ended(task, worker.pipe.recv()))
+                results.append(Ending(task, worker.pipe.recv()))
                 self._idle.append(worker)
             except (EOFError, OSError):
-                results.append(Ended(task, loss=worker.stop()))
+                results.append(Ending(task, loss=worker.stop()))
         return results
 
     def close(self) -> None:
@@ -196,18 +208,18 @@ class RayCluster:
     def start(self, task: Any) -> None:
         self._busy[self._remote.remote(task)] = task
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         if not self._busy:
             return []
         ready, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=seconds)
-        return [self._ended(reference, self._busy.pop(reference)) for reference in ready]
+        return [self._ending_of(reference, self._busy.pop(reference)) for reference in ready]
 
-    def _ended(self, reference: Any, task: Any) -> Ended:
+    def _ending_of(self, reference: Any, task: Any) -> Ending:
         try:
-            return Ended(task, self._ray.get(reference))
+            return Ending(task, self._ray.get(reference))
         # Whatever Ray raises here is about its workers: what is computed raises nothing itself.
         except self._ray.exceptions.RayError as error:
-            return Ended(task, loss=f"its worker on the cluster was lost ({type(error).__name__})")
+            return Ending(task, loss=f"its worker on the cluster was lost ({type(error).__name__})")
 
     def close(self) -> None:
         for reference in self._busy:

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from capelet.cli.commands import app
+from capelet.engines import Ending
 from capelet.findings import Finding, Findings
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome
-from capelet.studies.engines import Ending
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
 PLAN = """
@@ -71,7 +71,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
         def close(self) -> None:
             self.tasks = []
 
-    monkeypatch.setattr("capelet.studies.engines.engine_of", lambda *settings: Pretence())
+    monkeypatch.setattr("capelet.engines.engine_of", lambda *settings: Pretence())
     return cells
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from capelet.engines import Compute, Ended
+from capelet.engines import Compute, Ending
 from capelet.errors import OutputError
 from capelet.mechanisms.vectors import Laplace
 from capelet.privacy.store import Ledger
@@ -38,16 +38,16 @@ class Backwards:
         assert len(self.tasks) < self.slots
         self.tasks.append(task)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> list[Ending]:
         task = self.tasks.pop()
         attempt = self.compute(task)
         self.attempts.setdefault(task.number, []).append(attempt.file)
         # Lost after it wrote: the file is there, and nobody hears of it.
         if self.losses.get(task.number, 0) > 0:
             self.losses[task.number] -= 1
-            return [Ended(task, loss="its node is gone")]
+            return [Ending(task, loss="its node is gone")]
         self.rows[task.number] += len(task.rows)
-        return [Ended(task, attempt)]
+        return [Ending(task, attempt)]
 
     def close(self) -> None:
         self.tasks = []

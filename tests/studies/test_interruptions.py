@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from capelet.studies.engines import RayCluster
+from capelet.engines import RayCluster
+from capelet.studies.cell import compute
 from capelet.studies.plan import Plan
 from capelet.studies.run import run_cells
 from capelet.studies.store import Store
@@ -141,11 +142,11 @@ def test_a_cluster_has_the_bytes_of_processes(
             nodes.remove_node(workers[0], allow_graceful=False)
             lost.append(count)
 
-    from capelet.studies.engines import Processes
+    from capelet.engines import Processes
 
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    local, _ = run_cells(plan, "full", cells, here, Processes(2))
-    engine = RayCluster(nodes.address)
+    local, _ = run_cells(plan, "full", cells, here, Processes(compute, 2))
+    engine = RayCluster(compute, nodes.address)
     assert engine.slots == 2
     remote, counts = run_cells(plan, "full", cells, there, engine, progress=lose)
     assert bool(lost) == lose_a_node and counts.measurements == len(cells) == 16

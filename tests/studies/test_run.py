@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from capelet.engines import Ending
 from capelet.errors import CapeletError, OutputError
 from capelet.findings import Finding, Findings
 from capelet.studies import run as module
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome, compute
 from capelet.studies.collection import Collection
-from capelet.studies.engines import Ending
 from capelet.studies.page import study_page
 from capelet.studies.plan import Plan
 from capelet.studies.run import Run, estimate, run_cells

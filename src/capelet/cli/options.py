@@ -137,7 +137,8 @@ Engine = Annotated[
     typer.Option(help="Who draws the parts of a folder: local (default) or ray (extra: ray)."),
 ]
 Address = Annotated[
-    str | None, typer.Option(help="Of a Ray cluster; without it one is begun on this machine.")
+    str | None,
+    typer.Option(help="Of a Ray cluster, HOST:PORT or auto; without it one is begun."),
 ]
 Workers = Annotated[
     int | None,
@@ -503,10 +504,10 @@ Size = Annotated[str, typer.Option(help="Which size of the plan: small or full."
 StoreFolder = Annotated[
     Path | None, typer.Option(help="Folder of the cells, which studies may share; OUT/store.")
 ]
-Engine = Annotated[str, typer.Option(help="Where cells are measured: local or ray.")]
-Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, as HOST:PORT or auto.")]
-Workers = Annotated[
-    int | None, typer.Option(max=MOST, help="Cells at once; as many as there are cores.")
+StudyEngine = Annotated[str, typer.Option(help="Where cells are measured: local or ray.")]
+CellsAbreast = Annotated[
+    int | None,
+    typer.Option("--workers", max=MOST, help="Cells at once; as many as there are cores."),
 ]
 Retry = Annotated[bool, typer.Option("--retry", help="Measure cells again that failed before.")]
 DryRun = Annotated[

@@ -26,9 +26,9 @@ def run(
     size: options.Size = "full",
     out: options.OutStudy = None,
     store: options.StoreFolder = None,
-    engine: options.Engine = "local",
+    engine: options.StudyEngine = "local",
     address: options.Address = None,
-    workers: options.Workers = None,
+    workers: options.CellsAbreast = None,
     retry: options.Retry = False,
     dry_run: options.DryRun = False,
     yes: options.ManyCells = False,
@@ -90,9 +90,9 @@ def check(
     size: options.Size = "small",
     out: options.OutStudy = None,
     store: options.StoreFolder = None,
-    engine: options.Engine = "local",
+    engine: options.StudyEngine = "local",
     address: options.Address = None,
-    workers: options.Workers = None,
+    workers: options.CellsAbreast = None,
     json: options.Json = False,
 ) -> None:
     """Run plans and compare what their claims come to with what they expect.
@@ -185,13 +185,15 @@ def _measure(
     retry: bool,
     quiet: bool,
 ) -> tuple[Collection, Counts]:
-    from capelet.studies.engines import engine_of
+    from capelet.engines import engine_of
+    from capelet.studies.cell import compute
     from capelet.studies.run import run_cells
     from capelet.studies.status import write_study
     from capelet.studies.store import Store
 
     # Before anything is written: there may be no such cluster.
-    machines, store = engine_of(*engine), Store(place)
+    name, workers, address = engine
+    machines, store = engine_of(name, compute, workers, address), Store(place)
     write_study(folder, plan, size, cells, store)
     with progress_bars(quiet) as progress:
         results, counts = run_cells(
@@ -205,7 +207,7 @@ def _print_estimate(
     plan: Plan, cells: Sequence[PlannedCell], place: Path, workers: int | None, as_json: bool
 ) -> None:
     """What a run would do; nothing is written."""
-    from capelet.studies.engines import Processes
+    from capelet.engines import core_count
     from capelet.studies.run import estimate
     from capelet.studies.store import ABOUT, Store
 
@@ -215,7 +217,7 @@ def _print_estimate(
         store = Store(place)
         missing = [item for item in cells if item.cell.key not in store]
         seconds, unknown = estimate(store, [item.cell for item in missing])
-    abreast = workers or Processes().slots
+    abreast = workers or core_count()
     # A cell whose like was never measured counts as the mean of the others.
     known = len(missing) - unknown
     whole = None if not known else seconds * len(missing) / known / abreast

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 import traceback
 import warnings
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from capelet.workflows.cells import VictimGuesses
 
 # Arithmetic in several threads adds in another order, and so gives other last digits.
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -137,12 +135,6 @@ def _compute(task: Cell | Encoding) -> Measurement | None:
             encode_rows(task)
             return None
         return KINDS[task.kind].measure(task)
-
-
-def use_one_thread() -> None:
-    """One thread for all arithmetic; the environment counts where numpy is not yet loaded."""
-    for name in THREADS:
-        os.environ[name] = "1"
 
 
 def _place(error: Exception) -> str:

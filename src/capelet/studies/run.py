@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+from capelet.engines import Ending, Engine
 from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.studies.cell import Cell, Encoding, canonical
 from capelet.studies.collection import Collection
-from capelet.studies.engines import Ending, Engine
 from capelet.studies.plan import Plan, PlannedCell
 from capelet.studies.sources import encodings_of
 from capelet.studies.store import Store

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from capelet.engines import Processes, engine_of
 from capelet.errors import CapeletError
-from capelet.studies.engines import Processes, engine_of
+from capelet.studies.cell import compute
 from capelet.studies.plan import Plan
 from capelet.studies.run import run_cells
 from capelet.studies.store import Store
@@ -22,7 +23,7 @@ def test_processes_measure_and_a_killed_one_is_replaced(
     plan: Callable[..., Plan], tmp_path: Path
 ) -> None:
     study = plan(axes={"corpus": ["tiny"], "seed": [0], "method": ["leace"]})
-    store, engine, kills = Store(tmp_path / "store"), Processes(1), []
+    store, engine, kills = Store(tmp_path / "store"), Processes(compute, 1), []
 
     def kill_one(what: str, count: int, total: int) -> None:
         if what == "cells" and engine._busy and not kills:
@@ -36,7 +37,7 @@ def test_processes_measure_and_a_killed_one_is_replaced(
 
 
 def test_a_lost_process_says_how_it_was_lost(plan: Callable[..., Plan]) -> None:
-    engine = Processes(1)
+    engine = Processes(compute, 1)
     cell = plan().cells()[0].cell
     engine.start(cell)
     ((worker, _),) = engine._busy.values()
@@ -51,16 +52,16 @@ def test_a_lost_process_says_how_it_was_lost(plan: Callable[..., Plan]) -> None:
 
 def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(CapeletError, match="did you mean 'ray'"):
-        engine_of("rai")
+        engine_of("rai", compute)
     with pytest.raises(CapeletError, match="at least 1"):
-        engine_of("local", 0)
+        engine_of("local", compute, 0)
     with pytest.raises(CapeletError, match="Ray cluster"):
-        engine_of("local", address="127.0.0.1:6379")
+        engine_of("local", compute, address="127.0.0.1:6379")
 
 
 def test_no_cluster_at_the_address_is_said_at_once() -> None:
     pytest.importorskip("ray", reason="the extra ray is not installed")
     with pytest.raises(CapeletError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
-        engine_of("ray", address="127.0.0.1:1")
+        engine_of("ray", compute, address="127.0.0.1:1")
     with pytest.raises(CapeletError, match="no Ray cluster at 'nonsense'"):
-        engine_of("ray", address="nonsense")
+        engine_of("ray", compute, address="nonsense")
