@@ -22,6 +22,7 @@ OTHERS = (
     "Trained with differential privacy",
     "General-purpose protection",
     "Held-out attributes",
+    "As the papers have them",
     "Sources",
 )
 """Sections of the card that are about no single method."""

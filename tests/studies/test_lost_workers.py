@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capelet.engines import Processes, engine_of
 from capelet.errors import CapeletError
-from capelet.studies.cell import compute
+from capelet.studies.cell import Cell, compute
 from capelet.studies.plan import Plan
 from capelet.studies.run import run_cells
 from capelet.studies.store import Store
@@ -23,15 +24,17 @@ def test_processes_measure_and_a_killed_one_is_replaced(
     plan: Callable[..., Plan], tmp_path: Path
 ) -> None:
     study = plan(axes={"corpus": ["tiny"], "seed": [0], "method": ["leace"]})
-    store, engine, kills = Store(tmp_path / "store"), Processes(compute, 1), []
+    store, kills = Store(tmp_path / "store"), []
 
-    def kill_one(what: str, count: int, total: int) -> None:
-        if what == "cells" and engine._busy and not kills:
-            worker = next(iter(engine._busy.values()))[0]
-            os.kill(worker.process.pid, signal.SIGKILL)
-            kills.append(worker.process.pid)
+    class Deadly(Processes):
+        def start(self, task: Any) -> None:
+            super().start(task)
+            if isinstance(task, Cell) and not kills:
+                ((worker, _),) = self._busy.values()
+                os.kill(worker.process.pid, signal.SIGKILL)
+                kills.append(task)
 
-    results, counts = run_cells(study, "full", study.cells(), store, engine, progress=kill_one)
+    results, counts = run_cells(study, "full", study.cells(), store, Deadly(compute, 1))
     assert len(kills) == 1 and (counts.measurements, counts.failures) == (2, 0)
     assert not results.failures
 

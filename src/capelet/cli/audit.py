@@ -31,7 +31,6 @@ from capelet.cli.terminal import (
     verdict_summaries,
     with_command,
 )
-from capelet.data.official import column_of
 from capelet.errors import DataError
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ def audit(
     Example: `capelet audit mails.parquet --text body --label topic --private gender,age
     --author sender --out runs/mails`
     """
+    from capelet.data.official import column_of
     from capelet.files import check_writable
     from capelet.reports import write_report
     from capelet.reports.gates import Gates, decide

@@ -29,7 +29,6 @@ from capelet.cli.terminal import (
     progress_bars,
     with_command,
 )
-from capelet.data.official import column_of
 from capelet.errors import CapeletError, OutputError
 
 if TYPE_CHECKING:
@@ -99,6 +98,7 @@ def protect(
     Example: `capelet protect mails.parquet --text body --label topic --private gender,age
     --for task --epsilon 8 --out private/mails`
     """
+    from capelet.data.official import column_of
     from capelet.defences import Settings, with_choices
     from capelet.files import check_writable
     from capelet.workflows.protect import protect as run

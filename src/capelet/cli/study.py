@@ -38,7 +38,7 @@ def run(
 
     A run that was killed goes on where it was; cells that are stored are not measured again.
 
-    Example: `capelet study papers/yawyw/strategies.toml --size small --workers 2
+    Example: `capelet study run papers/yawyw/strategies.toml --size small --workers 2
     --out runs/strategies`
     """
     from capelet.files import check_writable

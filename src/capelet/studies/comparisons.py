@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from capelet.errors import DataError, MissingExtra
-from capelet.findings.intervals import Score, percentile
+from capelet.findings.intervals import ENDS, Score, percentile
 from capelet.findings.metrics import Floats
 from capelet.studies.resampling import People, Unit, guesses_of
 from capelet.studies.rows import Exclusions, Level, Row, count_of, format_level, gather, split_of
@@ -107,7 +107,7 @@ def standardised_effect(t: float, pairs: int) -> StandardisedEffect:
     df = pairs - 1
     # J(df): the mean of d is d/J, so J·d is free of bias.
     correction = math.exp(gammaln(df / 2) - gammaln((df - 1) / 2)) / math.sqrt(df / 2)
-    ends = nctdtrinc(df, (0.975, 0.025), t)
+    ends = nctdtrinc(df, ENDS[::-1], t)
     value, low, high = (correction * float(end) / math.sqrt(pairs) for end in (t, *ends))
     return StandardisedEffect(value, low, high)
 
