@@ -79,7 +79,9 @@ def check_once(folder: Path, kind: str) -> np.ndarray:
             assert total is not None and total.epsilon == EPSILON * count
         ledger.verify(ledger.head)
         if kind == "same":
-            names = [ledger.release_name(released.recipe_hash, who, content) for who, content in rows]
+            names = [
+                ledger.release_name(released.recipe_hash, who, content) for who, content in rows
+            ]
             stored = ledger.find(names)
             assert [stored[name].tobytes() for name in names] == vectors
     assert not (folder / PARTS).exists()
