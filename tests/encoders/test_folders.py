@@ -22,7 +22,7 @@ def refusal(name: str, backend: str = "auto") -> str:
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
     assert refusal("minlm") == "unknown encoder 'minlm'; did you mean 'minilm'?"
-    assert "glove, minilm, wordllama" in refusal("zzz")
+    assert "glove, minilm, mpnet, wordllama" in refusal("zzz")
     assert "did you mean 'onnx'?" in refusal("minilm", "onx")
 
 
