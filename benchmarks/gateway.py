@@ -120,10 +120,10 @@ def watched(thing: object, name: str, spent: list[float]) -> Iterator[None]:
     """Add up the processor time of the thread that calls a method."""
     method = getattr(thing, name)
 
-    def timed(*arguments: object, **options: object) -> object:
+    def timed(*values: object, **options: object) -> object:
         start = time.thread_time()
         try:
-            return method(*arguments, **options)
+            return method(*values, **options)
         finally:
             spent[0] += time.thread_time() - start
 
@@ -135,24 +135,24 @@ def watched(thing: object, name: str, spent: list[float]) -> Iterator[None]:
 
 
 def release_in_threads(
-    private: PrivateEncoder, texts: Sequence[str], given: argparse.Namespace
+    private: PrivateEncoder, texts: Sequence[str], options: argparse.Namespace
 ) -> None:
     """What a server without a batcher does: each request by itself, on a thread of its own."""
-    parts = [texts[start : start + given.each] for start in range(0, len(texts), given.each)]
-    with ThreadPoolExecutor(given.clients) as pool:
+    parts = [texts[start : start + options.each] for start in range(0, len(texts), options.each)]
+    with ThreadPoolExecutor(options.clients) as pool:
         list(pool.map(private.release, parts))
 
 
-def measure(backend: str, given: argparse.Namespace, folder: Path) -> dict[str, float]:
+def measure(backend: str, options: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Medians of processor seconds per text, by contestant, and the store's and noise's share."""
     noise = MECHANISMS["laplace"](epsilon=1.0)
     private = PrivateEncoder(load("minilm", backend), noise)
-    texts = sample(given.texts)
+    texts = sample(options.texts)
     private.release(texts[:64])
     rounds: dict[str, list[float]] = {"bulk": [], "gateway": [], "threads": [], "extra": []}
     with running(private, folder / f"{backend}.db") as (gateway, url):
-        ask(url, texts[:64], given.clients, given.each, "warm")
-        for number in range(given.repeat):
+        ask(url, texts[:64], options.clients, options.each, "warm")
+        for number in range(options.repeat):
             rounds["bulk"].append(processor(lambda: private.release(texts)))
             spent = [0.0]
             step = private.steps[-1]
@@ -164,24 +164,24 @@ def measure(backend: str, given: argparse.Namespace, folder: Path) -> dict[str, 
             ):
                 person = f"person {number}"
                 whole = processor(
-                    lambda person=person: ask(url, texts, given.clients, given.each, person)
+                    lambda person=person: ask(url, texts, options.clients, options.each, person)
                 )
             rounds["gateway"].append(whole)
             rounds["extra"].append(spent[0] / whole)
-            rounds["threads"].append(processor(lambda: release_in_threads(private, texts, given)))
+            rounds["threads"].append(processor(lambda: release_in_threads(private, texts, options)))
     medians = {name: statistics.median(values) for name, values in rounds.items()}
     share = medians.pop("extra")
     return {**{name: value / len(texts) for name, value in medians.items()}, "extra": share}
 
 
-def watch_memory(given: argparse.Namespace, folder: Path) -> float:
+def watch_memory(options: argparse.Namespace, folder: Path) -> float:
     """How much more memory the server has after all requests than after the first tenth."""
     private = PrivateEncoder("wordllama", MECHANISMS["laplace"](epsilon=1.0))
-    first, rest = given.requests // 10, given.requests - given.requests // 10
+    first, rest = options.requests // 10, options.requests - options.requests // 10
     with running(private, folder / "memory.db") as (_, url):
-        ask(url, sample(first), given.clients, 1, "a")
+        ask(url, sample(first), options.clients, 1, "a")
         before = resident()
-        ask(url, sample(rest), given.clients, 1, "b")
+        ask(url, sample(rest), options.clients, 1, "b")
         return resident() / before
 
 
@@ -202,12 +202,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--backends", nargs="+", default=["onnx", "int8"])
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for backend in given.backends:
-            costs = measure(backend, given, folder)
+        for backend in options.backends:
+            costs = measure(backend, options, folder)
             ratios = {item: costs[item] / costs["bulk"] for item in ("gateway", "threads")}
             table(
                 [backend, "ms per text", "÷ bulk"],
@@ -229,7 +229,7 @@ def main() -> None:
                 costs["extra"] <= SHARE,
             )
             figures[backend] = {**costs, **ratios}
-        growth = watch_memory(given, folder)
+        growth = watch_memory(options, folder)
     wanted(f"memory grows to at most {GROWTH:.2f} ×, and grows to {growth:.2f} ×", growth <= GROWTH)
     result("gateway", ["onnxruntime", "fastapi", "uvicorn"], growth=growth, **figures)
 

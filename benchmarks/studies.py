@@ -52,16 +52,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--rows", type=int, default=ROWS)
-    given = parser.parse_args()
-    plan = plan_of(given.cells, given.rows)
+    arguments = parser.parse_args()
+    plan = plan_of(arguments.cells, arguments.rows)
     # Once before, so that neither run has to encode.
-    run(plan_of(1, given.rows), 1)
+    run(plan_of(1, arguments.rows), 1)
     (one, seconds), (two, _) = run(plan, 1), run(plan, 2)
     overhead = (one - sum(seconds)) / len(seconds)
     share = overhead / CELL_SECONDS
     mean = sum(seconds) / len(seconds)
     rows = {"1 process": [f"{one:.1f} s"], "2 processes": [f"{two:.1f} s"]}
-    table([f"{given.cells} cells of {mean:.2f} s", "run"], rows)
+    table([f"{arguments.cells} cells of {mean:.2f} s", "run"], rows)
     wanted(f"two are {one / two:.2f} × as fast, at least {SPEED_UP} ×", one / two >= SPEED_UP)
     wanted(
         f"the engine costs {overhead:.3f} s a cell, {share:.1%} of {CELL_SECONDS:g} s, at most 5 %",
@@ -70,7 +70,7 @@ def main() -> None:
     result(
         "studies",
         ["numpy"],
-        cells=given.cells,
+        cells=arguments.cells,
         speed_up=one / two,
         overhead_share=share,
         seconds=[one, two],

@@ -80,7 +80,7 @@ def sample() -> Result:
             ),
         ),
         (
-            Ruling("CAPE leaks less than noise", "fails", 0.01, -0.02, 0.04),
+            Ruling("CAPE leaks less than noise", "fails", value=0.01, low=-0.02, high=0.04),
             Ruling("It is fast", "cannot be tested here", why="no timings in the paper"),
         ),
     )  # fmt: skip

@@ -43,7 +43,7 @@ class Ruling:
 
     text: str
     verdict: str
-    expected: str | None
+    expected: str | None = None
     value: float | None = None
     low: float | None = None
     high: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from capelet.findings.kinds import KINDS
 from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING
@@ -15,16 +16,6 @@ from capelet.studies.tables import page_table, tabulate
 
 if TYPE_CHECKING:
     from capelet.studies.collection import Collection
-
-# Of each kind of finding the measure that verdicts are made of.
-METRICS = {
-    "attribute-inference": "balanced_accuracy",
-    "utility": "accuracy",
-    "inversion": "f1",
-    "authorship": "top5",
-    "membership": "advantage",
-    "extraction": "exposure_bits",
-}
 
 
 def study_page(study: Collection) -> str:
@@ -54,8 +45,11 @@ def _claims(rulings: Sequence[Ruling]) -> Table:
 
 
 def _overview(study: Collection) -> Table:
-    """Every combination of the axes that vary, with the mean of each measure over its seeds."""
-    rows = [row for row in study.rows if METRICS.get(row.kind) == row.metric]
+    """Every combination of the axes that vary, with the mean of each measure over its seeds.
+
+    Of each kind the measure by which it is judged; controls and references have no record.
+    """
+    rows = [row for row in study.rows if row.kind in KINDS and KINDS[row.kind].metric == row.metric]
     names = [*study.plan.axis_names, "attacker", "subgroup"]
     axes = [name for name in names if len({str(row.axes.get(name)) for row in rows}) > 1]
     columns = list(dict.fromkeys(map(_column, rows)))

@@ -11,7 +11,7 @@ from capelet.errors import OutputError
 from capelet.studies.collection import Collection
 from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
 from capelet.studies.plan import Comparison, Plan, PlannedCell
-from capelet.studies.results import Origin, Result, Ruling
+from capelet.studies.results import Origin, Result
 from capelet.studies.rows import Row, pick
 from capelet.studies.store import Store
 
@@ -34,10 +34,6 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
         size=size,
         stand_ins=plan.stand_ins,
     )
-    rulings = tuple(
-        Ruling(item.text, item.verdict, item.value, item.low, item.high, item.why)
-        for item in study.rulings
-    )
     return Result(
         plan.paper,
         plan.name,
@@ -51,7 +47,7 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
         plan.blocks,
         plan.analyses,
         _differences(study.rows, plan),
-        claims=rulings,
+        claims=study.rulings,
     )
 
 

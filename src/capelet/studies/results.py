@@ -22,6 +22,7 @@ from capelet.reports.draw.svg import standalone
 from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, change, duration
+from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference, StandardisedEffect
 from capelet.studies.documents import SCHEMA, VERDICTS, check_results
 from capelet.studies.pictures import picture
@@ -53,18 +54,6 @@ class Analysis:
     factors: tuple[str, ...]
     where: Mapping[str, Level]
     blocks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Ruling:
-    """One claim of the paper and what the cells say of it."""
-
-    text: str
-    verdict: str
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -283,12 +272,20 @@ def _origin(result: Result) -> list[str]:
     ]
 
 
+# Of these records a file holds the fields that are named here; of all others, every one.
+_FIELDS: dict[type, tuple[str, ...]] = {
+    Row: ("axes", "seed", "kind", "target", "metric", "value", "degenerate", "chance"),
+    # What a plan expects is for its build.
+    Ruling: ("text", "verdict", "value", "low", "high", "why"),
+}
+
+
 def _plain(value: Any) -> Any:
     """Records, tuples and mappings as JSON has them; a field that is None is left out of rows."""
-    if isinstance(value, Row):
-        names = ("axes", "seed", "kind", "target", "metric", "value", "degenerate", "chance")
-        # Never the guesses: what is not named here is not written.
-        return {name: _plain(getattr(value, name)) for name in names}
+    # Never a row's guesses: what is not named here is not written.
+    for record, names in _FIELDS.items():
+        if isinstance(value, record):
+            return {name: _plain(getattr(value, name)) for name in names}
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
