@@ -596,6 +596,8 @@ def test_verify_judges_the_whole_road(tmp_path: Path, monkeypatch: pytest.Monkey
     for arguments, message in (
         ([], "neither was given"),
         (["--recipe", private, tmp_path / "out.parquet"], "both were given"),
+        ([tmp_path / "out.parquet", "--samples", "100"], "--samples: only noise steps"),
+        (["--recipe", private, "--pipeline", "--confidence", "0.9"], "--confidence: only noise"),
         ([tmp_path / "out.parquet", "--pipeline"], "give --recipe"),
     ):
         code, _, complained = call("verify", *arguments)

@@ -325,9 +325,12 @@ Pipeline = Annotated[
     ),
 ]
 Samples = Annotated[
-    int, typer.Option(max=MOST, help="Outputs drawn of each input of a noise step.")
+    int | None,
+    typer.Option(max=MOST, help="Outputs drawn of each input of a noise step [1000000]."),
 ]
-Confidence = Annotated[float, typer.Option(help="How sure a refutation must be.")]
+Confidence = Annotated[
+    float | None, typer.Option(help="How sure a refutation of a noise step must be [0.999].")
+]
 Specimens = Annotated[
     bool, typer.Option("--specimens", help="Allow known-broken steps, to see them fail.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,8 +20,8 @@ def verify(
     file: options.ReleasedFile = None,
     recipe: options.RecipeToVerify = None,
     pipeline: options.Pipeline = False,
-    samples: options.Samples = 1_000_000,
-    confidence: options.Confidence = 0.999,
+    samples: options.Samples = None,
+    confidence: options.Confidence = None,
     specimens: options.Specimens = False,
     json: options.Json = False,
 ) -> None:
@@ -37,6 +37,13 @@ def verify(
     from capelet.release import PrivateEncoder
 
     _check_question(file, recipe, pipeline)
+    sampling = {"samples": samples, "confidence": confidence}
+    precision: dict[str, Any] = {key: value for key, value in sampling.items() if value is not None}
+    if precision and (pipeline or recipe is None):
+        raise CapeletError(
+            f"--{' and --'.join(precision)}: only noise steps are judged by samples; leave it out "
+            "for a released file and with --pipeline, whose checks have sizes of their own"
+        )
     results: Sequence[Verdict | Inspection]
     if recipe is None:
         assert file is not None
@@ -47,7 +54,7 @@ def verify(
             if pipeline:
                 results = [verify_pipeline(encoder, progress=progress)]
             else:
-                results = verify_recipe(encoder, samples, confidence=confidence, progress=progress)
+                results = verify_recipe(encoder, **precision, progress=progress)
     if json:
         print_json([result.describe() for result in results])
     else:
