@@ -151,6 +151,20 @@ def test_a_lone_length_waits_for_a_partner_but_not_for_ever(
     assert all(result(future).is_new.all() for future in pairs)
 
 
+def test_lengths_of_one_batch_are_few_so_that_others_meet_their_own(
+    make: Make, encoder: SlowEncoder
+) -> None:
+    batcher = make(batch_lengths=2)
+    encoder.hold()
+    batcher.submit(job("first"))
+    assert encoder.begun.wait(10)
+    texts = [job(f"{length} {copy}", lengths=[length]) for copy in "ab" for length in (5, 6, 7)]
+    futures = [batcher.submit(text) for text in texts]
+    encoder.gate.set()
+    assert all(result(future).is_new.all() for future in futures)
+    assert encoder.batches[1:] == [["5 a", "5 b", "6 a", "6 b"], ["7 a", "7 b"]]
+
+
 def test_one_name_in_two_requests_is_drawn_once_and_charged_once(
     make: Make, encoder: SlowEncoder, ledger: Ledger
 ) -> None:

@@ -125,8 +125,8 @@ class OnnxEngine:
             # Each batch has rows of its own, so the threads need no lock.
             into[rows] = session.run(None, arrays)[0]
 
-        # One task for each thread, which takes batch after batch, and this thread is one of them: a
-        # task for each batch costs a few texts, as the gateway asks for them, a tenth of their time.
+        # One task for each thread, which takes batch after batch, and this thread is one of them:
+        # with a task for each batch, a few short texts cost some 5 % more.
         turns = iter(batches)
 
         def take_turns() -> None:

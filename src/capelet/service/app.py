@@ -238,6 +238,7 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
             **describe_refusals(400, 401, 403, 404, 408, 409, 413, 415, 429, 500, 503),
         },
     )
+
     @app.get("/v1/models", responses=describe_refusals(401, 503))
     async def list_models(request: Request) -> Response:
         """The one model that is served."""
