@@ -340,3 +340,33 @@ def test_a_caller_who_hangs_up_is_not_charged(serve: Serve) -> None:
             assert first.result(30).status_code == 200
     wait_for(lambda: running.service.batcher.waiting_texts == 0)
     assert running.ledger.spent("bob") is None
+
+
+def test_a_caller_who_leaves_before_the_decision_is_not_drawn(serve: Serve) -> None:
+    import httpx
+
+    running = serve()
+    plan, gate, end = running.gateway.plan, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        assert gate.wait(30)
+        try:
+            return plan(*arguments)
+        finally:
+            end.set()
+
+    body = {"model": "private", "input": "gone", "user": "bob"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running.gateway, "plan", slow)
+        with (
+            pytest.raises(httpx.ReadTimeout),
+            httpx.Client(base_url=running.url, timeout=0.3) as client,
+        ):
+            client.post("/v1/embeddings", json=body)
+        wait_for(lambda: running.service.metrics.refusals["caller_gone"] == 1)
+        gate.set()
+        assert end.wait(10)
+        # The control: whoever stays is drawn by the same threads, after the one who left.
+        assert running.ask("stays", user="ann").status_code == 200
+    assert running.ledger.spent("bob") is None
+    assert running.ledger.counts().releases == 1
