@@ -13,7 +13,7 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,6 +80,23 @@ def measure(database: str, rows: int, charges: int, rounds: int) -> tuple[float,
     return seconds["none"], seconds["long"]
 
 
+def measure_all(
+    databases: Sequence[str], rows: int, charges: int, rounds: int
+) -> dict[str, tuple[float, float]]:
+    """The same for each database that can be started here."""
+    # The tests know how to start a PostgreSQL.
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from postgres import why_no_server
+
+    figures = {}
+    for database in databases:
+        if database == "postgres" and why_no_server():
+            print(f"postgres: left out ({why_no_server()})")
+            continue
+        figures[database] = measure(database, rows, charges, rounds)
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
@@ -87,16 +104,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=ROUNDS)
     parser.add_argument("--databases", nargs="+", choices=DATABASES, default=DATABASES)
     arguments = parser.parse_args()
-    # The tests know how to start a PostgreSQL.
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    from postgres import why_no_server
-
-    figures = {}
-    for database in arguments.databases:
-        if database == "postgres" and why_no_server():
-            print(f"postgres: left out ({why_no_server()})")
-            continue
-        figures[database] = measure(database, arguments.rows, arguments.charges, arguments.repeat)
+    figures = measure_all(arguments.databases, arguments.rows, arguments.charges, arguments.repeat)
     columns = ["charge", "no history", f"{arguments.rows:,} rows"]
     rows = {name: [f"{time * 1e6:.0f} µs" for time in times] for name, times in figures.items()}
     table(columns, rows)

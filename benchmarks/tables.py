@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 Contestant = tuple[Callable[[], Any], int]  # what to call, and how many units that makes
 
@@ -34,6 +34,27 @@ def table(columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
             f"{cell:>{width + 3}}" for cell, width in zip(rest, widths[1:], strict=True)
         )
         print(f"{first:<{widths[0]}}{figures}")
+
+
+class Claim(NamedTuple):
+    """A figure that we claim: what it is, the most that it may be, and what it was."""
+
+    name: str
+    most: float
+    value: float
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.most
+
+
+def claims_table(claims: Sequence[Claim]) -> None:
+    """Every claim with its bound, what was measured, and whether it holds."""
+    rows = {
+        claim.name: [f"{claim.most:.2f}", f"{claim.value:.3f}", "yes" if claim.holds else "NO"]
+        for claim in claims
+    }
+    table(["claim", "at most", "measured", "holds"], rows)
 
 
 def wanted(what: str, met: bool) -> None:

@@ -14,7 +14,8 @@ SIZES: dict[str, tuple[object, ...]] = {
     "audit.py": ("--rows", 200, 240, "--seeds", 1, "--repeat", 1),
     "encoding.py": ("--texts", 8, "--repeat", 1),
     "gateway.py": (
-        *("--texts", 8, "--clients", 2, "--repeat", 1, "--requests", 20, "--backends", "onnx"),
+        *("--texts", 8, "--clients", 2, "--repeat", 1, "--requests", 20, "--releases", 20),
+        *("--backends", "onnx"),
     ),
     "inversion.py": ("--vectors", 8, "--loop", 1, "--steps", 2),
     "language.py": ("--steps", 1),

@@ -151,6 +151,20 @@ def test_a_lone_length_waits_for_a_partner_but_not_for_ever(
     assert all(result(future).is_new.all() for future in pairs)
 
 
+def test_lengths_of_one_batch_are_few_so_that_others_meet_their_own(
+    make: Make, encoder: SlowEncoder
+) -> None:
+    batcher = make(batch_lengths=2)
+    encoder.hold()
+    batcher.submit(job("first"))
+    assert encoder.begun.wait(10)
+    texts = [job(f"{length} {copy}", lengths=[length]) for copy in "ab" for length in (5, 6, 7)]
+    futures = [batcher.submit(text) for text in texts]
+    encoder.gate.set()
+    assert all(result(future).is_new.all() for future in futures)
+    assert encoder.batches[1:] == [["5 a", "5 b", "6 a", "6 b"], ["7 a", "7 b"]]
+
+
 def test_one_name_in_two_requests_is_drawn_once_and_charged_once(
     make: Make, encoder: SlowEncoder, ledger: Ledger
 ) -> None:
@@ -326,3 +340,33 @@ def test_a_caller_who_hangs_up_is_not_charged(serve: Serve) -> None:
             assert first.result(30).status_code == 200
     wait_for(lambda: running.service.batcher.waiting_texts == 0)
     assert running.ledger.spent("bob") is None
+
+
+def test_a_caller_who_leaves_before_the_decision_is_not_drawn(serve: Serve) -> None:
+    import httpx
+
+    running = serve()
+    plan, gate, end = running.gateway.plan, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        assert gate.wait(30)
+        try:
+            return plan(*arguments)
+        finally:
+            end.set()
+
+    body = {"model": "private", "input": "gone", "user": "bob"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running.gateway, "plan", slow)
+        with (
+            pytest.raises(httpx.ReadTimeout),
+            httpx.Client(base_url=running.url, timeout=0.3) as client,
+        ):
+            client.post("/v1/embeddings", json=body)
+        wait_for(lambda: running.service.metrics.refusals["caller_gone"] == 1)
+        gate.set()
+        assert end.wait(10)
+        # The control: whoever stays is drawn by the same threads, after the one who left.
+        assert running.ask("stays", user="ann").status_code == 200
+    assert running.ledger.spent("bob") is None
+    assert running.ledger.counts().releases == 1

@@ -10,27 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from capelet.errors import CapeletError
 from capelet.mechanisms import MECHANISMS
 from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
-from capelet.release.heads import Head
-from capelet.release.maps import Layer
 from capelet.service.classify import load_head
-from service.running import Running, listen_head
+from service.running import Running, listen_head, planted_head
 
 Serve = Callable[..., Running]
-WIDTH = 4
-
-
-def planted_head() -> Head:
-    """Says `sun` where the first coordinate is larger than the second, and else `rain`."""
-    weight = np.eye(2, WIDTH, dtype=np.float32)
-    layers = (Layer(weight, np.zeros(2, dtype=np.float32)),)
-    return Head.of("weather", ("sun", "rain"), layers)
+WIDTH = planted_head().map.width
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capelet.release.heads import Head
 from service.environments import environment, run_client
-from service.running import MODEL, Running
+from service.running import MODEL, Running, planted_head
 
 pytestmark = pytest.mark.slow
 Serve = Callable[..., Running]
@@ -172,9 +173,10 @@ CHECKS = (
 )
 
 
-def test_schemathesis_finds_no_fault(serve: Serve, tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", [None, planted_head()], ids=["embeddings", "with a head"])
+def test_schemathesis_finds_no_fault(serve: Serve, tmp_path: Path, head: Head | None) -> None:
     """At least 500 generated requests: no 5xx, and no answer that OpenAPI does not describe."""
-    running = serve(budget=1e9)
+    running = serve(budget=1e9, head=head)
     command = [str(environment("schemathesis") / "schemathesis"), "run"]
     command += [f"{running.url}/openapi.json", "--checks", CHECKS, "--max-examples", "300"]
     command += ["--phases", "examples,coverage,fuzzing", "--seed", "1"]
@@ -187,4 +189,6 @@ def test_schemathesis_finds_no_fault(serve: Serve, tmp_path: Path) -> None:
     figures = running.service.metrics.export().decode().splitlines()
     answers = [line.split() for line in figures if line.startswith("capelet_requests_total{")]
     assert sum(float(count) for _, count in answers) >= 500
+    is_asked = any("/v1/classify" in labels and 'status="200"' in labels for labels, _ in answers)
+    assert is_asked == (head is not None)
     assert not [labels for labels, _ in answers if 'status="5' in labels]

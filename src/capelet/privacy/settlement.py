@@ -134,20 +134,23 @@ class Balances:
         self, needs: Iterable[Need], guarantee: Guarantee, limits: Limits | None, excess: Excess
     ) -> None:
         """Count those who would pass the limits with so many more releases."""
+        is_daily = limits is not None and limits.refill == "daily"
         for person, releases, row in needs:
             more = _times(guarantee, releases)
             total = _sum(self._totals[person], more)
-            today = _sum(self._windows[person], more)
-            assert total is not None and today is not None
+            # Today's charges are among all of them, so whatever does not add up was found above.
+            today = _sum(self._windows[person], more) if is_daily else None
+            assert total is not None
             if limits is not None:
                 excess.add(row, total, today, limits)
 
     def left(self, person: str, limits: Limits | None) -> float:
         if limits is None:
             return float("inf")
-        total, today = self.spent(person), self.spent_today(person)
+        total = self.spent(person)
         left = limits.total.epsilon - (total.epsilon if total else 0.0)
         if limits.refill == "daily":
+            today = self.spent_today(person)
             left = min(left, limits.budget.epsilon - (today.epsilon if today else 0.0))
         return max(left, 0.0)
 
@@ -165,11 +168,14 @@ class Excess:
         self._counts: Counter[str] = Counter()
         self._highest = {"all": 0.0, "day": 0.0}
 
-    def add(self, row: int, total: Guarantee, today: Guarantee, limits: Limits) -> None:
-        """Count a person, by the row that came first, where the sums pass the limits."""
+    def add(self, row: int, total: Guarantee, today: Guarantee | None, limits: Limits) -> None:
+        """Count a person, by the row that came first, where the sums pass the limits.
+
+        `today` is given where the budget is a day's.
+        """
         if not limits.total.covers(total):
             self._count("all", row, total.epsilon)
-        elif limits.refill == "daily" and not limits.budget.covers(today):
+        elif today is not None and not limits.budget.covers(today):
             self._count("day", row, today.epsilon)
 
     def _count(self, span: str, row: int, epsilon: float) -> None:
@@ -222,7 +228,7 @@ class Settling:
         new_rows = sorted(row for name, row in first_rows.items() if not self._has(name))
         needs = needs_of([people[row] for row in new_rows], new_rows)
         # A charge is for texts that pass; what training texts are promised costs nobody here.
-        guarantee = replace(order.guarantee, training=None)
+        guarantee = _of_passing_texts(order.guarantee)
         self._balances.check(needs, guarantee, limits)
         draws = {
             names[row]: _Draw(people[row], order.run, vectors[row].tobytes()) for row in new_rows
@@ -276,8 +282,9 @@ class Settling:
         if self._bills:
             people = sorted({need.person for bill in self._bills for need in bill.needs})
             numbers = self._db.add_people(people, keeps_names)
+            promises = {guarantee: self._number_of(guarantee) for guarantee in self._guarantees()}
             acts = [
-                (json.dumps({"run": bill.run}), self._charges(bill, numbers))
+                (json.dumps({"run": bill.run}), bill.charges(numbers, promises[bill.guarantee]))
                 for bill in self._bills
             ]
             self._db.charge(acts)
@@ -290,10 +297,13 @@ class Settling:
         if self._answers:
             self._db.add_requests(self._answers)
 
-    def _charges(self, bill: _Bill, numbers: Mapping[str, int]) -> list[Charge]:
-        content = json.dumps(bill.guarantee.to_json(), sort_keys=True)
-        which = self._db.guarantee_number(content, bill.guarantee.epsilon)
-        return [Charge(numbers[need.person], which, need.releases) for need in bill.needs]
+    def _guarantees(self) -> Iterable[Guarantee]:
+        """Each promise of this group once, in order; a gateway's orders all have the same."""
+        return dict.fromkeys(bill.guarantee for bill in self._bills)
+
+    def _number_of(self, guarantee: Guarantee) -> int:
+        content = json.dumps(guarantee.to_json(), sort_keys=True)
+        return self._db.guarantee_number(content, guarantee.epsilon)
 
 
 def _people_of(order: Order) -> list[str]:
@@ -314,6 +324,9 @@ class _Bill(NamedTuple):
     run: str
     guarantee: Guarantee
     needs: Sequence[Need]
+
+    def charges(self, numbers: Mapping[str, int], promise: int) -> list[Charge]:
+        return [Charge(numbers[need.person], promise, need.releases) for need in self.needs]
 
 
 def request_name(db: Database, request: Request) -> bytes:
@@ -343,6 +356,10 @@ def _stack(rows: Sequence[Vectors], width: int) -> Vectors:
     if any(len(row) != width for row in rows):
         raise CapeletError("the ledger holds a vector of another width under one of these names")
     return np.stack(rows) if rows else np.zeros((0, width), dtype=np.float32)
+
+
+def _of_passing_texts(guarantee: Guarantee) -> Guarantee:
+    return guarantee if guarantee.training is None else replace(guarantee, training=None)
 
 
 def _sum(releases: Counter[Guarantee], *more: Guarantee) -> Guarantee | None:

@@ -414,6 +414,8 @@ class Ledger:
         if budget is None or limits is None:
             return limits if budget is None else Limits(budget)
         cap = limits.budget
+        if budget == cap:
+            return limits
         if budget.exceeds(cap):
             raise CapeletError(
                 f"a budget of {budget.sentence()} was asked for, and the ledger "

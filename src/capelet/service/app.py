@@ -10,9 +10,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from capelet.errors import OutputError
@@ -20,7 +24,7 @@ from capelet.privacy.budgets import BudgetError
 from capelet.privacy.settlement import RequestConflict, Settlement
 from capelet.release.heads import Head
 from capelet.service.answers import describe_privacy, privacy_headers, write_answer
-from capelet.service.batcher import Batcher, Job
+from capelet.service.batcher import Batcher
 from capelet.service.classify import Classifier, add_classify
 from capelet.service.errors import Refusal, other_body, store_down, store_errors, unavailable
 from capelet.service.front import Front, answer_json, frame_app
@@ -85,9 +89,13 @@ class Service(Front):
         self.batcher.close()
         super().stop()
 
-    async def settle(self, job: Job, request: Request | None = None) -> Settlement:
-        """What the store holds for a job, once it is drawn and charged."""
-        future = asyncio.wrap_future(self.batcher.submit(job))
+    async def answer(
+        self, decide: Callable[[], Plan], request: Request | None = None
+    ) -> tuple[Plan, Settlement]:
+        """A plan, decided on a thread, and what the store holds for it once drawn and charged."""
+        errand = _Errand()
+        self.pool.submit(self._send, errand, decide)
+        future = asyncio.wrap_future(errand.future)
         if request is not None:
             disconnect = asyncio.ensure_future(wait_until_gone(request))
             # Not cancelled: a job that is drawn already is settled, and a retry finds it.
@@ -95,18 +103,35 @@ class Service(Front):
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             disconnect.cancel()
             if not future.done():
-                job.is_abandoned = True
+                errand.abandon()
                 raise _CallerGone
         try:
-            return await future
+            settlement = await future
+            assert errand.plan is not None
+            return errand.plan, settlement
         except BudgetError as error:
-            self.gateway.note_refusal(job.order)
+            assert errand.plan is not None
+            self.gateway.note_refusal(errand.plan.job.order)
             raise refuse_budget(error) from None
         # Two requests under one key raced, and the other was first.
         except RequestConflict:
             raise other_body() from None
         except OutputError:
             raise store_down() from None
+
+    def _send(self, errand: _Errand, decide: Callable[[], Plan]) -> None:
+        """On a thread: decide, and hand the job to the batcher from here.
+
+        So the loop wakes once for a request, when it is settled; each time costs two switches
+        between threads, and a short text hardly costs a hundred of them.
+        """
+        try:
+            plan = decide()
+            errand.take(plan)
+            if not errand.is_abandoned:
+                self.batcher.submit(plan.job)
+        except Exception as error:
+            errand.future.set_exception(error)
 
     def is_ready(self) -> bool:
         with store_errors():
@@ -116,6 +141,37 @@ class Service(Front):
 
 class _CallerGone(Exception):
     """The connection was closed before there was an answer."""
+
+
+@dataclass(eq=False)
+class _Errand:
+    """A request between the loop and the threads: its plan, once there is one, and its end."""
+
+    future: Future[Settlement] = field(default_factory=Future)
+    plan: Plan | None = None
+    is_abandoned: bool = False
+
+    def take(self, plan: Plan) -> None:
+        """The job's end is this errand's; whoever left meanwhile has left the job, too."""
+        plan.job.future = self.future
+        self.plan = plan
+        plan.job.is_abandoned = self.is_abandoned
+
+    def abandon(self) -> None:
+        # First the errand and then its plan, and `take` the other way: one of both is seen.
+        self.is_abandoned = True
+        if self.plan is not None:
+            self.plan.job.is_abandoned = True
+
+
+class _DirectRoute(APIRoute):
+    """A route whose function takes the request and gives the response, with nothing in between.
+
+    FastAPI would look for dependencies, fields and forms with every request, and find none.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        return self.endpoint
 
 
 def create_app(
@@ -149,8 +205,19 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
     gateway = service.gateway
     model = gateway.settings.model
 
-    @app.post(
+    async def embed(request: Request) -> Response:
+        start = time.perf_counter()
+        decide = await _decision(service, request)
+        plan, settlement = await service.answer(decide, request)
+        response = _respond(plan, settlement, gateway)
+        service.metrics.time_answer(time.perf_counter() - start)
+        return response
+
+    app.router.add_api_route(
         "/v1/embeddings",
+        embed,
+        methods=["POST"],
+        route_class_override=_DirectRoute,
         summary="Private embeddings of texts, charged to the people whom they are about",
         openapi_extra={
             "requestBody": {
@@ -171,13 +238,6 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
             **describe_refusals(400, 401, 403, 404, 408, 409, 413, 415, 429, 500, 503),
         },
     )
-    async def embed(request: Request) -> Response:
-        start = time.perf_counter()
-        plan = await _plan(service, request)
-        settlement = await service.settle(plan.job, request)
-        response = _respond(plan, settlement, gateway)
-        service.metrics.time_answer(time.perf_counter() - start)
-        return response
 
     @app.get("/v1/models", responses=describe_refusals(401, 503))
     async def list_models(request: Request) -> Response:
@@ -194,8 +254,8 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
         return answer_json(_describe_model(gateway))
 
 
-async def _plan(service: Service, request: Request) -> Plan:
-    """What a request asks, decided on a thread: in one go where it is small, else the key first."""
+async def _decision(service: Service, request: Request) -> Callable[[], Plan]:
+    """How to plan a request, on a thread: in one go where it is small, else the key comes first."""
     gateway, headers = service.gateway, request.headers
     length = headers.get("content-length", "")
     is_small = length.isdecimal() and int(length) <= _SMALL
@@ -209,7 +269,7 @@ async def _plan(service: Service, request: Request) -> Plan:
         idempotency = parse_idempotency_key(headers.get("idempotency-key"))
         return gateway.plan(caller, body, idempotency)
 
-    return await service.decide(decide)
+    return decide
 
 
 def _respond(plan: Plan, settlement: Settlement, gateway: Gateway) -> Response:

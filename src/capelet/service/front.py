@@ -32,7 +32,7 @@ class Front:
     def __init__(self, callers: Callers) -> None:
         self.callers = callers
         self.metrics = Metrics()
-        self._pool = ThreadPoolExecutor(_THREADS, "capelet-decide")
+        self.pool = ThreadPoolExecutor(_THREADS, "capelet-decide")
 
     @property
     def is_local(self) -> bool:
@@ -47,7 +47,7 @@ class Front:
 
     def stop(self) -> None:
         """Finish what is in flight, refuse what is new."""
-        self._pool.shutdown()
+        self.pool.shutdown()
 
     def is_ready(self) -> bool:
         """Whether a request could be answered now."""
@@ -55,7 +55,7 @@ class Front:
 
     async def decide(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call what may wait for the store on a thread, so that the loop goes on."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
 
     async def authenticate(self, request: Request) -> ApiKey:
         return await self.decide(self.callers.authenticate, bearer(request))

@@ -159,10 +159,10 @@ class OperatorPage:
         gateway = service.gateway
         try:
             # A key of its own for `fresh`: the operator asked for one more draw.
-            plan = await service.decide(
-                gateway.plan_query, key, query, text.encode(), secrets.token_hex(16)
+            idempotency = secrets.token_hex(16)
+            _, settlement = await service.answer(
+                lambda: gateway.plan_query(key, query, text.encode(), idempotency)
             )
-            settlement = await service.settle(plan.job)
             readings = await service.decide(service.readings.read, text, settlement.vectors[0])
         except CapeletError as error:
             return Trial(text, refusal=str(error))

@@ -13,6 +13,7 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -102,18 +103,20 @@ class Guard:
         if not self._is_local():
             return
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        host = _host_of("//" + b"".join(hosts[:1]).decode("latin-1"))
-        if len(hosts) > 1 or (host and not is_loopback(host)):
+        if len(hosts) > 1 or not _is_own_name(b"".join(hosts)):
             raise not_allowed("without API keys this gateway answers only as localhost")
 
 
-def _host_of(address: str) -> str:
-    """The name of the host in an address; what is none, as it is."""
+# A client sends the same header with each request; a few, since anybody may send others.
+@lru_cache(maxsize=16)
+def _is_own_name(header: bytes) -> bool:
+    """Whether a Host header names this machine, or is empty; what is no name is refused."""
     try:
-        return urlsplit(address).hostname or ""
+        host = urlsplit("//" + header.decode("latin-1")).hostname
     # Brackets that do not close, and the like.
     except ValueError:
-        return address
+        return False
+    return not host or is_loopback(host)
 
 
 def refuse(refusal: Refusal) -> Response:

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from capelet.encoders.onnx import cores
 from capelet.errors import CapeletError
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
@@ -26,6 +27,10 @@ class Bounds:
     waiting_texts: int = 8192  # four of the largest requests
     batch_texts: int = 128
     batch_tokens: int = 8192
+    # Lengths in one batch. An encoder runs one length at a time on each core, so these keep all
+    # cores at work, and whatever has another length meets more of its own meanwhile: with 32
+    # clients half as many texts are computed alone as with all lengths at once.
+    batch_lengths: int = field(default_factory=lambda: 2 * cores())
 
 
 @dataclass(frozen=True)
