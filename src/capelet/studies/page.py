@@ -24,6 +24,8 @@ def study_page(study: Collection) -> str:
     parts = [f"# {escape(plan.title or plan.name)}"]
     if plan.headline:
         parts.append(f"**The paper:** {escape(plan.headline)}")
+    if study.warning:
+        parts.append(f"**{escape(study.warning)}**")
     if study.rulings:
         parts.append(table(_claims(study.rulings)))
     for layout in plan.tables:

@@ -28,6 +28,7 @@ from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Codes
 from capelet.interfaces import Encoder, Step, silent
+from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.release.recipe import recipe_hash
 from capelet.release.study import StudyEncoder
@@ -159,16 +160,21 @@ def _measure(
         if raw.shape == release.vectors.shape:
             rows += deviation(plan, raw, release.vectors, release.recipe_hash)
             rows += separability(plan, raw, release.vectors, release.recipe_hash)
-    return study_findings(rows, protocol.seed, release.recipe), _guesses(plan, tally)
+    findings = study_findings(rows, protocol.seed, release.recipe, release.law)
+    return findings, _guesses(plan, tally)
 
 
 def study_findings(
-    rows: Sequence[Finding], seed: int, recipe: Mapping[str, Any] | None = None
+    rows: Sequence[Finding],
+    seed: int,
+    recipe: Mapping[str, Any] | None = None,
+    law: Guarantee | None = None,
 ) -> Findings:
     """The rows with their seed, and a provenance without times or names that chance gave.
 
     A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
-    be equal files, so the id is left out.
+    be equal files, so the id is left out. `law` is what the noise would promise in a release, with
+    its status: that a specimen's is broken must be in the findings, wherever they are shown.
     """
     steps = [
         {key: value for key, value in step.items() if key != "id"}
@@ -177,7 +183,8 @@ def study_findings(
     same = {"steps": steps} if steps else {}
     name = recipe_hash(same) if steps else None
     own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
-    return Findings(own, {"versions": versions()}, same)
+    promise = {"law": law.to_json()} if law is not None else {}
+    return Findings(own, {"versions": versions(), **promise}, same)
 
 
 def _guesses(plan: Plan, tally: Tally) -> tuple[VictimGuesses, ...]:
