@@ -137,13 +137,14 @@ def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
     rows = rows_of(findings, item.axes, item.cell.seed, guesses)
     with_choice = {(row.kind, row.target) for row in rows}
     for row in findings:
-        if row.attacker in CHOICE or (row.kind, row.target) in with_choice:
+        if (row.kind, row.target) in with_choice:
             continue
-        # Deciles of words, repetitions of canaries: what such attacks are about.
+        attacker = {} if row.attacker in CHOICE else {"attacker": str(row.attacker)}
+        # Deciles of words, repetitions of canaries, groups of people: what such findings are about.
         subgroup = {} if row.subgroup is None else {"subgroup": row.subgroup}
         rows.append(
             Row(
-                {**item.axes, "attacker": str(row.attacker), **subgroup},
+                {**item.axes, **attacker, **subgroup},
                 item.cell.seed,
                 row.kind,
                 row.target,
