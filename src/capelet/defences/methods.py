@@ -336,9 +336,7 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
         )
     if settings.lam is not None:
         check_number("lambda", settings.lam, 0.0, 1e6)
-    if settings.mechanism not in ("auto", *record.mechanisms):
-        hint = did_you_mean(str(settings.mechanism), ("auto", *record.mechanisms))
-        raise CapeletError(f"the method {name!r} has no mechanism {settings.mechanism!r}; {hint}")
+    check_mechanism(name, settings)
     check_count("width", settings.width)
     check_number("mu", settings.mu, 0.0, 1.0 - 2.0**-53)
     _check_fight(name, record, settings)
@@ -373,6 +371,14 @@ def check_options(name: str, options: Collection[str]) -> None:
             able = ", ".join(key for key, item in METHODS.items() if option in item.options)
             rest = f"; those that do are {able}" if able else ""
             raise CapeletError(f"the method {name!r} does not read --{option}{rest}")
+
+
+def check_mechanism(name: str, settings: Settings) -> None:
+    """Refuse noise, by its name, that this method does not have."""
+    names = ("auto", *method(name).mechanisms)
+    if settings.mechanism not in names:
+        hint = did_you_mean(str(settings.mechanism), names)
+        raise CapeletError(f"the method {name!r} has no mechanism {settings.mechanism!r}; {hint}")
 
 
 def check_attributes(settings: Settings, names: Sequence[str]) -> None:

@@ -258,9 +258,7 @@ def cloud_findings(plan: Plan, clouds: Mapping[str, Vectors], seed: int) -> list
 
 
 def _purity(target: str, value: float, chance: float, count: int, cloud: str) -> Finding:
-    return Finding(
-        "deviation", target, "map_purity", value, chance=chance, n=count, subgroup=cloud
-    )
+    return Finding("deviation", target, "map_purity", value, chance=chance, n=count, subgroup=cloud)
 
 
 def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[np.intp]]:

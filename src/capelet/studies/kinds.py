@@ -142,7 +142,7 @@ def _settings(inputs: Mapping[str, Any]) -> Any:
 
 
 def _check_method(inputs: Mapping[str, Any]) -> None:
-    from capelet.defences import method
+    from capelet.defences.methods import check_mechanism, method
 
     _check_attackers(inputs)
     if inputs.get("method") is None:
@@ -151,7 +151,8 @@ def _check_method(inputs: Mapping[str, Any]) -> None:
     if ("epsilon" in record.needs) != (inputs.get("epsilon") is not None):
         state = "needs an" if "epsilon" in record.needs else "adds no noise and takes no"
         raise CapeletError(f"the method {inputs['method']!r} {state} epsilon; correct the plan")
-    _settings({key: value for key, value in inputs.items() if value is not None})
+    settings = _settings({key: value for key, value in inputs.items() if value is not None})
+    check_mechanism(inputs["method"], settings)
 
 
 def _protect(cell: Cell) -> Measurement:

@@ -43,7 +43,6 @@ from capelet.workflows.training import (
     settings_of,
 )
 
-
 # The name of the encoder's own vectors among several clouds.
 ORIGINAL = "original"
 
