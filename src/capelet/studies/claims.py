@@ -15,9 +15,8 @@ claim *holds* where the whole interval lies on its side of the margin, *fails* w
 does, and else *cannot be tested here*: too few splits, or no difference that they could show.
 Without `than` the values of `of` themselves are held against a `band`.
 
-With `beyond = { encoder = "small" }` the same difference among these other cells is taken off, split
-by split: so one can say that a method takes more from a large encoder's attacker than from a small
-one's.
+With `beyond = { encoder = "small" }` the same difference among those other cells is taken off,
+split by split: that a method takes more from a large encoder's attacker than from a small one's.
 """
 
 from __future__ import annotations
@@ -137,8 +136,10 @@ class Claim:
         means = _means(self._differences(values))
         if self.beyond is None or self.than is None:
             return list(means.values())
-        sides = {"of": {**self.of, **self.beyond}, "than": {**self.than, **self.beyond}}
-        others = _means(replace(self, beyond=None, **sides)._differences(values))
+        other = replace(
+            self, of={**self.of, **self.beyond}, than={**self.than, **self.beyond}, beyond=None
+        )
+        others = _means(other._differences(values))
         return [means[seed] - others[seed] for seed in means if seed in others]
 
     def _measures(self, item: Row) -> bool:
