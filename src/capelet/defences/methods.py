@@ -165,7 +165,8 @@ def _blind(part: Part, settings: Settings, checkpoints: Path | None, progress: P
 
 
 def _replace_words(settings: Settings) -> tuple[Any, ...]:
-    return (WordReplacement(epsilon_of(settings), table=settings.table),)
+    table, size = settings.table, settings.table_size
+    return (WordReplacement(epsilon_of(settings), table=table, size=size),)
 
 
 def _drop_words(settings: Settings) -> tuple[Any, ...]:

@@ -137,6 +137,7 @@ class Settings:
     keep: str = "task"  # or "neighbours", or "both"
     mechanism: str = "auto"  # by name, one of the method's `mechanisms`
     table: str = "glove"
+    table_size: int | None = None  # of the table's words only so many, the first ones
     layers: int = 0  # of the encoder, the last ones, trained along
     schedule: Schedule = field(default_factory=Schedule)
     training: TrainingPrivacy | None = None
