@@ -49,6 +49,15 @@ def test_a_plan_is_whole(path: Path) -> None:
         assert len(plan.cells(size)) >= plan.count(size)
 
 
+def test_a_plan_with_a_specimen_says_broken_where_it_is_read_first() -> None:
+    """The lesson of a wrong mechanism must not be taken for a protection by a reader of titles."""
+    specimens = [path for path in PLANS if "specimen:" in path.read_text(encoding="utf-8")]
+    assert [path.stem for path in specimens] == ["original-noise"]
+    for path in specimens:
+        plan = Plan.read(path)
+        assert "broken" in plan.title and "broken" in plan.stand_ins
+
+
 def test_papers_hold_plans_and_no_code() -> None:
     assert {path.suffix for path in PAPERS.rglob("*") if path.is_file()} == {".toml"}
 

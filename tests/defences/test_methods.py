@@ -415,6 +415,13 @@ def test_no_dropout_is_no_step() -> None:
     assert len(METHODS["dpnr"].text_steps(Settings(8.0, mu=0.3))) == 1
 
 
+def test_a_table_may_be_cut_to_its_first_words() -> None:
+    whole, cut = (
+        METHODS["mdp"].text_steps(Settings(8.0, table_size=size))[0] for size in (None, 100)
+    )
+    assert len(cut.vocabulary) == 100 < len(whole.vocabulary)
+
+
 def test_a_lambda_of_one_attribute_is_a_fight(small_part: Any) -> None:
     """λ = 0 for all but one: the map differs from that of λ = 0, and from that of the other."""
     names = [item.name for item in small_part.secrets]

@@ -12,6 +12,7 @@ from scipy.stats import chisquare, ks_2samp
 from capelet.defences.noise import LaplaceTwin, draw, twin
 from capelet.errors import CapeletError
 from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
+from capelet.mechanisms.specimens import RowRange
 
 DRAWS = 6000
 ALPHA = 1e-6
@@ -23,6 +24,7 @@ MECHANISMS = [
     Gaussian(1.0, 1e-5),
     PrivUnit(1.0),
     PrivUnit(8.0),
+    RowRange(2.0),
 ]
 
 
@@ -56,6 +58,8 @@ def test_the_comparison_notices_a_wrong_scale() -> None:
     wrong = LaplaceTwin(1.2 * twin(Laplace(2.0)).scale)  # type: ignore[attr-defined]
     assert smallest(*two_samples(Laplace(2.0), wrong)) < ALPHA
     assert smallest(*two_samples(PrivUnit(8.0), twin(PrivUnit(6.0)))) < ALPHA
+    # The original noise of DPNR and CAPE is not the right one with another name.
+    assert smallest(*two_samples(RowRange(2.0), twin(Laplace(2.0)))) < ALPHA
 
 
 def test_a_response_twin_gives_the_exact_chances() -> None:

@@ -10,7 +10,15 @@ import pytest
 from capelet.attacks.views import View
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute
-from capelet.evaluation.geometry import deviation, separability, tsne, tsne_clouds, tsne_shift
+from capelet.evaluation.geometry import (
+    cloud_findings,
+    deviation,
+    map_purity,
+    separability,
+    tsne,
+    tsne_clouds,
+    tsne_shift,
+)
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 
@@ -147,3 +155,32 @@ def test_three_clouds_in_one_map_part_as_their_vectors_do() -> None:
     middle = {name: points[names == name].mean(axis=0) for name in clouds}
     near, far = (np.linalg.norm(middle[name] - middle["original"]) for name in ("near", "far"))
     assert far > 5 * near
+
+
+def test_purity_is_one_of_clouds_apart_and_chance_of_clouds_that_mix() -> None:
+    random = np.random.default_rng(4)
+    names = ["a"] * 100 + ["b"] * 300
+    apart = np.concatenate([random.normal(size=(100, 2)), random.normal(50, size=(300, 2))])
+    assert {name: value for name, (value, _) in map_purity(apart, names).items()} == {
+        "a": 1.0,
+        "b": 1.0,
+    }
+    mixed = map_purity(random.normal(size=(400, 2)).tolist(), names)
+    for name, share in (("a", 99 / 399), ("b", 299 / 399)):
+        value, chance = mixed[name]
+        assert chance == pytest.approx(share) and abs(value - chance) < 0.06
+    # One point has no neighbours of its own.
+    assert set(map_purity([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]], ["a", "b", "b"])) == {"b"}
+
+
+def test_clouds_are_told_by_distance_by_classifier_and_on_one_map() -> None:
+    """A copy mixes with the original, what was moved lies apart; the points are no findings."""
+    near = CLOUD + RANDOM.normal(scale=1e-3, size=CLOUD.shape).astype(np.float32)
+    rows = cloud_findings(PLAN, {"original": CLOUD, "near": near, "far": CLOUD + 9}, 0)
+    purity = {(row.target, row.subgroup): row.value for row in rows if row.metric == "map_purity"}
+    assert purity["vectors", "far"] > 0.75 and purity["vectors", "near"] < 0.5
+    # The secret says nothing about where a vector lies, in any of the clouds.
+    assert all(abs(purity["odd", name] - 0.5) < 0.1 for name in ("original", "near", "far"))
+    distances = {row.subgroup: row.value for row in rows if row.metric == "euclidean"}
+    assert set(distances) == {"near", "far"} and distances["near"] < 0.01 < distances["far"]
+    assert not any("points" in row.parameters for row in rows)

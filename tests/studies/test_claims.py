@@ -116,3 +116,27 @@ def test_subgroups_count_only_where_a_claim_names_them() -> None:
         "than": {"method": "ldp", "subgroup": "rare"},
     }
     assert claim(relation="higher", **sides).rule([*CLEAR, *rare]).verdict == HOLDS
+
+
+def test_a_difference_beyond_that_of_other_cells_is_taken_split_by_split() -> None:
+    rows = [
+        value(method, seed, score + 0.1 * seed, encoder=encoder)
+        for seed in range(3)
+        for encoder, method, score in (
+            ("large", "ldp", 0.60), ("large", "cape", 0.50 + 0.001 * seed),
+            ("small", "ldp", 0.55), ("small", "cape", 0.53),
+        )
+    ]  # fmt: skip
+    sides = {
+        "of": {"method": "cape", "encoder": "large"},
+        "than": {"method": "ldp", "encoder": "large"},
+    }
+    ruling = claim(**sides, beyond={"encoder": "small"}).rule(rows)
+    # −0.10 of the large one, −0.02 of the small one.
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(-0.08 + 0.001)
+    assert claim(**sides, beyond={"encoder": "small"}, margin=0.09).rule(rows).verdict == FAILS
+    # The control: beyond itself there is nothing.
+    itself = claim(**sides, beyond={"encoder": "large"}).rule(rows)
+    assert itself.verdict == FAILS and itself.value == pytest.approx(0)
+    with pytest.raises(CapeletError, match="nothing to compare"):
+        claim(than=None, relation="within", band=[0, 1], beyond={"encoder": "small"})

@@ -39,6 +39,10 @@ PLANS: dict[str, dict[str, Any]] = {
         },
         "axes": {**REVIEWS, "lambda_words": [1.0]},
     },
+    "geometry": {
+        "settings": {"rows": 300, "encoder": "wordllama", "clouds": {"noisy": LAPLACE}},
+        "axes": REVIEWS,
+    },
     "language": {
         "settings": {
             "rows": 300, "epochs": 1, "width": 8, "vocabulary": 300, "samples": 1100,
@@ -65,7 +69,10 @@ def test_a_cell_is_a_function_of_its_inputs(kind: str) -> None:
     text = first.measurement.findings.to_json()
     assert text == second.measurement.findings.to_json()
     assert {row.seed for row in first.measurement.findings} == {3}
-    expected = {"invert": "inversion", "dual": "inversion", "language": "extraction"}
+    expected = {
+        "invert": "inversion", "dual": "inversion", "language": "extraction",
+        "geometry": "deviation",
+    }  # fmt: skip
     assert expected.get(kind, kind) in {row.kind for row in first.measurement.findings}
 
 

@@ -91,6 +91,7 @@ def test_the_version_of_a_kind_is_part_of_the_key(
 
 
 AXES = {"corpus": ["tiny"], "seed": [0]}
+LAPLACE = {"step": "laplace", "epsilon": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,19 @@ AXES = {"corpus": ["tiny"], "seed": [0]}
         ({"axes": {**AXES, "method": ["fx"], "encoder": ["wordlama"]}}, "did you mean 'wordllama'"),
         ({"axes": {"corpus": ["revews"], "method": ["fx"]}}, "did you mean 'reviews'"),
         ({"axes": {**AXES, "method": ["fx"], "attackers": [["logstic"]]}}, "logistic"),
+        ({"kind": "geometry", "axes": AXES, "settings": {}}, "needs clouds"),
+        (
+            {"kind": "geometry", "axes": AXES, "settings": {"clouds": {"original": [LAPLACE]}}},
+            "needs clouds",
+        ),
+        (
+            {"kind": "geometry", "axes": AXES, "settings": {"clouds": {"a": [{"step": "laplas"}]}}},
+            "'laplace'",
+        ),
+        (
+            {"axes": {**AXES, "method": ["cape"], "epsilon": [1], "mechanism": ["laplas"]}},
+            "did you mean 'laplace'",
+        ),
         ({"axes": {**AXES, "method": []}}, "no cells at the size 'small'"),
         ({"axes": {**AXES, "method": ["fx"], "metod": ["gr"]}}, "did you mean 'method'"),
         ({"axes": {**AXES, "method": "fx"}}, "must be a list"),

@@ -14,12 +14,13 @@ from capelet.defences import Settings
 from capelet.defences.settings import Schedule
 from capelet.encoders import load as load_encoder
 from capelet.encoders import with_cache
+from capelet.errors import CapeletError
 from capelet.findings import Findings
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout
 from capelet.release import PrivateEncoder
 from capelet.workflows.audit import audit
-from capelet.workflows.cells import Protocol, measure_method, measure_steps
+from capelet.workflows.cells import Protocol, measure_clouds, measure_method, measure_steps
 from capelet.workflows.protect import protect
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
@@ -97,3 +98,57 @@ def test_guesses_are_those_that_the_scores_come_from(corpus: Corpus) -> None:
         )  # fmt: skip
         assert (item.truth == item.guess).mean() == pytest.approx(accuracy)
         assert len(set(item.rows.tolist())) == len(item.rows)
+
+
+def test_a_cell_with_the_original_noise_says_that_it_is_broken(corpus: Corpus) -> None:
+    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
+    wrong = Settings(epsilon=8.0, mechanism="specimen:row-range", schedule=QUICK)
+    findings, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
+    assert findings.provenance["law"]["status"] == "broken"
+    assert any(step["step"] == "specimen:row-range" for step in findings.recipe["steps"])
+    again, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
+    assert again.to_json() == findings.to_json()
+    # The control: the right noise would keep its word, had it not come from a seed.
+    right = replace(wrong, mechanism="laplace")
+    findings, _ = measure_method(corpus, encoder, "cape", right, protocol)
+    assert findings.provenance["law"]["status"] == "proven"
+    auto, _ = measure_method(corpus, encoder, "cape", replace(wrong, mechanism="auto"), protocol)
+    assert scores(auto) == scores(findings)
+
+
+def test_nothing_is_protected_with_the_original_noise(corpus: Corpus) -> None:
+    wrong = Settings(epsilon=8.0, mechanism="specimen:row-range", schedule=QUICK)
+    for seeded in (False, True):
+        with pytest.raises(CapeletError, match="known to be broken"):
+            protect(corpus, "wordllama", "cape", wrong, seeds=[0], seeded_noise=seeded)
+    with pytest.raises(CapeletError, match="has no mechanism 'laplase'; did you mean 'laplace'"):
+        protect(corpus, "wordllama", "cape", replace(wrong, mechanism="laplase"), seeds=[0])
+
+
+def test_the_head_of_a_map_that_learnt_by_heart_gives_its_texts_away(corpus: Corpus) -> None:
+    """Labels that say nothing can only be learnt by heart; a map that hardly trained knew none."""
+    random = np.random.default_rng(0)
+    noise = np.array(["yes", "no"], dtype=object)[random.integers(2, size=len(corpus))]
+    blind = replace(corpus, label=noise)
+    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
+
+    def advantage(**schedule: Any) -> float:
+        settings = Settings(schedule=Schedule(device="cpu", **schedule))
+        members = replace(protocol, members=True)
+        findings, _ = measure_method(blind, encoder, "fx", settings, members)
+        return findings.value(kind="membership", metric="advantage", attacker="head-loss")
+
+    assert advantage(epochs=200, patience=None) > 0.5
+    assert abs(advantage(epochs=1, rate=1e-6)) < 0.2
+    without, _ = measure_method(blind, encoder, "fx", Settings(schedule=QUICK), protocol)
+    assert not without.select(kind="membership")
+
+
+def test_clouds_of_a_cell_can_be_drawn_again(corpus: Corpus) -> None:
+    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED)
+    clouds = {"ldp": [Laplace(1.0)], "dropped": [WordDropout(0.2)]}
+    findings = measure_clouds(corpus, encoder, clouds, protocol)
+    assert findings.to_json() == measure_clouds(corpus, encoder, clouds, protocol).to_json()
+    values = {(row.subgroup, row.metric): row.value for row in findings if row.target == "vectors"}
+    assert values["ldp", "cosine_distance"] > 0.9 > values["dropped", "cosine_distance"]
+    assert values["ldp", "map_purity"] > values["dropped", "map_purity"]

@@ -18,7 +18,15 @@ from capelet.defences.network import Body, Network
 from capelet.defences.noise import twin
 from capelet.defences.private_training import DENSE, train_privately
 from capelet.defences.readers import Mixing, Reader, read
-from capelet.defences.settings import Adversary, Defence, Part, Schedule, Settings, epsilon_of
+from capelet.defences.settings import (
+    ORIGINAL_NOISE,
+    Adversary,
+    Defence,
+    Part,
+    Schedule,
+    Settings,
+    epsilon_of,
+)
 from capelet.defences.terms import (
     BoundedReversal,
     CrossGradient,
@@ -31,6 +39,7 @@ from capelet.defences.terms import (
 from capelet.defences.training import train
 from capelet.interfaces import Progress
 from capelet.mechanisms import Laplace
+from capelet.mechanisms.specimens import RowRange
 from capelet.privacy.guarantees import laplace_scale
 from capelet.training.device import seeded_fork
 from capelet.training.networks import Residual, dense
@@ -54,7 +63,7 @@ class Dense:
     def __call__(
         self, part: Part, settings: Settings, checkpoints: Path | None, progress: Progress
     ) -> Defence:
-        before = Laplace(epsilon_of(settings)) if self.noise else None
+        before = _mechanism(settings) if self.noise else None
         # Without a task there is no label that a mixture of two texts could lack.
         mixes = self.adversary == "kernel" and settings.keep == "neighbours" and bool(part.secrets)
         if mixes:  # nothing is tuned on held-back rows, so they may be learnt from
@@ -124,6 +133,12 @@ class Dense:
         if self.adversary == "kernel" and part.secrets:
             return [Independence(part.secrets, lam, reader, warm=WARM, lambdas=lambdas)]
         return []
+
+
+def _mechanism(settings: Settings) -> Laplace | RowRange:
+    """Laplace noise of the right scale, unless a study asks for the original, wrong one."""
+    maker = RowRange if settings.mechanism == ORIGINAL_NOISE else Laplace
+    return maker(epsilon_of(settings))
 
 
 def _pace(schedule: Schedule, part: Part, adversary: str, keep: str) -> Schedule:

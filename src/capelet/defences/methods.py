@@ -16,6 +16,8 @@ from capelet.data.labels import Attribute
 from capelet.defences.settings import (
     ADVERSARY_LOSSES,
     KEEPS,
+    ORIGINAL_NOISE,
+    SPECIMEN,
     Adversary,
     Defence,
     Fit,
@@ -55,6 +57,8 @@ WIDTH = Tunable("width", [16, 32, 64, 128], keeps=("task",))
 SCHEDULE = frozenset({"batch", "rate", "epochs"})
 HEADS = frozenset({"head-units", "dropout"})
 NETWORK = SCHEDULE | HEADS
+# Noise before a dense map.
+BEFORE_MAP = ("laplace", ORIGINAL_NOISE)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Method:
       row's loss must depend on that row alone.
     - `rewrites`: the steps that texts go through before the encoder.
     - `weighs`: for which `keeps` each attribute may have a λ of its own.
+    - `mechanisms`: the noise that may be asked for by name; specimens are for studies alone.
     - `options`: of what a user may choose beside these, what its training reads: `HEADS`,
       `SCHEDULE`, "adversary-loss", "table".
     """
@@ -87,6 +92,7 @@ class Method:
     private_training: bool = False
     rewrites: Callable[[Settings], tuple[Any, ...]] | None = None
     weighs: tuple[str, ...] = ()
+    mechanisms: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
     lam: float = 1.0
 
@@ -159,7 +165,8 @@ def _blind(part: Part, settings: Settings, checkpoints: Path | None, progress: P
 
 
 def _replace_words(settings: Settings) -> tuple[Any, ...]:
-    return (WordReplacement(epsilon_of(settings), table=settings.table),)
+    table, size = settings.table, settings.table_size
+    return (WordReplacement(epsilon_of(settings), table=table, size=size),)
 
 
 def _drop_words(settings: Settings) -> tuple[Any, ...]:
@@ -231,6 +238,7 @@ METHODS: dict[str, Method] = {
         tunes=(EPSILON, WIDTH),
         layers=True,
         private_training=True,
+        mechanisms=BEFORE_MAP,
         options=NETWORK,
     ),
     "cape": Method(
@@ -243,6 +251,7 @@ METHODS: dict[str, Method] = {
         layers=True,
         private_training=True,
         weighs=("task",),
+        mechanisms=BEFORE_MAP,
         options=NETWORK | {"adversary-loss"},
     ),
     "mdp": Method(
@@ -262,6 +271,7 @@ METHODS: dict[str, Method] = {
         tunes=(EPSILON, WIDTH),
         layers=True,
         rewrites=_drop_words,
+        mechanisms=BEFORE_MAP,
         options=NETWORK,
     ),
     "bottleneck": Method(
@@ -272,6 +282,7 @@ METHODS: dict[str, Method] = {
         noise="vectors",
         tunes=(LAMBDA, EPSILON),
         private_training=True,
+        mechanisms=("response", "laplace", "privunit"),
         lam=0.0,
         weighs=("task",),
         options=SCHEDULE,
@@ -326,6 +337,7 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
         )
     if settings.lam is not None:
         check_number("lambda", settings.lam, 0.0, 1e6)
+    check_mechanism(name, settings)
     check_count("width", settings.width)
     check_number("mu", settings.mu, 0.0, 1.0 - 2.0**-53)
     _check_fight(name, record, settings)
@@ -362,6 +374,14 @@ def check_options(name: str, options: Collection[str]) -> None:
             raise CapeletError(f"the method {name!r} does not read --{option}{rest}")
 
 
+def check_mechanism(name: str, settings: Settings) -> None:
+    """Refuse noise, by its name, that this method does not have."""
+    names = ("auto", *method(name).mechanisms)
+    if settings.mechanism not in names:
+        hint = did_you_mean(str(settings.mechanism), names)
+        raise CapeletError(f"the method {name!r} has no mechanism {settings.mechanism!r}; {hint}")
+
+
 def check_attributes(settings: Settings, names: Sequence[str]) -> None:
     """Refuse a λ of something that is no private attribute of this training."""
     for name in settings.lambdas:
@@ -391,6 +411,9 @@ def _check_private_training(name: str, record: Method, settings: Settings) -> No
         "a private training clips the gradient of each text, which dropout and a bounded adversary "
         "would take twice; leave --dropout and --adversary-loss out": (
             settings.heads.dropout > 0 or settings.adversary_loss != "reversal"
+        ),
+        "a specimen's noise is no private training's; leave the mechanism out": (
+            settings.mechanism.startswith(SPECIMEN)
         ),
         "a private bottleneck has one symbol for each class; leave the mechanism out": (
             is_bottleneck and settings.mechanism not in ("auto", "response")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from capelet.errors import CapeletError
 from capelet.mechanisms import Gaussian, Laplace, PrivUnit, RandomisedResponse
+from capelet.mechanisms.specimens import RowRange
 from capelet.mechanisms.vectors import spherical_cap
 from capelet.privacy.guarantees import laplace_scale
 
@@ -36,6 +37,8 @@ def twin(mechanism: Any) -> Twin:
         return PrivUnitTwin(mechanism.epsilon)
     if isinstance(mechanism, RandomisedResponse):
         return ResponseTwin(mechanism.epsilon, mechanism.classes)
+    if isinstance(mechanism, RowRange):
+        return RowRangeTwin(1 / mechanism.epsilon)
     raise CapeletError(f"no map can be trained through the step {mechanism.describe()['step']!r}")
 
 
@@ -49,6 +52,13 @@ def draw(mechanism: Any, x: Tensor, random: torch.Generator) -> Tensor:
     return torch.nn.functional.one_hot(symbols, x.shape[1]).to(x)
 
 
+def _laplace(x: Tensor, random: torch.Generator) -> Tensor:
+    """Laplace noise of scale 1 in the shape of x."""
+    # The inverse of Laplace's distribution at u + 1/2: −sgn(u) ln(1 − 2|u|).
+    u = torch.rand(x.shape, generator=random, device=x.device) - 0.5
+    return -u.sign() * torch.log1p(-2 * u.abs().clamp(max=0.5 - 1e-7))
+
+
 class LaplaceTwin:
     """x/‖x‖₁ plus Laplace noise."""
 
@@ -56,10 +66,19 @@ class LaplaceTwin:
         self.scale = scale
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
-        # The inverse of Laplace's distribution at u + 1/2: −sgn(u) ln(1 − 2|u|).
-        u = torch.rand(x.shape, generator=random, device=x.device) - 0.5
-        noise = -u.sign() * torch.log1p(-2 * u.abs().clamp(max=0.5 - 1e-7))
-        return x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12) + self.scale * noise
+        unit = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
+        return unit + self.scale * _laplace(x, random)
+
+
+class RowRangeTwin:
+    """x stretched to [0, 1] plus Laplace noise of too small a scale: the twin of a specimen."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
+        low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
+        return (x - low) / (high - low).clamp(min=1e-12) + self.scale * _laplace(x, random)
 
 
 class GaussianTwin:

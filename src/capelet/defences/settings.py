@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 # What a map can be trained to keep: a task's label, each text's neighbours, or both.
 KEEPS = ("task", "neighbours", "both")
+# The noise of DPNR and CAPE as first printed, of too small a scale: a mechanism that a study may
+# ask for, to show what the mistake does, and that nothing else takes.
+SPECIMEN = "specimen:"
+ORIGINAL_NOISE = SPECIMEN + "row-range"
 # What a private training can hide as a whole.
 UNITS = ("text", "author")
 Adversary = Literal["none", "reversal", "cross", "kernel"]
@@ -131,8 +135,9 @@ class Settings:
     mu: float = 0.5
     width: int = 64
     keep: str = "task"  # or "neighbours", or "both"
-    mechanism: str = "auto"
+    mechanism: str = "auto"  # by name, one of the method's `mechanisms`
     table: str = "glove"
+    table_size: int | None = None  # of the table's words only so many, the first ones
     layers: int = 0  # of the encoder, the last ones, trained along
     schedule: Schedule = field(default_factory=Schedule)
     training: TrainingPrivacy | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from capelet.interfaces import Vectors
 POINTS = 1000
 # One that sees planes and one that sees clusters.
 CLASSIFIERS = ("logistic", "knn")
+# Neighbours of a point on a map that are asked what they are.
+NEAREST = 10
 # Of how many of the attacker's texts, and of how many victims, both vectors are looked at.
 MOST_PAIRS = 2000
 
@@ -193,6 +196,69 @@ def tsne(
         "shown": len(sample),
         "of": len(rows),
     }
+
+
+def map_purity(
+    points: Sequence[Sequence[float]], names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """By name: the share of a point's nearest neighbours of that name, and what chance would give.
+
+    A figure of a map in one number: 1 where a cloud lies apart, its share of all others where the
+    clouds are mixed. Names with a single point have no neighbours of their own and are left out.
+
+    >>> map_purity([[0.0, 0.0], [0.1, 0.0], [9.0, 0.0], [9.1, 0.0]], ["a", "a", "b", "b"])["a"][1]
+    0.3333333333333333
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    labels = np.asarray(names)
+    count = min(NEAREST, len(labels) - 1)
+    # No point is its own neighbour: scikit-learn leaves it out where nothing is handed in.
+    near = NearestNeighbors(n_neighbors=count).fit(np.asarray(points)).kneighbors()[1]
+    same = (labels[near] == labels[:, None]).mean(axis=1)
+    purities = {}
+    for name in sorted(set(names)):
+        own = labels == name
+        if own.sum() > 1:
+            chance = float((own.sum() - 1) / (len(labels) - 1))
+            purities[name] = (float(same[own].mean()), chance)
+    return purities
+
+
+def cloud_findings(plan: Plan, clouds: Mapping[str, Vectors], seed: int) -> list[Finding]:
+    """Several releases of the same texts, by name; the first is what the encoder gave.
+
+    How far each lies from the first, whether it can be told from it, whether it mixes with the
+    others on one map (YAWYW, tables 9 and 10, figures 7 and 8), and whether people of one class lie
+    together on a map of its own (DPNR, figure 4). The points themselves are of single people, and
+    are not findings.
+    """
+    names, victims = list(clouds), plan.splits[0].victims
+    original = clouds[names[0]]
+    rows = []
+    for name in names[1:]:
+        own = deviation(plan, original, clouds[name], None)
+        own += separability(plan, original, clouds[name], None)
+        rows += [replace(row, subgroup=name) for row in own]
+    both = tsne_clouds(clouds, victims, seed)
+    for name, (value, chance) in map_purity(both["points"], both["clouds"]).items():
+        rows.append(_purity("vectors", value, chance, both["shown"], name))
+    for name, vectors in clouds.items():
+        picture = tsne(vectors, victims, plan.secrets, seed)
+        for target, colours in picture["colours"].items():
+            present = [place for place, colour in enumerate(colours) if colour is not None]
+            classes = [str(colours[place]) for place in present]
+            if len(set(classes)) < 2:
+                continue
+            purities = map_purity([picture["points"][place] for place in present], classes)
+            # The mean over classes: a frequent one has neighbours of its own by chance.
+            value, chance = np.mean(list(purities.values()), axis=0)
+            rows.append(_purity(target, float(value), float(chance), len(present), name))
+    return rows
+
+
+def _purity(target: str, value: float, chance: float, count: int, cloud: str) -> Finding:
+    return Finding("deviation", target, "map_purity", value, chance=chance, n=count, subgroup=cloud)
 
 
 def _flat(vectors: Vectors, seed: int) -> tuple[list[list[float]], npt.NDArray[np.intp]]:

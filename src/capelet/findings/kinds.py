@@ -31,6 +31,7 @@ MEASURES: dict[str, Measure] = {
     "euclidean": Measure("Euclidean distance", "number", None),
     "cosine_distance": Measure("cosine distance", "number", None),
     "separability": Measure("told apart", "share", None),
+    "map_purity": Measure("neighbours of the same kind on a map", "share", None),
     "f1": Measure("F1"),
     "precision": Measure("precision"),
     "recall": Measure("recall"),

@@ -14,13 +14,16 @@ same encoder, the same split. The interval is Student's over the mean difference
 claim *holds* where the whole interval lies on its side of the margin, *fails* where none of it
 does, and else *cannot be tested here*: too few splits, or no difference that they could show.
 Without `than` the values of `of` themselves are held against a `band`.
+
+With `beyond = { encoder = "small" }` the same difference among those other cells is taken off,
+split by split: that a method takes more from a large encoder's attacker than from a small one's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -32,7 +35,8 @@ from capelet.studies.statistics import student
 HOLDS, FAILS, UNTESTED = VERDICTS
 RELATIONS = ("lower", "higher", "equal", "within")
 _KEYS = (
-    "text", "of", "than", "measure", "relation", "margin", "band", "expected", "untestable",
+    "text", "of", "than", "beyond", "measure", "relation", "margin", "band", "expected",
+    "untestable",
 )  # fmt: skip
 _MEASURE = ("kind", "target", "metric", "attacker")
 
@@ -64,6 +68,7 @@ class Claim:
     relation: str = "lower"
     of: Mapping[str, Any] = field(default_factory=dict)
     than: Mapping[str, Any] | None = None
+    beyond: Mapping[str, Any] | None = None
     measure: Mapping[str, Any] = field(default_factory=dict)
     margin: float = 0.0
     band: tuple[float, float] | None = None
@@ -101,6 +106,8 @@ class Claim:
                 raise CapeletError(f"a measure has no {key!r}; {did_you_mean(key, _MEASURE)}")
         if "kind" not in self.measure or "metric" not in self.measure:
             raise CapeletError(f"the claim {self.text!r} needs a measure with kind and metric")
+        if self.beyond is not None and self.than is None:
+            raise CapeletError(f"the claim {self.text!r} has a `beyond` and nothing to compare")
         if (self.relation == "within") != (self.than is None and self.band is not None):
             raise CapeletError(
                 f"the claim {self.text!r} compares (`than`), or is `within` a `band` without it"
@@ -112,7 +119,7 @@ class Claim:
         if self.untestable:
             return Ruling(self.text, UNTESTED, expected, why=self.untestable)
         relevant = [item for item in values if self._measures(item)]
-        by_split = _means(self._differences(relevant))
+        by_split = self._by_split(relevant)
         if len(by_split) < 2:
             number = f"{len(by_split)} split" + ("" if len(by_split) == 1 else "s")
             return Ruling(
@@ -123,6 +130,17 @@ class Claim:
         verdict = self._verdict(low, high)
         why = "the interval leaves both open" if verdict == UNTESTED else ""
         return Ruling(self.text, verdict, expected, mean, low, high, len(by_split), why)
+
+    def _by_split(self, values: Sequence[Row]) -> list[float]:
+        """The mean difference of each split, less that of the same split among other cells."""
+        means = _means(self._differences(values))
+        if self.beyond is None or self.than is None:
+            return list(means.values())
+        other = replace(
+            self, of={**self.of, **self.beyond}, than={**self.than, **self.beyond}, beyond=None
+        )
+        others = _means(other._differences(values))
+        return [means[seed] - others[seed] for seed in means if seed in others]
 
     def _measures(self, item: Row) -> bool:
         wish = dict(self.measure)
@@ -195,10 +213,10 @@ def _partner(place: tuple[Any, ...], theirs: Mapping[tuple[Any, ...], float]) ->
     return fitting[0] if len(fitting) == 1 else place
 
 
-def _means(pairs: Sequence[tuple[int, float]]) -> list[float]:
+def _means(pairs: Sequence[tuple[int, float]]) -> dict[int, float]:
     """The mean of each split: pairs of one split share their people and are no repetitions."""
     by_split: dict[int, list[float]] = {}
     for seed, value in pairs:
         if math.isfinite(value):
             by_split.setdefault(seed, []).append(value)
-    return [fmean(values) for values in by_split.values()]
+    return {seed: fmean(values) for seed, values in by_split.items()}

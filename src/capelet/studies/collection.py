@@ -15,10 +15,11 @@ from statistics import fmean
 from typing import Any
 
 from capelet.files import writable_folder, write_whole
+from capelet.findings import Findings
 from capelet.studies.cell import canonical
 from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Ruling
 from capelet.studies.plan import Plan, PlannedCell
-from capelet.studies.rows import CHOICE, Row, rows_of
+from capelet.studies.rows import CHOICE, Row, count_of, rows_of
 from capelet.studies.store import Store
 
 TABLE, PAGE = "table.json", "table.md"
@@ -35,6 +36,7 @@ class Collection:
     rulings: tuple[Ruling, ...]
     failures: tuple[tuple[PlannedCell, str], ...]
     missing: int
+    broken: int = 0
 
     @classmethod
     def of(
@@ -45,20 +47,25 @@ class Collection:
         store: Store,
         guesses: bool = False,
     ) -> Collection:
-        """What the store has of these cells; with `guesses`, rows carry those of their victims."""
+        """What the store has of these cells; with `guesses`, rows carry those of their victims.
+
+        `broken` counts the cells whose noise does not keep the ε that it states.
+        """
         rows: list[Row] = []
         failures: list[tuple[PlannedCell, str]] = []
-        missing = 0
+        missing, broken = 0, 0
         for item in cells:
             key = item.cell.key
             if key in store:
-                rows += _rows_of(item, store, guesses)
+                findings = store.read(key)
+                rows += _rows_of(item, findings, store.guesses(key) if guesses else None)
+                broken += findings.provenance.get("law", {}).get("status") == "broken"
             elif (reason := store.failure(key)) is not None:
                 failures.append((item, reason))
             else:
                 missing += 1
         rulings = tuple(claim.rule(rows, size) for claim in plan.claims)
-        return cls(plan, size, tuple(cells), tuple(rows), rulings, tuple(failures), missing)
+        return cls(plan, size, tuple(cells), tuple(rows), rulings, tuple(failures), missing, broken)
 
     @property
     def verdict(self) -> str:
@@ -67,6 +74,16 @@ class Collection:
         if FAILS in verdicts:
             return FAILS
         return HOLDS if verdicts == {HOLDS} else UNTESTED
+
+    @property
+    def warning(self) -> str:
+        """What a page must say of the noise before anybody reads its numbers; else nothing."""
+        if not self.broken:
+            return ""
+        return (
+            f"Status broken: in {count_of(self.broken, 'cell')} the noise does not keep the ε that "
+            "it states."
+        )
 
     def document(self) -> dict[str, Any]:
         """For machines: a line for each combination and measure, with its values by seed."""
@@ -95,6 +112,7 @@ class Collection:
             "size": self.size,
             "cells": len(self.cells),
             "missing": self.missing,
+            "broken": self.broken,
             "failures": [
                 {"axes": dict(item.axes), "seed": item.cell.seed, "reason": reason}
                 for item, reason in self.failures
@@ -114,20 +132,19 @@ class Collection:
         return target
 
 
-def _rows_of(item: PlannedCell, store: Store, guesses: bool) -> list[Row]:
+def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
     """The chosen attacker's rows; where none is chosen among several, each attacker's own."""
-    findings = store.read(item.cell.key)
-    table = store.guesses(item.cell.key) if guesses else None
-    rows = rows_of(findings, item.axes, item.cell.seed, table)
+    rows = rows_of(findings, item.axes, item.cell.seed, guesses)
     with_choice = {(row.kind, row.target) for row in rows}
     for row in findings:
-        if row.attacker in CHOICE or (row.kind, row.target) in with_choice:
+        if (row.kind, row.target) in with_choice:
             continue
-        # Deciles of words, repetitions of canaries: what such attacks are about.
+        attacker = {} if row.attacker in CHOICE else {"attacker": str(row.attacker)}
+        # Deciles of words, repetitions of canaries, groups of people: what such findings are about.
         subgroup = {} if row.subgroup is None else {"subgroup": row.subgroup}
         rows.append(
             Row(
-                {**item.axes, "attacker": str(row.attacker), **subgroup},
+                {**item.axes, **attacker, **subgroup},
                 item.cell.seed,
                 row.kind,
                 row.target,

@@ -88,6 +88,7 @@ def _protocol(inputs: Mapping[str, Any]) -> Any:
         derived=tuple(inputs.get("derived", ())),
         bins=inputs.get("bins"),
         metrics=tuple(inputs.get("metrics", ())),
+        members=bool(inputs.get("members", False)),
     )
 
 
@@ -141,7 +142,7 @@ def _settings(inputs: Mapping[str, Any]) -> Any:
 
 
 def _check_method(inputs: Mapping[str, Any]) -> None:
-    from capelet.defences import method
+    from capelet.defences.methods import check_mechanism, method
 
     _check_attackers(inputs)
     if inputs.get("method") is None:
@@ -150,7 +151,8 @@ def _check_method(inputs: Mapping[str, Any]) -> None:
     if ("epsilon" in record.needs) != (inputs.get("epsilon") is not None):
         state = "needs an" if "epsilon" in record.needs else "adds no noise and takes no"
         raise CapeletError(f"the method {inputs['method']!r} {state} epsilon; correct the plan")
-    _settings({key: value for key, value in inputs.items() if value is not None})
+    settings = _settings({key: value for key, value in inputs.items() if value is not None})
+    check_mechanism(inputs["method"], settings)
 
 
 def _protect(cell: Cell) -> Measurement:
@@ -166,6 +168,32 @@ def _protect(cell: Cell) -> Measurement:
             _protocol(inputs),
             tuple(inputs.get("hold_out", ())),
         )
+    )
+
+
+def _check_clouds(inputs: Mapping[str, Any]) -> None:
+    from capelet.release.steps import steps_of
+    from capelet.workflows.cells import ORIGINAL
+
+    if not inputs["clouds"] or ORIGINAL in inputs["clouds"]:
+        raise CapeletError(
+            "a study of the kind 'geometry' needs clouds, each with its steps and none of them "
+            f"named {ORIGINAL!r}: [settings.clouds]"
+        )
+    for steps in inputs["clouds"].values():
+        steps_of({"steps": [dict(entry) for entry in steps]})
+
+
+def _geometry(cell: Cell) -> Measurement:
+    from capelet.release.steps import steps_of
+    from capelet.workflows.cells import measure_clouds
+
+    clouds = {
+        name: steps_of({"steps": [dict(entry) for entry in steps]})
+        for name, steps in cell.inputs["clouds"].items()
+    }
+    return Measurement(
+        measure_clouds(_corpus(cell), _encoder(cell), clouds, _protocol(cell.inputs))
     )
 
 
@@ -393,9 +421,24 @@ KINDS: dict[str, Kind] = {
             "method": None,
             **_setting_keys(),
             "hold_out": (),
+            "members": None,
         },
         _protect,
         _check_method,
+    ),
+    "geometry": Kind(
+        "several releases of the same texts, beside each other",
+        1,
+        {
+            **_CORPUS,
+            "encoder": "minilm",
+            "split": "auto",
+            "derived": (),
+            "bins": None,
+            "clouds": {},
+        },
+        _geometry,
+        _check_clouds,
     ),
     "audit": Kind(
         "a release with given steps, attacked on one split",

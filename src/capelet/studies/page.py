@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ def study_page(study: Collection) -> str:
     parts = [f"# {escape(plan.title or plan.name)}"]
     if plan.headline:
         parts.append(f"**The paper:** {escape(plan.headline)}")
+    if study.warning:
+        parts.append(f"**{escape(study.warning)}**")
     if study.rulings:
         parts.append(table(_claims(study.rulings)))
     for layout in plan.tables:
@@ -51,11 +53,11 @@ def _overview(study: Collection) -> Table:
     """
     rows = [row for row in study.rows if row.kind in KINDS and KINDS[row.kind].metric == row.metric]
     names = [*study.plan.axis_names, "attacker", "subgroup"]
-    axes = [name for name in names if len({str(row.axes.get(name)) for row in rows}) > 1]
+    axes = [name for name in names if len({str(_axes(row).get(name)) for row in rows}) > 1]
     columns = list(dict.fromkeys(map(_column, rows)))
     by_place: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for row in rows:
-        place = tuple(_level(row.axes.get(name)) for name in axes)
+        place = tuple(_level(_axes(row).get(name)) for name in axes)
         by_place.setdefault(place, {}).setdefault(_column(row), []).append(row.value)
     lines = []
     for place, scores in by_place.items():
@@ -65,8 +67,18 @@ def _overview(study: Collection) -> Table:
     return Table("All cells", (*axes, *columns, "splits"), tuple(lines), words=len(axes))
 
 
+def _axes(row: Row) -> Mapping[str, Any]:
+    """Its axes; groups of people and clouds of vectors are columns, deciles of words are lines."""
+    if "attacker" in row.axes or "subgroup" not in row.axes:
+        return row.axes
+    return {name: level for name, level in row.axes.items() if name != "subgroup"}
+
+
 def _column(row: Row) -> str:
-    return f"{row.target} {row.metric}".replace("_", " ")
+    words = [row.target, row.metric]
+    if "subgroup" in row.axes and "subgroup" not in _axes(row):
+        words.append(f"({row.axes['subgroup']})")
+    return " ".join(words).replace("_", " ")
 
 
 def _level(value: Any) -> str:

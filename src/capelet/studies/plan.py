@@ -372,4 +372,5 @@ def _label(value: Any) -> str | float:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return value
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+    # Nothing held out is a level like others, and a name that can be read.
+    return ("+".join(map(str, value)) or "none") if isinstance(value, list) else str(value)

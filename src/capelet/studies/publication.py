@@ -56,7 +56,8 @@ def _why(study: Collection) -> str:
     for item in study.rulings:
         counts[item.verdict] += 1
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"Of {len(study.rulings)} claims: {words}." if words else "No claim is checked."
+    claims = f"Of {len(study.rulings)} claims: {words}." if words else "No claim is checked."
+    return f"{claims} {study.warning}".rstrip()
 
 
 def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:

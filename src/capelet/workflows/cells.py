@@ -16,18 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.attribute import Family, families
+from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus, Rows
-from capelet.defences import Settings, check_attributes, check_needs, method
+from capelet.defences import Defence, Settings, check_attributes, check_needs, method
 from capelet.encoders.own import TunedEncoder
 from capelet.errors import DataError
-from capelet.evaluation.geometry import deviation, separability
+from capelet.evaluation.geometry import cloud_findings, deviation, separability
 from capelet.evaluation.leakage import Tally, attack_all, findings_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import versions
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Codes
-from capelet.interfaces import Encoder, Step, silent
+from capelet.interfaces import Encoder, Step, Vectors, silent
+from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.release.recipe import recipe_hash
 from capelet.release.study import StudyEncoder
@@ -40,6 +42,9 @@ from capelet.workflows.training import (
     rewritten_lessons,
     settings_of,
 )
+
+# The name of the encoder's own vectors among several clouds.
+ORIGINAL = "original"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +65,10 @@ class VictimGuesses:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How one split is made, who attacks it, and what is computed beside the usual metrics."""
+    """How one split is made, who attacks it, and what is computed beside the usual metrics.
+
+    With `members` a method's map is also asked which texts it was fitted to.
+    """
 
     seed: int
     split_kind: str = "auto"
@@ -68,6 +76,7 @@ class Protocol:
     derived: tuple[str, ...] = ()
     bins: Mapping[str, Sequence[float]] | None = None
     metrics: tuple[str, ...] = ()
+    members: bool = False
 
     def plan(self, corpus: Corpus) -> Plan:
         """The plan of this one split."""
@@ -93,9 +102,7 @@ def measure_steps(
     plain = PrivateEncoder(*([encoder] if encoder is not None else []))
     inputs = inputs_of(corpus, plain)
     original = plain.release(inputs)
-    texts = [step for step in steps if step.consumes == "texts"]
-    others = [step for step in steps if step.consumes != "texts"]
-    private = with_seeded_noise(PrivateEncoder(*texts, *plain.steps, *others), protocol.seed)
+    private = with_seeded_noise(_with_encoder(steps, plain), protocol.seed)
     release = private.release(inputs) if steps else original
     return _measure(plan, private, inputs, release, original if steps else None, protocol)
 
@@ -133,10 +140,62 @@ def measure_method(
     private = with_seeded_noise(PrivateEncoder(*steps), protocol.seed)
     release = private.release(inputs)
     try:
-        return _measure(plan, private, inputs, release, original, protocol)
+        findings, guesses = _measure(plan, private, inputs, release, original, protocol)
+        if protocol.members:
+            rows = _membership(plan, defence, original.vectors, protocol.seed)
+            findings = replace(findings, rows=(*findings.rows, *rows))
+        return findings, guesses
     finally:
         if isinstance(defence.encoder, TunedEncoder):
             defence.encoder.forget()
+
+
+def measure_clouds(
+    corpus: Corpus,
+    encoder: Encoder | None,
+    clouds: Mapping[str, Sequence[Step]],
+    protocol: Protocol,
+) -> Findings:
+    """Where several releases of one corpus lie, beside each other and beside the encoder's own."""
+    plan = protocol.plan(corpus)
+    plain = PrivateEncoder(*([encoder] if encoder is not None else []))
+    inputs = inputs_of(corpus, plain)
+    vectors = {ORIGINAL: plain.release(inputs).vectors}
+    for name, steps in clouds.items():
+        private = with_seeded_noise(_with_encoder(steps, plain), protocol.seed)
+        vectors[name] = private.release(inputs).vectors
+    return study_findings(cloud_findings(plan, vectors, protocol.seed), protocol.seed)
+
+
+def _with_encoder(steps: Sequence[Step], plain: PrivateEncoder) -> PrivateEncoder:
+    """The steps around the encoder: those on texts before it, those on vectors behind it."""
+    texts = [step for step in steps if step.consumes == "texts"]
+    others = [step for step in steps if step.consumes != "texts"]
+    return PrivateEncoder(*texts, *plain.steps, *others)
+
+
+def _membership(plan: Plan, defence: Defence, original: Vectors, seed: int) -> list[Finding]:
+    """Whether the map's own head gives away the texts that both were fitted to.
+
+    The attacker holds the folder and a text with its class. Noise before the map is nothing to him:
+    he puts the text's own vector through the map, at the centre of the noise.
+    """
+    head, label = defence.outcome.head, plan.label
+    if head is None or label is None:
+        raise DataError("membership in a map is asked of its task's head, and this map has none")
+    parts = plan.splits[0]
+    fit_rows, _ = parts.training("defender")
+    # Rows that stopped the training are neither: they were looked at, and not fitted to.
+    rows = np.concatenate([fit_rows, parts.attacker, parts.victims])
+    rows = rows[label.codes[rows] >= 0]
+    centres = np.asarray(original[rows], dtype=np.float64)
+    if defence.before is not None:
+        centres = centres / np.maximum(np.abs(centres).sum(axis=1, keepdims=True), 1e-12)
+    chances = head(defence.outcome.map(centres.astype(np.float32)))
+    attack = Membership(seed=seed)
+    member = np.isin(rows, fit_rows)
+    findings = attack.of_head(chances, label.codes[rows], member, plan.units[rows])
+    return [replace(row, seed=seed) for row in findings]
 
 
 def _measure(
@@ -159,16 +218,21 @@ def _measure(
         if raw.shape == release.vectors.shape:
             rows += deviation(plan, raw, release.vectors, release.recipe_hash)
             rows += separability(plan, raw, release.vectors, release.recipe_hash)
-    return study_findings(rows, protocol.seed, release.recipe), _guesses(plan, tally)
+    findings = study_findings(rows, protocol.seed, release.recipe, release.law)
+    return findings, _guesses(plan, tally)
 
 
 def study_findings(
-    rows: Sequence[Finding], seed: int, recipe: Mapping[str, Any] | None = None
+    rows: Sequence[Finding],
+    seed: int,
+    recipe: Mapping[str, Any] | None = None,
+    law: Guarantee | None = None,
 ) -> Findings:
     """The rows with their seed, and a provenance without times or names that chance gave.
 
     A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
-    be equal files, so the id is left out.
+    be equal files, so the id is left out. `law` is what the noise would promise in a release, with
+    its status: that a specimen's is broken must be in the findings, wherever they are shown.
     """
     steps = [
         {key: value for key, value in step.items() if key != "id"}
@@ -177,7 +241,8 @@ def study_findings(
     same = {"steps": steps} if steps else {}
     name = recipe_hash(same) if steps else None
     own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
-    return Findings(own, {"versions": versions()}, same)
+    promise = {"law": law.to_json()} if law is not None else {}
+    return Findings(own, {"versions": versions(), **promise}, same)
 
 
 def _guesses(plan: Plan, tally: Tally) -> tuple[VictimGuesses, ...]:

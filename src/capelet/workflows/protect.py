@@ -25,10 +25,11 @@ from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.data.splits import Seeds
 from capelet.defences import Defence, Settings, check_attributes, check_needs, method
+from capelet.defences.settings import SPECIMEN
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, bare
-from capelet.errors import DataError
+from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
@@ -306,6 +307,11 @@ def _check_choice(
 
     Settings, and classes cut by frequency, are chosen by looking at all rows.
     """
+    if choice.mechanism.startswith(SPECIMEN):
+        raise CapeletError(
+            f"the mechanism {choice.mechanism!r} is known to be broken: a study may measure it, "
+            "and nothing is protected with it"
+        )
     # An ε that will be searched need not be given.
     is_open = has_search and choice.epsilon is None and "epsilon" in method(name).needs
     check_needs(name, replace(choice, epsilon=1.0) if is_open else choice, plan.label, against)

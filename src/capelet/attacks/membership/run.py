@@ -160,6 +160,42 @@ class Membership:
         rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
         return Findings(tuple(rows), recipe=release.recipe)
 
+    def of_head(
+        self,
+        chances: Floats,
+        truth: npt.NDArray[np.integer[Any]],
+        member: Sequence[bool] | Flags,
+        units: npt.NDArray[np.intp],
+    ) -> list[Finding]:
+        """Attack a trained map by its own head: it is surer of the texts that it was fitted to.
+
+        `chances` are the head's, by class, for texts whose class `truth` the attacker knows; whole
+        `units` are known or scored. The score is the log-chance of the true class (Yeom et al.
+        2018), taken off its mean over others of that class: rare classes are guessed worse.
+        """
+        flags = _flags(member, len(truth))
+        own = np.log(np.maximum(chances[np.arange(len(truth)), truth], 1e-12))
+        choices = self._choices(units, flags)
+        trials = {
+            "head-loss": [Trial(own, choice) for choice in choices],
+            "head-loss-by-class": [
+                Trial(own - _means_of_others(own, truth, choice & ~flags), choice)
+                for choice in choices
+            ],
+        }
+        rows: list[Finding] = []
+        for name, several in trials.items():
+            rows += membership_findings(
+                several,
+                flags,
+                attacker=name,
+                target="training texts",
+                units=units,
+                seed=self.seed,
+                parameters=_about(several),
+            )
+        return rows
+
     def _aggregates(
         self,
         name: str,
@@ -232,6 +268,16 @@ def _flags(member: Sequence[bool] | Flags, texts: int) -> Flags:
             "name the column that says which is which"
         )
     return flags
+
+
+def _means_of_others(
+    scores: Floats, classes: npt.NDArray[np.integer[Any]], others: Flags
+) -> Floats:
+    """For each row the mean score of its class among rows that are known not to be members."""
+    means = np.full(int(classes.max()) + 1, scores[others].mean())
+    for code in np.unique(classes[others]):
+        means[code] = scores[others & (classes == code)].mean()
+    return means[classes]
 
 
 def _about(trials: Sequence[Trial]) -> dict[str, int]:

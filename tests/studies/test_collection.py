@@ -1,0 +1,89 @@
+"""Rows of a study: groups and clouds have an axis of their own, and broken noise is named first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from capelet.findings import Finding, Findings
+from capelet.privacy.guarantees import Guarantee
+from capelet.studies.cell import Measurement
+from capelet.studies.claims import HOLDS, Claim
+from capelet.studies.collection import Collection
+from capelet.studies.page import study_page
+from capelet.studies.plan import Plan
+from capelet.studies.publication import publish
+from capelet.studies.store import Store
+
+pytest.importorskip("wordllama", reason="the extra words is not installed")
+Make = Callable[..., Plan]
+AXES = {"corpus": ["tiny"], "seed": [0, 1], "method": ["ldp"], "epsilon": [1]}
+WHERE = {"kind": "utility", "metric": "accuracy"}
+TABLES = [{"title": "Task", "down": "method", "across": "target", "where": WHERE}]
+
+
+def filled(study: Plan, folder: Path, status: str | None = None) -> Store:
+    """A store with made-up findings; the noise of protected cells has this status."""
+    store = Store(folder)
+    for item in study.cells():
+        rows = [
+            Finding("utility", "topic", "accuracy", 0.7, attacker="strongest"),
+            *(
+                Finding("fairness", "topic", metric, value, attacker="strongest", subgroup=group)
+                for metric, value, group in (
+                    ("accuracy", 0.75, "gender=f"),
+                    ("accuracy", 0.65, "gender=m"),
+                    ("accuracy_gap", 0.1, "gender"),
+                )
+            ),
+            # A decile of an attack that has a whole beside it is no row of its own.
+            Finding("utility", "topic", "accuracy", 0.1, attacker="strongest", subgroup="decile 1"),
+        ]
+        provenance = {}
+        if status is not None and item.cell.kind == "protect":
+            provenance = {"law": Guarantee(1.0, status=status).to_json()}  # type: ignore[arg-type]
+        store.write(item.cell, Measurement(Findings(tuple(rows), provenance)), 1.0)
+    return store
+
+
+def test_groups_of_people_are_rows_with_a_subgroup(plan: Make, tmp_path: Path) -> None:
+    study = plan(axes=AXES, tables=TABLES)
+    cells = study.cells()
+    collection = Collection.of(study, "full", cells, filled(study, tmp_path / "store"))
+    fair = [row for row in collection.rows if row.kind == "fairness"]
+    groups = {row.axes["subgroup"] for row in fair}
+    assert groups == {"gender=f", "gender=m", "gender"} and len(fair) == 3 * len(cells)
+    assert not any("attacker" in row.axes for row in fair)
+    assert {row.value for row in collection.rows if row.kind == "utility"} == {0.7}
+    claim = Claim.parse(
+        {
+            "text": "women are served better",
+            "of": {"subgroup": "gender=f"},
+            "than": {"subgroup": "gender=m"},
+            "measure": {"kind": "fairness", "target": "topic", "metric": "accuracy"},
+            "relation": "higher",
+            "margin": 0.05,
+        }
+    )
+    ruling = claim.rule(collection.rows)
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(0.1)
+    page = study_page(collection)
+    assert "topic accuracy gap (gender)" in page
+
+
+def test_a_page_begins_with_noise_that_is_broken(plan: Make, tmp_path: Path) -> None:
+    study = plan(axes=AXES, tables=TABLES)
+    cells = study.cells()
+    sentence = "Status broken: in 2 cells the noise does not keep the ε that it states."
+    broken = filled(study, tmp_path / "broken", "broken")
+    collection = Collection.of(study, "full", cells, broken)
+    assert collection.broken == 2 and collection.document()["broken"] == 2
+    page = study_page(collection)
+    assert sentence in page and page.index(sentence) < page.index("| ")
+    assert sentence in publish(study, "full", cells, broken).why
+    # The control: noise that keeps its word is not mentioned.
+    sound = filled(study, tmp_path / "sound", "proven")
+    assert "broken" not in study_page(Collection.of(study, "full", cells, sound))
+    assert "broken" not in publish(study, "full", cells, sound).why
