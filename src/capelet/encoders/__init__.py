@@ -1,7 +1,8 @@
 """Encoders turn texts into vectors; this room is the only place where a model framework shows.
 
 `load` takes a name of the table below, a folder, a text file of word vectors, or a Hugging Face
-id, and gives an object of the `Encoder` protocol that reads its model at the first use.
+id, and gives an object of the `Encoder` protocol that reads its model at the first use. Of `minilm`
+and `mpnet` it can be the first layers alone: `minilm:layers=3`.
 `with_cache` puts a disk cache in front of it.
 
 >>> encoder = load("minilm")
@@ -19,7 +20,8 @@ from pathlib import Path
 from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder, clear_cache, with_cache
 from capelet.encoders.dual import DualEncoder
-from capelet.encoders.folders import check_folder
+from capelet.encoders.folders import PACKAGED, check_folder
+from capelet.encoders.layers import CutTransformer, parse_cut
 from capelet.encoders.model_folder import AUTO_ENCODER, DUAL_ENCODER, kind_of
 from capelet.encoders.multilingual import MultilingualEncoder
 from capelet.encoders.static import StaticEncoder
@@ -100,6 +102,9 @@ def load(name: str, backend: str = "auto") -> Encoder:
         raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, backends)}")
     if entry:
         return entry.make(name, backend)
+    cut = parse_cut(name)
+    if cut is not None and cut[0] in PACKAGED:
+        return CutTransformer(name, backend)
     folder = Path(name).expanduser()
     if folder.suffix in SUFFIXES and folder.is_file():
         return WordFileEncoder(name)

@@ -1,0 +1,90 @@
+"""The first layers of a transformer as an encoder of their own: `minilm:layers=3`.
+
+A family of sizes with one vocabulary, one width and one training, for questions such as "does a
+larger encoder give more away?" (YAWYW, table 8). Pooling and normalisation are those of the whole
+model, which was trained to be read at its last layer: a cut one is a smaller encoder, and a worse
+one than a model of that size would be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from capelet.encoders.folders import content_hash, model_files, transformer_folder
+from capelet.encoders.transformer import TransformerEncoder
+from capelet.errors import EncoderError
+from capelet.files import TemporaryFolder, cache_folder, private_folder
+
+_CUT = re.compile(r"(?P<name>.+):layers=(?P<count>\d{1,3})")
+_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+_WEIGHTS, _CONFIG = "model.safetensors", "config.json"
+
+
+def parse_cut(name: str) -> tuple[str, int] | None:
+    """The encoder's name and how many of its layers are meant; None of a whole encoder.
+
+    >>> parse_cut("minilm:layers=3"), parse_cut("minilm")
+    (('minilm', 3), None)
+    """
+    match = _CUT.fullmatch(name)
+    return None if match is None else (match["name"], int(match["count"]))
+
+
+class CutTransformer(TransformerEncoder):
+    """A transformer that ends after its first layers; its folder is made once, in the cache."""
+
+    def place(self) -> Path:
+        cut = parse_cut(self.name)
+        assert cut is not None
+        return cut_folder(transformer_folder(cut[0]), cut[1])
+
+
+def cut_folder(folder: Path, count: int) -> Path:
+    """The model folder without the layers after the first `count`."""
+    ready = cache_folder() / "models" / f"{content_hash(folder)[:32]}-layers-{count}"
+    if ready.is_dir():
+        return ready
+    config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    layers = config.get("num_hidden_layers")
+    if not isinstance(layers, int) or not (folder / _WEIGHTS).is_file():
+        raise EncoderError(
+            "layers are taken from a model folder with a number of layers and one file of weights; "
+            "leave ':layers=' out"
+        )
+    if not 1 <= count <= layers:
+        raise EncoderError(f"layers={count} is asked for, and the encoder has {layers}")
+    private_folder(cache_folder())
+    with TemporaryFolder(private_folder(ready.parent), "layers") as temporary:
+        place = temporary / "whole"
+        _write_cut(folder, place, count, {**config, "num_hidden_layers": count})
+        try:
+            place.rename(ready)
+        except OSError:
+            # Another process was first; equal weights make equal files.
+            if not ready.is_dir():
+                raise
+    return ready
+
+
+def _write_cut(folder: Path, place: Path, count: int, config: dict[str, object]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    for path in model_files(folder):
+        target = place / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if target not in (place / _WEIGHTS, place / _CONFIG):
+            shutil.copyfile(path, target)
+    weights = load_file(folder / _WEIGHTS)
+    numbers = {name: _LAYER.search(name) for name in weights}
+    first = {
+        name: tensor
+        for name, tensor in weights.items()
+        if (match := numbers[name]) is None or int(match[1]) < count
+    }
+    if len(first) == len(weights) and not any(numbers.values()):
+        raise EncoderError("the encoder has no numbered layers in its weights; take another")
+    save_file(first, place / _WEIGHTS, metadata={"format": "pt"})
+    (place / _CONFIG).write_text(json.dumps(config, sort_keys=True, indent=1), encoding="utf-8")
