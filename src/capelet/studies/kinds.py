@@ -21,16 +21,20 @@ from capelet.studies.measurements.attributes import (
     measure_protect,
     setting_keys,
 )
-from capelet.studies.measurements.duals import DUAL_KEYS, measure_dual
-from capelet.studies.measurements.inputs import FINGERPRINT, check_steps
-from capelet.studies.measurements.language import measure_language
-from capelet.studies.measurements.members import check_word_model, measure_membership
+from capelet.studies.measurements.duals import DUAL_KEYS, check_dual, measure_dual
+from capelet.studies.measurements.inputs import check_steps
+from capelet.studies.measurements.language import (
+    LANGUAGE_KEYS,
+    check_language,
+    measure_language,
+)
+from capelet.studies.measurements.members import MEMBERSHIP_KEYS, check_model, measure_membership
 from capelet.studies.measurements.words import check_inversion, measure_inversion
 from capelet.studies.measurements.writers import measure_authorship
 
-__all__ = ["FINGERPRINT", "KINDS", "Kind"]
-
 _CORPUS: dict[str, Any] = {"corpus": None, "rows": None, "seed": 0}
+# At most so many texts of each person: `rows` takes whole people, and leaves few of them.
+_PEOPLE: dict[str, Any] = {"per_author": None}
 _RELEASE: dict[str, Any] = {"encoder": "minilm", "steps": ()}
 _ATTRIBUTES: dict[str, Any] = {
     "split": "auto",
@@ -102,6 +106,7 @@ KINDS: dict[str, Kind] = {
             "draws": 1,
             "layer": None,
             "overlap": None,
+            "victims": None,
             "options": None,
         },
         measure_inversion,
@@ -115,43 +120,24 @@ KINDS: dict[str, Kind] = {
         check_steps,
     ),
     "membership": Kind(
-        "which texts trained word vectors",
+        "which texts a model was trained on",
         1,
-        {
-            **_CORPUS,
-            "model": "word2vec",
-            "dimension": 100,
-            "epochs": 5,
-            "least": 5,
-            "window": 5,
-        },
+        {**_CORPUS, **_PEOPLE, **MEMBERSHIP_KEYS},
         measure_membership,
-        check_word_model,
+        check_model,
     ),
     "dual": Kind(
         "dual encoders that hide words and writers",
-        1,
-        {**_CORPUS, **DUAL_KEYS},
+        2,
+        {**_CORPUS, **_PEOPLE, **DUAL_KEYS},
         measure_dual,
+        check_dual,
     ),
     "language": Kind(
         "language models, and canaries read out of them",
         1,
-        {
-            **_CORPUS,
-            "method": "none",
-            "strength": 4.0,
-            "epsilon": None,
-            "network": "lstm",
-            "vocabulary": 5000,
-            "width": 64,
-            "layers": 1,
-            "epochs": 2,
-            "batch": 100,
-            "canaries": (1, 10),
-            "per_level": None,
-            "samples": 2000,
-        },
+        {**_CORPUS, **_PEOPLE, **LANGUAGE_KEYS},
         measure_language,
+        check_language,
     ),
 }

@@ -14,6 +14,9 @@ from capelet.studies.measurements.inputs import (
     private_encoder,
 )
 
+# How many texts are read back where the plan does not say; white-box attackers take long for each.
+VICTIMS = 2000
+
 
 def check_inversion(inputs: Mapping[str, Any]) -> None:
     from capelet.attacks.inversion.run import ATTACKS
@@ -39,6 +42,7 @@ def measure_inversion(cell: Cell) -> Measurement:
         draws=int(inputs.get("draws", 1)),
         layer=int(inputs.get("layer", 2)),
         overlap=bool(inputs.get("overlap", False)),
+        victims=int(inputs.get("victims", VICTIMS)),
         seed=cell.seed,
         options=inputs.get("options"),
     )
