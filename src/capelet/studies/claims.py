@@ -16,8 +16,9 @@ does, and else *cannot be tested here*: too few splits, or no difference that th
 Without `than` the values of `of` themselves are held against a `band`.
 
 A side may name its own kind, target or metric (a network on the text is a reference, and no
-attacker). With `scale = "relative"` a difference is a share of `than`: 0.5 is half as much again,
-and a `lower` with the margin 0.3 is at least 30 % lower.
+attacker), and `–` for an axis that it does not have. With `scale = "relative"` a difference is a
+share of `than`: 0.5 is half as much again, and a `lower` with the margin 0.3 is at least 30 %
+lower.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.documents import VERDICTS
-from capelet.studies.rows import Row, level_of
+from capelet.studies.rows import Row, has_level
 from capelet.studies.statistics import student
 
 HOLDS, FAILS, UNTESTED = VERDICTS
@@ -142,7 +143,7 @@ class Claim:
         if "subgroup" in item.axes and "subgroup" not in sides:
             return False
         wish = {**self.measure, **side}
-        same = all(level_of(item, name) == level for name, level in wish.items())
+        same = all(has_level(item, name, level) for name, level in wish.items())
         # A constant guess of a secret tells of the prior and not of the attacker. Of a task it is
         # what a useless release is worth, and that is the cost which a claim may be about.
         return same and (not item.degenerate or item.kind == "utility")
