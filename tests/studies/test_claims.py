@@ -73,6 +73,27 @@ def test_only_cells_that_else_are_the_same_are_compared() -> None:
     assert against.pairs == 3 and against.value == pytest.approx(-0.3)
 
 
+def test_a_side_may_name_its_own_kind_and_differences_may_be_shares() -> None:
+    rows = [value("cape", s, 0.4 + s / 100) for s in range(3)]
+    text = [replace(row, kind="attribute-inference-reference", value=row.value / 2) for row in rows]
+    sides = {"of": {"method": "cape"}, "than": {"kind": "attribute-inference-reference"}}
+    twice = claim(relation="within", band=[0.5, 2.0], scale="relative", **sides)
+    ruling = twice.rule([*rows, *text])
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(1.0)
+    # The control: without the scale it is a difference of 0.2, outside the band.
+    assert claim(relation="within", band=[0.5, 2.0], **sides).rule([*rows, *text]).verdict == FAILS
+    lower = claim(
+        relation="lower",
+        scale="relative",
+        of={"kind": "attribute-inference-reference"},
+        than={"kind": "attribute-inference"},
+    )
+    assert lower.rule([*rows, *text]).value == pytest.approx(-0.5)
+    # Of nothing nothing is a share.
+    none = [replace(row, value=0.0) for row in text]
+    assert twice.rule([*rows, *none]).pairs == 0
+
+
 def test_what_cannot_be_tested_says_why_and_surprises_are_seen() -> None:
     ruling = claim(untestable="the corpus is not public", expected=UNTESTED).rule(CLEAR)
     assert (ruling.verdict, ruling.why) == (UNTESTED, "the corpus is not public")
@@ -90,6 +111,9 @@ def test_what_cannot_be_tested_says_why_and_surprises_are_seen() -> None:
         ({"measure": {"kind": "utility"}}, "kind and metric"),
         ({"measure": {**MEASURE, "metrc": "f1"}}, "did you mean 'metric'"),
         ({"relation": "within"}, "band"),
+        ({"band": [0, 1]}, "band"),
+        ({"than": None, "relation": "within", "band": [0, 1], "scale": "relative"}, "band"),
+        ({"scale": "relativ"}, "did you mean 'relative'"),
         ({"margn": 1}, "did you mean 'margin'"),
     ],
 )

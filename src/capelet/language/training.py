@@ -14,6 +14,7 @@ import numpy as np
 from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Progress, silent
 from capelet.language.learners import batches_of, learner_of
+from capelet.language.matching import NearestState, perplexity_on
 from capelet.language.methods import (
     METHODS,
     Adversarial,
@@ -62,7 +63,8 @@ class Training:
     `batching`: `uniform` mixes authors, `author` fills a batch from one author (the paper's), and
     `grouped` holds `per_author` samples of each of several authors, so that pairs of both kinds are
     in it. DP-SGD draws Poisson samples instead. `keep` is `best` (by validation perplexity) or
-    `last`; DP-SGD always keeps the last, since choosing is not covered by its ε.
+    `last`; DP-SGD always keeps the last, since choosing is not covered by its ε. With `perplexity`
+    the weights nearest to that validation perplexity are kept, whatever the method: for studies.
     """
 
     method: Method = field(default_factory=Plain)
@@ -74,6 +76,7 @@ class Training:
     seed: int = 0
     device: str = "auto"
     keep: str = "best"
+    perplexity: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "per_author"):
@@ -81,6 +84,8 @@ class Training:
                 raise CapeletError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise CapeletError(f"rate is {self.rate:g}; it must be a finite number above 0")
+        if self.perplexity is not None and not self.perplexity > 1:
+            raise CapeletError(f"perplexity is {self.perplexity:g}; it must be above 1")
         if self.batching not in BATCHINGS:
             raise CapeletError(
                 f"there is no batching {self.batching!r}; {did_you_mean(self.batching, BATCHINGS)}"
@@ -108,19 +113,45 @@ class Training:
         learner = learner_of(self, network, samples, validation)
         plan = Plan(
             self.epochs,
-            restore_best=self.keep == "best" and not isinstance(self.method, Dpsgd),
+            restore_best=self.keep == "best"
+            and self.perplexity is None
+            and not isinstance(self.method, Dpsgd),
             advice="train again with a smaller rate or strength",
         )
         store = None
         if checkpoint is not None:
             store = Store.at(checkpoint, self.fingerprint(network, samples))
-        on_step = None if watch is None else lambda step: watch(step, network)
-        course = run(learner, plan, store, Listeners(progress, on_step, on_epoch))
+        nearest = self._nearest(learner.steps_per_epoch, validation, store)
+        watchers = [] if watch is None else [watch]
+        watchers += [] if nearest is None else [nearest.look]
+
+        def on_step(step: int) -> None:
+            for watcher in watchers:
+                watcher(step, network)
+
+        listeners = Listeners(progress, on_step if watchers else None, on_epoch)
+        course = run(learner, plan, store, listeners)
+        if nearest is not None:
+            nearest.restore(network)
         return TrainedNetwork(network, tuple(course.history), course.steps)
+
+    def _nearest(
+        self, steps: int, validation: Tokens | None, store: Store | None
+    ) -> NearestState | None:
+        if self.perplexity is None:
+            return None
+        if validation is None or store is not None:
+            raise CapeletError(
+                "a set perplexity is looked for on validation rows, from the first step on; give "
+                "them, and no checkpoint"
+            )
+        return NearestState(self.perplexity, steps, perplexity_on(validation, self.device))
 
     def fingerprint(self, network: Network, samples: Samples) -> str:
         """What must agree before a checkpoint may be continued; the number of epochs may grow."""
         settings = {**asdict(replace(self, epochs=1)), "network": network.kind, **network.sizes}
+        # Never of a checkpoint, and unknown to those of earlier versions.
+        del settings["perplexity"]
         # Little-endian on every machine: a checkpoint may be moved to another.
         data = hashlib.sha256(np.ascontiguousarray(samples.tokens, "<i8").tobytes())
         data.update(np.ascontiguousarray(samples.authors, "<i8").tobytes())

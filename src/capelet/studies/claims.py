@@ -17,6 +17,11 @@ Without `than` the values of `of` themselves are held against a `band`.
 
 With `beyond = { encoder = "small" }` the same difference among those other cells is taken off,
 split by split: that a method takes more from a large encoder's attacker than from a small one's.
+
+A side may name its own kind, target or metric (a network on the text is a reference, and no
+attacker), and `–` for an axis that it does not have. With `scale = "relative"` a difference is a
+share of `than`: 0.5 is half as much again, and a `lower` with the margin 0.3 is at least 30 %
+lower.
 """
 
 from __future__ import annotations
@@ -29,13 +34,14 @@ from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.documents import VERDICTS
-from capelet.studies.rows import Row
+from capelet.studies.rows import Row, has_level
 from capelet.studies.statistics import student
 
 HOLDS, FAILS, UNTESTED = VERDICTS
 RELATIONS = ("lower", "higher", "equal", "within")
+SCALES = ("absolute", "relative")
 _KEYS = (
-    "text", "of", "than", "beyond", "measure", "relation", "margin", "band", "expected",
+    "text", "of", "than", "beyond", "measure", "relation", "scale", "margin", "band", "expected",
     "untestable",
 )  # fmt: skip
 _MEASURE = ("kind", "target", "metric", "attacker")
@@ -74,6 +80,7 @@ class Claim:
     band: tuple[float, float] | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
     untestable: str = ""
+    scale: str = "absolute"
 
     @classmethod
     def parse(cls, entry: Any) -> Claim:
@@ -108,7 +115,12 @@ class Claim:
             raise CapeletError(f"the claim {self.text!r} needs a measure with kind and metric")
         if self.beyond is not None and self.than is None:
             raise CapeletError(f"the claim {self.text!r} has a `beyond` and nothing to compare")
-        if (self.relation == "within") != (self.than is None and self.band is not None):
+        if self.scale not in SCALES:
+            hint = did_you_mean(self.scale, SCALES)
+            raise CapeletError(f"a claim has the scale {self.scale!r}; {hint}")
+        has_band = self.band is not None
+        is_alone = self.than is None and (not has_band or self.scale == "relative")
+        if (self.relation == "within") != has_band or is_alone:
             raise CapeletError(
                 f"the claim {self.text!r} compares (`than`), or is `within` a `band` without it"
             )
@@ -118,8 +130,7 @@ class Claim:
         expected = self.expected.get(size)
         if self.untestable:
             return Ruling(self.text, UNTESTED, expected, why=self.untestable)
-        relevant = [item for item in values if self._measures(item)]
-        by_split = self._by_split(relevant)
+        by_split = self._by_split(values)
         if len(by_split) < 2:
             number = f"{len(by_split)} split" + ("" if len(by_split) == 1 else "s")
             return Ruling(
@@ -142,30 +153,28 @@ class Claim:
         others = _means(other._differences(values))
         return [means[seed] - others[seed] for seed in means if seed in others]
 
-    def _measures(self, item: Row) -> bool:
-        wish = dict(self.measure)
-        attacker = wish.pop("attacker", None)
-        if attacker is not None and item.axes.get("attacker") != attacker:
-            return False
+    def _measures(self, item: Row, side: Mapping[str, Any]) -> bool:
+        """Whether the row is one of this side: the claim's measure, but for what the side names."""
         # All of them together, unless the claim is about one of them.
         sides = {**(self.than or {}), **self.of}
         if "subgroup" in item.axes and "subgroup" not in sides:
             return False
-        same = all(getattr(item, key) == level for key, level in wish.items())
+        wish = {**self.measure, **side}
+        same = all(has_level(item, name, level) for name, level in wish.items())
         # A constant guess of a secret tells of the prior and not of the attacker. Of a task it is
         # what a useless release is worth, and that is the cost which a claim may be about.
         return same and (not item.degenerate or item.kind == "utility")
 
     def _differences(self, values: Sequence[Row]) -> list[tuple[int, float]]:
         """By split: a value of `of`, less that of `than` in the cell that else is the same."""
-        ours = [item for item in values if _has(item, self.of)]
+        ours = [item for item in values if self._measures(item, self.of)]
         if self.than is None:
             return [(item.seed, item.value) for item in ours]
         # Whatever either side names may differ; an axis that only one side has (ε) may too.
         free = {*self.of, *self.than}
         theirs: dict[tuple[Any, ...], float] = {}
         for item in values:
-            if _has(item, self.than):
+            if self._measures(item, self.than):
                 theirs.setdefault(_rest(item, free), item.value)
         pairs = []
         for item in ours:
@@ -174,8 +183,14 @@ class Claim:
                 # "Unprotected" has neither ε nor λ: it is the partner of every setting.
                 place = _partner(place, theirs)
             if place in theirs:
-                pairs.append((item.seed, item.value - theirs[place]))
+                pairs.append((item.seed, self._compare(item.value, theirs[place])))
         return pairs
+
+    def _compare(self, value: float, other: float) -> float:
+        if self.scale == "absolute":
+            return value - other
+        # Nothing is a share of zero: no number, and left out.
+        return value / other - 1 if other else math.nan
 
     def _verdict(self, low: float, high: float) -> str:
         if self.relation in ("equal", "within"):
@@ -191,14 +206,10 @@ class Claim:
         return FAILS if high <= self.margin else UNTESTED
 
 
-def _has(item: Row, levels: Mapping[str, Any]) -> bool:
-    return all(item.axes.get(name) == level for name, level in levels.items())
-
-
 def _rest(item: Row, free: set[str]) -> tuple[Any, ...]:
     """All that a cell shares with its partner: the split, the target, and the other axes."""
     axes = tuple(sorted((k, str(v)) for k, v in item.axes.items() if k not in free))
-    return (item.seed, item.target, axes)
+    return (item.seed, None if "target" in free else item.target, axes)
 
 
 def _partner(place: tuple[Any, ...], theirs: Mapping[tuple[Any, ...], float]) -> tuple[Any, ...]:

@@ -155,4 +155,22 @@ def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
             )
         )
     # A class without victims has no score; JSON has no NaN, and a mean would become one.
+    rows += _fairness_rows(item, findings)
     return [row for row in rows if math.isfinite(row.value)]
+
+
+def _fairness_rows(item: PlannedCell, findings: Findings) -> list[Row]:
+    """For whom a model works: there the subgroups themselves are what is measured."""
+    return [
+        Row(
+            {**item.axes, "subgroup": row.subgroup},
+            item.cell.seed,
+            row.kind,
+            row.target,
+            row.metric,
+            row.value,
+            row.degenerate,
+        )
+        for row in findings
+        if row.kind == "fairness" and row.subgroup is not None and row.attacker in CHOICE
+    ]

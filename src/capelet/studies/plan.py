@@ -42,10 +42,11 @@ from typing import Any, TypeVar
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.cell import Cell, canonical
 from capelet.studies.claims import Claim
-from capelet.studies.kinds import FINGERPRINT, KINDS, Kind
+from capelet.studies.kinds import KINDS, Kind
+from capelet.studies.measurements.inputs import named_inputs
 from capelet.studies.results import Analysis
 from capelet.studies.rows import Level
-from capelet.studies.sources import Source, corpus_and_digest, encoder_of
+from capelet.studies.sources import Source, corpus_and_digest
 from capelet.studies.tables import Layout
 
 # Beyond so many cells a plan is a slip of the pen more often than a wish.
@@ -300,10 +301,8 @@ class Plan:
             for key in _SOURCES
             if key in inputs
         }
-        # By content, not by name: a file that changed is another corpus.
-        inputs["digests"] = {key: corpus_and_digest(item)[1] for key, item in sources.items()}
-        if "encoder" in inputs:
-            inputs[FINGERPRINT] = encoder_of(str(inputs["encoder"])).fingerprint
+        digests = {key: corpus_and_digest(item)[1] for key, item in sources.items()}
+        inputs |= named_inputs(inputs, digests)
         return Cell(kind, KINDS[kind].version, inputs, sources)
 
     def _with_steps(self, values: Mapping[str, Any]) -> dict[str, Any]:

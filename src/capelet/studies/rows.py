@@ -26,6 +26,8 @@ Place = tuple[tuple[Level, ...], tuple[Level, ...]]
 FIELDS = ("kind", "target", "metric")
 # Of a finding only what its own part chose is a row: the best on victims would be picked by luck.
 CHOICE = (None, "strongest")
+# The level of a row on an axis that it does not have.
+ABSENT = "–"
 # Metrics that the class guessed decides; others rank victims by scores, which no store keeps.
 OF_GUESSES = ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro")
 
@@ -159,13 +161,23 @@ def pick(rows: Iterable[Row], **levels: Level) -> list[Row]:
     ['a']
     """
     return [
-        row for row in rows if all(level_of(row, name) == level for name, level in levels.items())
+        row for row in rows if all(has_level(row, name, level) for name, level in levels.items())
     ]
 
 
 def level_of(row: Row, axis: str) -> Level | None:
     """The row's level on an axis, which may be one of `FIELDS`; None where it has no such axis."""
     return getattr(row, axis) if axis in FIELDS else row.axes.get(axis)
+
+
+def has_level(row: Row, axis: str, level: Level) -> bool:
+    """Whether the row has this level on the axis; `–` is that of rows without the axis.
+
+    >>> row = Row({"method": "none"}, 0, "utility", "stars", "accuracy", 0.8)
+    >>> has_level(row, "method", "none"), has_level(row, "epsilon", "–")
+    (True, True)
+    """
+    return _level(row, axis) == level
 
 
 def split_of(row: Row, blocks: Sequence[str]) -> tuple[Level, ...]:
@@ -246,7 +258,7 @@ def _check_single(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[
 def _level(row: Row, axis: str) -> Level:
     level = level_of(row, axis)
     # Methods without such a setting are a level of their own, not a gap.
-    return "–" if level is None else level
+    return ABSENT if level is None else level
 
 
 def _name(levels: Sequence[Level], split: Sequence[Level]) -> str:

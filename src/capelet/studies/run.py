@@ -68,8 +68,9 @@ class Run:
         work: dict[str, Encoding] = {}
         for cell in cells:
             rows, encoder = cell.inputs.get("rows"), cell.inputs.get("encoder")
-            # What the cells then find missing, such as noised texts, they encode themselves.
-            if encoder is not None:
+            # What the cells then find missing, such as sentences or noised texts, they encode
+            # themselves.
+            if encoder is not None and not cell.inputs.get("sentences"):
                 for task in encodings_of(cell.sources["corpus"], rows, encoder):
                     work.setdefault(canonical(asdict(task)), task)
         tasks = deque(work.values())

@@ -24,6 +24,7 @@ from capelet.studies.rows import (
     count_of,
     format_level,
     gather,
+    has_level,
     level_of,
 )
 from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
@@ -93,7 +94,7 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
     rows_shown = [
         row
         for row in rows
-        if all(level_of(row, name) == level for name, level in layout.where.items())
+        if all(has_level(row, name, level) for name, level in layout.where.items())
     ]
     axes = (layout.down, layout.across)
     groups: dict[tuple[Level, Level], list[Row]] = {}

@@ -39,7 +39,6 @@ class OpenModel:
     def of(cls, encoder: Encoder) -> OpenModel:
         """Open a transformer encoder; refuses, before any work, one without weights to read."""
         from capelet.encoders import TransformerEncoder
-        from capelet.encoders.folders import transformer_folder
         from capelet.encoders.transformer import sentence_transformer
 
         inner = getattr(encoder, "inner", encoder)  # behind the cache
@@ -48,7 +47,7 @@ class OpenModel:
                 f"{encoder.name!r} gives no weights and gradients, which a white-box attack on "
                 "layers needs; use the black-box attacks 'multi-label' or 'multi-set'"
             )
-        whole = sentence_transformer(transformer_folder(inner.name))
+        whole = sentence_transformer(inner.place())
         if not getattr(whole.tokenizer, "is_fast", False):
             raise EncoderError(
                 f"{encoder.name!r} has no fast tokenizer, which white-box inversion needs; "

@@ -110,7 +110,11 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class ScheduleSettings:
-    """How long it is trained, in which batches, and from which seed."""
+    """How long it is trained, in which batches, and from which seed.
+
+    With `perplexity` the weights nearest to it on validation rows are kept, for comparisons at one
+    perplexity. To choose them is covered by no ε, so DP-SGD takes it with seeded noise alone.
+    """
 
     epochs: int = 10
     batch: int = 100
@@ -118,6 +122,7 @@ class ScheduleSettings:
     batching: str = "grouped"
     seed: int = 0
     device: str = "auto"
+    perplexity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,11 @@ class LanguageSettings:
                 "a private vocabulary is paid from the epsilon of 'dpsgd'; the method "
                 f"{method.name!r} has none"
             )
+        if schedule.perplexity is not None and method.name == "dpsgd" and not method.seeded_noise:
+            raise CapeletError(
+                "a training that is stopped where its perplexity is right has looked at texts that "
+                "no epsilon covers; leave perplexity out"
+            )
         for name, value, least in (("batch", schedule.batch, 1), ("seed", schedule.seed, 0)):
             if value < least:
                 raise CapeletError(f"{name} is {value}; it must be at least {least}")
@@ -246,6 +256,7 @@ def train_model(
         schedule.batching,
         seed=schedule.seed,
         device=schedule.device,
+        perplexity=schedule.perplexity,
     )
     model = build(
         network.kind,
@@ -262,7 +273,8 @@ def train_model(
         model,
         rows.train,
         rows.validation,
-        checkpoint=target / CHECKPOINT,
+        # Weights that were nearest before a kill would be lost, and others taken for them.
+        checkpoint=target / CHECKPOINT if schedule.perplexity is None else None,
         progress=progress,
         on_epoch=on_epoch,
         allow_single=True,

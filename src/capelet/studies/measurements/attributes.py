@@ -1,0 +1,125 @@
+"""Cells of attributes: a release with given steps, or a method trained on one split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from capelet.errors import CapeletError
+from capelet.studies.cell import Cell, Measurement
+from capelet.studies.measurements.inputs import check_steps, corpus_of, encoder_in, steps_in
+
+
+def _protocol(inputs: Mapping[str, Any]) -> Any:
+    from capelet.workflows.cells import Protocol
+
+    return Protocol(
+        seed=int(inputs["seed"]),
+        split_kind=inputs.get("split", "auto"),
+        attackers=tuple(inputs.get("attackers", ())),
+        derived=tuple(inputs.get("derived", ())),
+        bins=inputs.get("bins"),
+        metrics=tuple(inputs.get("metrics", ())),
+        members=bool(inputs.get("members", False)),
+    )
+
+
+def check_attackers(inputs: Mapping[str, Any]) -> None:
+    from capelet.attacks.attribute import families
+
+    families(tuple(inputs["attackers"]))
+    check_steps(inputs)
+
+
+def measure_audit(cell: Cell) -> Measurement:
+    from capelet.workflows.cells import measure_steps
+
+    corpus = corpus_of(cell)
+    return Measurement(
+        *measure_steps(corpus, encoder_in(cell), steps_in(cell), _protocol(cell.inputs))
+    )
+
+
+# Settings that stand in records of their own, under the names that the command line gives them.
+_CHOICES = ("width", "head_units", "dropout", "batch", "rate", "epochs")
+_INNER = ("schedule", "training", "heads", "seed", "device")
+
+
+def setting_keys() -> dict[str, Any]:
+    """Every setting of a method and of its schedule, and the papers' presets."""
+    from capelet.defences.settings import Schedule, Settings
+
+    names = [item.name for record in (Settings, Schedule) for item in fields(record)]
+    return {name: None for name in (*names, *_CHOICES, "preset") if name not in _INNER}
+
+
+def _settings(inputs: Mapping[str, Any]) -> Any:
+    from capelet.defences.settings import Schedule, Settings, with_choices
+
+    def values_for(record: Any) -> dict[str, Any]:
+        names = {item.name for item in fields(record)} - {*_INNER, *_CHOICES}
+        return {key: value for key, value in inputs.items() if key in names}
+
+    # The processor always: which device there is must not change a cell's numbers.
+    settings = Settings(
+        **values_for(Settings), schedule=Schedule(**values_for(Schedule), device="cpu")
+    )
+    choices = {name: inputs.get(name) for name in _CHOICES}
+    return with_choices(settings, inputs.get("preset"), choices)
+
+
+def check_method(inputs: Mapping[str, Any]) -> None:
+    from capelet.defences.methods import check_mechanism, method
+
+    check_attackers(inputs)
+    if inputs.get("method") is None:
+        raise CapeletError("a study of the kind 'protect' needs methods: method = [\"gr\"]")
+    record = method(inputs["method"])
+    if ("epsilon" in record.needs) != (inputs.get("epsilon") is not None):
+        state = "needs an" if "epsilon" in record.needs else "adds no noise and takes no"
+        raise CapeletError(f"the method {inputs['method']!r} {state} epsilon; correct the plan")
+    settings = _settings({key: value for key, value in inputs.items() if value is not None})
+    check_mechanism(inputs["method"], settings)
+
+
+def measure_protect(cell: Cell) -> Measurement:
+    from capelet.workflows.cells import measure_method
+
+    inputs = cell.inputs
+    return Measurement(
+        *measure_method(
+            corpus_of(cell),
+            encoder_in(cell),
+            inputs["method"],
+            _settings(inputs),
+            _protocol(inputs),
+            tuple(inputs.get("hold_out", ())),
+        )
+    )
+
+
+def check_clouds(inputs: Mapping[str, Any]) -> None:
+    from capelet.release.steps import steps_of
+    from capelet.workflows.cells import ORIGINAL
+
+    if not inputs["clouds"] or ORIGINAL in inputs["clouds"]:
+        raise CapeletError(
+            "a study of the kind 'geometry' needs clouds, each with its steps and none of them "
+            f"named {ORIGINAL!r}: [settings.clouds]"
+        )
+    for steps in inputs["clouds"].values():
+        steps_of({"steps": [dict(entry) for entry in steps]})
+
+
+def measure_geometry(cell: Cell) -> Measurement:
+    from capelet.release.steps import steps_of
+    from capelet.workflows.cells import measure_clouds
+
+    clouds = {
+        name: steps_of({"steps": [dict(entry) for entry in steps]})
+        for name, steps in cell.inputs["clouds"].items()
+    }
+    return Measurement(
+        measure_clouds(corpus_of(cell), encoder_in(cell), clouds, _protocol(cell.inputs))
+    )
