@@ -26,7 +26,7 @@ from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.documents import VERDICTS
-from capelet.studies.rows import Row
+from capelet.studies.rows import Row, is_asked_for
 from capelet.studies.statistics import student
 
 HOLDS, FAILS, UNTESTED = VERDICTS
@@ -125,6 +125,9 @@ class Claim:
         return Ruling(self.text, verdict, expected, mean, low, high, len(by_split), why)
 
     def _measures(self, item: Row) -> bool:
+        # "The attacker" of a claim is the one that was chosen before victims were scored.
+        if not is_asked_for(item, {*self.measure, *self.of, *(self.than or {})}):
+            return False
         wish = dict(self.measure)
         attacker = wish.pop("attacker", None)
         if attacker is not None and item.axes.get("attacker") != attacker:

@@ -115,13 +115,15 @@ class Collection:
 
 
 def _rows_of(item: PlannedCell, store: Store, guesses: bool) -> list[Row]:
-    """The chosen attacker's rows; where none is chosen among several, each attacker's own."""
+    """The chosen attacker's rows, and each attacker's own: as candidates, where one was chosen."""
     findings = store.read(item.cell.key)
     table = store.guesses(item.cell.key) if guesses else None
     rows = rows_of(findings, item.axes, item.cell.seed, table)
     with_choice = {(row.kind, row.target) for row in rows}
     for row in findings:
-        if row.attacker in CHOICE or (row.kind, row.target) in with_choice:
+        is_candidate = (row.kind, row.target) in with_choice
+        # Subgroups of a task are of the chosen probe alone.
+        if row.attacker in CHOICE or (is_candidate and row.subgroup is not None):
             continue
         # Deciles of words, repetitions of canaries: what such attacks are about.
         subgroup = {} if row.subgroup is None else {"subgroup": row.subgroup}
@@ -135,6 +137,8 @@ def _rows_of(item: PlannedCell, store: Store, guesses: bool) -> list[Row]:
                 row.value,
                 row.degenerate,
                 row.chance,
+                holds=row.parameters.get("holds"),
+                candidate=is_candidate,
             )
         )
     # A class without victims has no score; JSON has no NaN, and a mean would become one.

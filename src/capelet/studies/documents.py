@@ -118,7 +118,11 @@ _ROW: dict[str, Check] = {
     "value": _or_null(_is_number),
     "degenerate": lambda value: isinstance(value, bool),
     "chance": _or_null(_is_number),
+    # Names of attackers and of what they hold, never of people.
+    **dict.fromkeys(("winner", "holds"), _or_null(_is_word)),
+    "candidate": lambda value: isinstance(value, bool),
 }
+_ROW_OPTIONAL = {"chance", "degenerate", "winner", "holds", "candidate"}
 _EFFECT: dict[str, Check] = {
     **dict.fromkeys(("value", "low", "high"), _is_number),
     "name": _is_sentence,
@@ -151,8 +155,10 @@ _CLAIM: dict[str, Check] = {
     "why": _is_sentence,
 }
 _LAYOUT: dict[str, Check] = {
-    **dict.fromkeys(("title", "down", "across"), _is_word),
+    **dict.fromkeys(("title", "across"), _is_word),
+    "down": lambda value: _is_word(value) or _list_of(_is_word, 4)(value),
     "where": _is_axes,
+    "winners": lambda value: isinstance(value, bool),
 }
 _ANALYSIS: dict[str, Check] = {
     "factors": _list_of(_is_word, 2),
@@ -179,8 +185,8 @@ _DOCUMENT: dict[str, Check] = {
     **dict.fromkeys(("headline", "why"), _is_sentence),
     "verdict": lambda value: value in VERDICTS,
     "origin": _record(_ORIGIN),
-    "rows": _list_of(_record(_ROW, {"chance", "degenerate"})),
-    "layouts": _list_of(_record(_LAYOUT), 20),
+    "rows": _list_of(_record(_ROW, _ROW_OPTIONAL)),
+    "layouts": _list_of(_record(_LAYOUT, {"winners"}), 20),
     "blocks": _list_of(_is_word, 5),
     "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
     "differences": _list_of(_record(_DIFFERENCE)),

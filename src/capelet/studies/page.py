@@ -49,7 +49,11 @@ def _overview(study: Collection) -> Table:
 
     Of each kind the measure by which it is judged; controls and references have no record.
     """
-    rows = [row for row in study.rows if row.kind in KINDS and KINDS[row.kind].metric == row.metric]
+    rows = [
+        row
+        for row in study.rows
+        if not row.candidate and row.kind in KINDS and KINDS[row.kind].metric == row.metric
+    ]
     names = [*study.plan.axis_names, "attacker", "subgroup"]
     axes = [name for name in names if len({str(row.axes.get(name)) for row in rows}) > 1]
     columns = list(dict.fromkeys(map(_column, rows)))

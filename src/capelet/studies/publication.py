@@ -61,8 +61,10 @@ def _why(study: Collection) -> str:
 
 def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:
     """The rows that the page's tables and analyses are made of."""
-    wheres = [*(item.where for item in plan.tables), *(item.where for item in plan.analyses)]
-    return [row for row in rows if any(pick([row], **where) for where in wheres)]
+    selections = [layout.rows_of(rows) for layout in plan.tables]
+    selections += [pick(rows, **analysis.where) for analysis in plan.analyses]
+    identities = {id(row) for selection in selections for row in selection}
+    return [row for row in rows if id(row) in identities]
 
 
 def _differences(rows: Sequence[Row], plan: Plan) -> tuple[Difference, ...]:

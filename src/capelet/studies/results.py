@@ -274,7 +274,19 @@ def _origin(result: Result) -> list[str]:
 
 # Of these records a file holds the fields that are named here; of all others, every one.
 _FIELDS: dict[type, tuple[str, ...]] = {
-    Row: ("axes", "seed", "kind", "target", "metric", "value", "degenerate", "chance"),
+    Row: (
+        "axes",
+        "seed",
+        "kind",
+        "target",
+        "metric",
+        "value",
+        "degenerate",
+        "chance",
+        "winner",
+        "holds",
+        "candidate",
+    ),
     # What a plan expects is for its build.
     Ruling: ("text", "verdict", "value", "low", "high", "why"),
 }
@@ -303,7 +315,7 @@ def _result(document: Mapping[str, Any]) -> Result:
             **fields,
             "origin": Origin(**{**fields["origin"], "seeds": tuple(fields["origin"]["seeds"])}),
             "rows": tuple(_row(item) for item in fields["rows"]),
-            "layouts": tuple(Layout(**item) for item in fields["layouts"]),
+            "layouts": tuple(_layout(item) for item in fields["layouts"]),
             "blocks": tuple(fields.get("blocks", ())),
             "analyses": tuple(
                 Analysis(tuple(item["factors"]), item["where"], tuple(item.get("blocks", ())))
@@ -314,6 +326,11 @@ def _result(document: Mapping[str, Any]) -> Result:
             "claims": tuple(Ruling(**item) for item in fields.get("claims", ())),
         }
     )
+
+
+def _layout(item: Mapping[str, Any]) -> Layout:
+    down = item["down"]
+    return Layout(**{**item, "down": down if isinstance(down, str) else tuple(down)})
 
 
 def _row(item: Mapping[str, Any]) -> Row:

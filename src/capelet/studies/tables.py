@@ -7,7 +7,8 @@ A `ResultTable` holds numbers; `page_table` puts them into words as a block that
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from capelet.studies.rows import (
     count_of,
     format_level,
     gather,
+    is_asked_for,
     level_of,
 )
 from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
@@ -42,13 +44,30 @@ _LEAST_P = 0.001
 class Layout:
     """Which axis goes down, which across, and the levels that are shown of the others.
 
-    `target` and `metric` are axes too: a table of attributes has its targets across.
+    `target` and `metric` are axes too: a table of attributes has its targets across. Several axes
+    may go down together: a method with its ε. With `attacker` as an axis every attacker has its
+    place, and with `winners` each cell names who was chosen, and what it held.
     """
 
     title: str
-    down: str
+    down: str | tuple[str, ...]
     across: str = "target"
     where: Mapping[str, Level] = field(default_factory=dict)
+    winners: bool = False
+
+    @property
+    def axes_down(self) -> tuple[str, ...]:
+        return (self.down,) if isinstance(self.down, str) else tuple(self.down)
+
+    def rows_of(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows that the table is made of."""
+        names = {*self.axes_down, self.across, *self.where}
+        return [
+            row
+            for row in rows
+            if is_asked_for(row, names)
+            and all(level_of(row, name) == level for name, level in self.where.items())
+        ]
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,7 @@ class Summary:
     degenerate: int = 0
     chance: float | None = None
     best: bool = False
+    winners: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,15 +110,9 @@ class ResultTable:
 
 def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) -> ResultTable:
     """The rows as a table; refused where a cell would mix unlike measurements."""
-    rows_shown = [
-        row
-        for row in rows
-        if all(level_of(row, name) == level for name, level in layout.where.items())
-    ]
-    axes = (layout.down, layout.across)
     groups: dict[tuple[Level, Level], list[Row]] = {}
-    for row in rows_shown:
-        place = tuple(level_of(row, axis) for axis in axes)
+    for row in layout.rows_of(rows):
+        place = _level_down(row, layout.axes_down), level_of(row, layout.across)
         # Without a level on an axis it is no cell of this table: the baseline of an ε has none.
         if None not in place:
             groups.setdefault(place, []).append(row)  # type: ignore[arg-type]
@@ -106,7 +120,9 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
     for group in groups.values():
         gather(group, (), blocks)
     down, across = (tuple(dict.fromkeys(place[i] for place in groups)) for i in (0, 1))
-    cells = [[_summary(groups.get((row, column))) for column in across] for row in down]
+    cells = [
+        [_summary(groups.get((row, column)), layout.winners) for column in across] for row in down
+    ]
     missing = tuple(
         f"{format_level(row)}, {format_level(column)}"
         for row in down
@@ -115,12 +131,45 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
     )
     degenerate = sum(cell.degenerate for line in cells for cell in line if cell is not None)
     with_best = tuple(zip(*map(_mark_best, zip(*cells, strict=True)), strict=True))
+    heading = ", ".join(NAMES.get(name, name) for name in layout.axes_down)
     return ResultTable(
-        layout.title, *axes, down, across, with_best, Exclusions(degenerate, missing)
+        layout.title,
+        heading if len(layout.axes_down) > 1 else layout.axes_down[0],
+        layout.across,
+        down,
+        across,
+        with_best,
+        Exclusions(degenerate, missing),
     )
 
 
-def _summary(rows: Sequence[Row] | None) -> Summary | None:
+def _level_down(row: Row, axes: Sequence[str]) -> Level | None:
+    """The level of one axis, or of several in words: `bottleneck, ε 8`."""
+    first, *others = (level_of(row, name) for name in axes)
+    if first is None or not others:
+        return first
+    return ", ".join(
+        [
+            format_level(first),
+            *(
+                f"{NAMES.get(name, name)} {format_level(level)}"
+                for name, level in zip(axes[1:], others, strict=True)
+                if level is not None
+            ),
+        ]
+    )
+
+
+def _winners(rows: Sequence[Row]) -> str:
+    """Who was chosen in how many splits, and what each held: `2 × undo (the folder)`."""
+    counts = Counter((row.winner, row.holds) for row in rows if row.winner is not None)
+    return ", ".join(
+        f"{count} × {name}" + (f" ({holds})" if holds else "")
+        for (name, holds), count in counts.most_common()
+    )
+
+
+def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary | None:
     if not rows:
         return None
     usable = [row for row in rows if math.isfinite(row.value) and not row.degenerate]
@@ -143,6 +192,7 @@ def _summary(rows: Sequence[Row] | None) -> Summary | None:
         len(usable),
         len(constant),
         chances.pop() if len(chances) == 1 else None,
+        winners=_winners(usable or constant) if with_winners else "",
     )
 
 
@@ -181,7 +231,8 @@ def _words(cell: Summary | None, common_n: int | None) -> str:
     finding = Finding(cell.kind, cell.target, cell.metric, cell.value, cell.low, cell.high)
     marks = [BEST] * cell.best + [CONSTANT] * (cell.degenerate > 0)
     size = [] if common_n is not None or not cell.n else [f"[{cell.n}]"]
-    return " ".join([score_with_interval(finding), *size, *marks])
+    words = " ".join([score_with_interval(finding), *size, *marks])
+    return f"{words}: {cell.winners}" if cell.winners else words
 
 
 def _heading(table: ResultTable, place: int) -> str:
@@ -208,6 +259,9 @@ def _note(table: ResultTable, common_n: int | None) -> str:
     sentences = [
         f"{measures}; {mean}" + (", with Student’s 95 % interval." if common_n != 1 else "."),
         f"{BEST} best mean of its column." if any(cell.best for cell in cells) else "",
+        "After the colon: who was chosen, in how many splits, and what it held."
+        if any(cell.winners for cell in cells)
+        else "",
         f"{CONSTANT} constant guesses in some splits, which are left out, or in all of them."
         if table.exclusions.degenerate
         else "",
