@@ -25,11 +25,10 @@ from statistics import fmean
 from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
-from capelet.studies.documents import VERDICTS
+from capelet.studies.documents import FAILS, HOLDS, UNTESTED, VERDICTS
 from capelet.studies.rows import Row, is_asked_for
 from capelet.studies.statistics import student
 
-HOLDS, FAILS, UNTESTED = VERDICTS
 RELATIONS = ("lower", "higher", "equal", "within")
 _KEYS = (
     "text", "of", "than", "measure", "relation", "margin", "band", "expected", "untestable",
@@ -49,6 +48,8 @@ class Ruling:
     high: float | None = None
     pairs: int = 0
     why: str = ""
+    metric: str = ""
+    relation: str = ""
 
     @property
     def surprising(self) -> bool:
@@ -122,7 +123,10 @@ class Claim:
         mean, low, high = score.value, score.low, score.high
         verdict = self._verdict(low, high)
         why = "the interval leaves both open" if verdict == UNTESTED else ""
-        return Ruling(self.text, verdict, expected, mean, low, high, len(by_split), why)
+        return Ruling(
+            self.text, verdict, expected, mean, low, high, len(by_split), why,
+            str(self.measure["metric"]), self.relation,
+        )  # fmt: skip
 
     def _measures(self, item: Row) -> bool:
         # "The attacker" of a claim is the one that was chosen before victims were scored.

@@ -16,7 +16,8 @@ from typing import Any
 
 from capelet.files import writable_folder, write_whole
 from capelet.studies.cell import canonical
-from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Ruling
+from capelet.studies.claims import Ruling
+from capelet.studies.documents import FAILS, HOLDS, UNTESTED
 from capelet.studies.plan import Plan, PlannedCell
 from capelet.studies.rows import CHOICE, Row, rows_of
 from capelet.studies.store import Store

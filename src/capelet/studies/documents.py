@@ -14,6 +14,7 @@ from typing import Any
 
 SCHEMA = 1
 VERDICTS = ("holds", "fails", "cannot be tested here")
+HOLDS, FAILS, UNTESTED = VERDICTS
 # Sentences of our own; a text of a corpus would have to be short to pass, and has no field.
 LONGEST_WORD, LONGEST_SENTENCE = 120, 2000
 # So many splits nobody runs: they would be rows about people under the name of splits.
@@ -153,6 +154,7 @@ _CLAIM: dict[str, Check] = {
     "verdict": lambda value: value in VERDICTS,
     **dict.fromkeys(("value", "low", "high"), _or_null(_is_number)),
     "why": _is_sentence,
+    **dict.fromkeys(("metric", "relation"), _is_word),
 }
 _LAYOUT: dict[str, Check] = {
     **dict.fromkeys(("title", "across"), _is_word),
@@ -191,6 +193,6 @@ _DOCUMENT: dict[str, Check] = {
     "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
     "differences": _list_of(_record(_DIFFERENCE)),
     "at_utility": _list_of(_record(_AT_UTILITY)),
-    "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why"}), 100),
+    "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why", "metric", "relation"}), 100),
 }
 _OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims"}
