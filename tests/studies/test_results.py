@@ -16,10 +16,9 @@ import pytest
 from capelet.errors import OutputError
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import adjust, compare_splits, compare_victims
-from capelet.studies.documents import check_results
+from capelet.studies.documents import BENCH, check_results
 from capelet.studies.experiments import EXPERIMENTS, Experiment, read_experiments
 from capelet.studies.result_pages import (
-    BENCH,
     quote_tables,
     quotes_of,
     result_files,

@@ -15,6 +15,8 @@ from typing import Any
 SCHEMA = 1
 VERDICTS = ("holds", "fails", "cannot be tested here")
 HOLDS, FAILS, UNTESTED = VERDICTS
+# The "paper" of plans that ask a question of our own.
+BENCH = "bench"
 # Sentences of our own; a text of a corpus would have to be short to pass, and has no field.
 LONGEST_WORD, LONGEST_SENTENCE = 120, 2000
 # So many splits nobody runs: they would be rows about people under the name of splits.

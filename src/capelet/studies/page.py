@@ -11,6 +11,7 @@ from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING
 from capelet.studies.claims import Ruling
+from capelet.studies.documents import BENCH
 from capelet.studies.rows import Row, format_level
 from capelet.studies.tables import page_table, tabulate
 
@@ -23,7 +24,8 @@ def study_page(study: Collection) -> str:
     plan = study.plan
     parts = [f"# {escape(plan.title or plan.name)}"]
     if plan.headline:
-        parts.append(f"**The paper:** {escape(plan.headline)}")
+        asker = "Question" if plan.paper == BENCH else "The paper"
+        parts.append(f"**{asker}:** {escape(plan.headline)}")
     if study.rulings:
         parts.append(table(_claims(study.rulings)))
     for layout in plan.tables:

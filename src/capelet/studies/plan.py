@@ -150,7 +150,7 @@ class Plan:
             claims,
             _table(document, "corpora"),
             _table(document, "releases"),
-            tuple(map(str, document.get("blocks", ["corpus"] if "corpus" in axes else []))),
+            tuple(map(str, document.get("blocks", _default_blocks(axes, groups)))),
             tuple(_record(Layout, item, "tables") for item in document.get("tables", ())),
             tuple(_record(Analysis, item, "analyses") for item in document.get("analyses", ())),
             tuple(
@@ -346,6 +346,11 @@ class Plan:
             hint = did_you_mean(str(name), ["raw", *self.releases])
             raise CapeletError(f"the plan has no release {name!r}, which it names; {hint}")
         return {**values_with_steps, "steps": self.releases[name].get("steps", [])}
+
+
+def _default_blocks(axes: Axes, groups: Sequence[Axes]) -> list[str]:
+    """Split 0 of one corpus has other people than split 0 of another."""
+    return ["corpus"] if any("corpus" in table for table in (axes, *groups)) else []
 
 
 def _record(record: type[T], entry: Any, name: str) -> T:

@@ -20,8 +20,10 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
     """The study as a result; refused while cells are missing."""
     study = Collection.of(plan, size, cells, store, guesses=True)
     if study.missing or study.failures:
+        # Two papers may have plans of one name.
+        name = f"{plan.paper}/{plan.name}" if plan.paper else plan.name
         raise OutputError(
-            f"the study {plan.name!r} is not whole: {study.missing} cells are missing and "
+            f"the study {name!r} is not whole: {study.missing} cells are missing and "
             f"{len(study.failures)} failed; run it first"
         )
     if not plan.tables:

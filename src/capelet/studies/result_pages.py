@@ -19,7 +19,7 @@ from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, change, duration, score_with_interval
 from capelet.studies.claims import Ruling
-from capelet.studies.documents import VERDICTS
+from capelet.studies.documents import BENCH, VERDICTS
 from capelet.studies.experiments import (
     EXPERIMENTS,
     Experiment,
@@ -31,6 +31,7 @@ from capelet.studies.results import DATA, Result, read_results
 from capelet.studies.rows import pick
 from capelet.studies.statistics import CONDITIONAL, anova
 from capelet.studies.tables import (
+    ResultTable,
     anova_table,
     difference_table,
     matched_table,
@@ -39,8 +40,6 @@ from capelet.studies.tables import (
 )
 
 INDEX, CARDS = "index.md", "cards"
-# Plans that are no paper's: they ask a question of our own.
-BENCH = "bench"
 # A card quotes a table of results between these two lines: the file's name, the table's number. As
 # long as its study has not been run, the line says so, and what stands there is left alone.
 _QUOTE = re.compile(
@@ -52,7 +51,6 @@ _QUOTE = re.compile(
 
 def results_page(result: Result) -> str:
     """The page of one study as Markdown: verdict, headline, our tables, statistics, origin."""
-    result_tables = [tabulate(result.rows, layout, result.blocks) for layout in result.layouts]
     asker = "Question" if result.paper == BENCH else "The paper"
     parts = [
         f"# {escape(result.title)}",
@@ -62,8 +60,8 @@ def results_page(result: Result) -> str:
     if result.origin.stand_ins:
         parts.append(f"**Stand-ins:** {escape(result.origin.stand_ins)}")
     parts.append("## Our tables")
-    for place, item in enumerate(result_tables):
-        parts.append(table(page_table(item)))
+    for place, item in _tables(result):
+        parts.append(table(page_table(item, alone=False)))
         if picture(item) is not None:
             parts.append(f"![{escape(item.title)}]({_picture_name(result, place)})")
     if result.claims:
@@ -82,7 +80,7 @@ def results_page(result: Result) -> str:
 def results_latex(result: Result) -> str:
     """All tables of the page for a paper, one after another."""
     tables = [
-        *(page_table(tabulate(result.rows, layout, result.blocks)) for layout in result.layouts),
+        *(page_table(item) for _, item in _tables(result)),
         *([_claims_table(result)] if result.claims else []),
         *_statistics(result),
     ]
@@ -134,8 +132,8 @@ def result_files(folder: Path) -> dict[str, str]:
     for result in results:
         files[f"{result.name}.md"] = results_page(result)
         files[f"{result.name}.tex"] = results_latex(result)
-        for place, layout in enumerate(result.layouts):
-            drawing = picture(tabulate(result.rows, layout, result.blocks))
+        for place, item in _tables(result):
+            drawing = picture(item)
             if drawing is not None:
                 files[_picture_name(result, place)] = standalone(drawing)
     return files
@@ -191,6 +189,12 @@ def write_results(folder: Path, results: Sequence[Result] = ()) -> list[Path]:
     for path, content in contents.items():
         write_whole(path, content)
     return [*documents, *contents]
+
+
+def _tables(result: Result) -> list[tuple[int, ResultTable]]:
+    """The tables with their places; a size that leaves an axis out has no rows for some of them."""
+    tables = [tabulate(result.rows, layout, result.blocks) for layout in result.layouts]
+    return [(place, item) for place, item in enumerate(tables) if item.rows]
 
 
 def _picture_name(result: Result, place: int) -> str:

@@ -6,6 +6,7 @@ A `ResultTable` holds numbers; `page_table` puts them into words as a block that
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, change, decimal, score_with_interval
 from capelet.studies.comparisons import Difference
 from capelet.studies.rows import (
+    ATTACKER,
     Exclusions,
     Level,
     Row,
@@ -123,11 +125,13 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
     cells = [
         [_summary(groups.get((row, column)), layout.winners) for column in across] for row in down
     ]
+    # Not every attacker can try every release: there is no map to undo in raw vectors.
+    by_attacker = ATTACKER in (*layout.axes_down, layout.across)
     missing = tuple(
         f"{format_level(row)}, {format_level(column)}"
         for row in down
         for column in across
-        if (row, column) not in groups
+        if (row, column) not in groups and not by_attacker
     )
     degenerate = sum(cell.degenerate for line in cells for cell in line if cell is not None)
     with_best = tuple(zip(*map(_mark_best, zip(*cells, strict=True)), strict=True))
@@ -181,6 +185,9 @@ def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary 
     interval = student(values)
     # One value shows nothing of how far it varies; those of constant guesses mean nothing.
     low, high = (interval.low, interval.high) if len(usable) > 1 else (None, None)
+    if low is not None and high is not None and measure_of(rows[0].metric).form == "share":
+        # Student's interval knows nothing of the ends of a share, beyond which no mean can lie.
+        low, high = max(low, 0.0), min(high, 1.0)
     chances = {row.chance for row in rows}
     return Summary(
         rows[0].kind,
@@ -212,17 +219,18 @@ def _mark_best(column: Sequence[Summary | None]) -> tuple[Summary | None, ...]:
     )
 
 
-def page_table(table: ResultTable) -> Table:
-    """The table in words: `78.4 % (76.0–80.6) ★`."""
-    counts = {cell.n for line in table.cells for cell in line if cell is not None and cell.n}
-    common_n = counts.pop() if len(counts) == 1 else None
+def page_table(table: ResultTable, alone: bool = True) -> Table:
+    """The table in words: `78.4 % (76.0–80.6) ★`; `alone` it says itself what intervals mean."""
+    counts = Counter(cell.n for line in table.cells for cell in line if cell is not None and cell.n)
+    # What most cells have is said once, below the table.
+    common_n = counts.most_common(1)[0][0] if counts else None
     lines = [
         Line((format_level(row), *(_words(cell, common_n) for cell in line)))
         for row, line in zip(table.rows, table.cells, strict=True)
     ]
     headings = [_heading(table, place) for place in range(len(table.columns))]
     columns = (NAMES.get(table.down, table.down), *headings)
-    return Table(table.title, columns, tuple(lines), _note(table, common_n))
+    return Table(table.title, columns, tuple(lines), _note(table, common_n, alone))
 
 
 def _words(cell: Summary | None, common_n: int | None) -> str:
@@ -230,7 +238,7 @@ def _words(cell: Summary | None, common_n: int | None) -> str:
         return NOTHING
     finding = Finding(cell.kind, cell.target, cell.metric, cell.value, cell.low, cell.high)
     marks = [BEST] * cell.best + [CONSTANT] * (cell.degenerate > 0)
-    size = [] if common_n is not None or not cell.n else [f"[{cell.n}]"]
+    size = [f"[{cell.n}]"] if cell.n not in (0, common_n) else []
     words = " ".join([score_with_interval(finding), *size, *marks])
     return f"{words}: {cell.winners}" if cell.winners else words
 
@@ -248,14 +256,15 @@ def _heading(table: ResultTable, place: int) -> str:
     return f"{level} ({measure_of(metric).title})"
 
 
-def _note(table: ResultTable, common_n: int | None) -> str:
+def _note(table: ResultTable, common_n: int | None, alone: bool) -> str:
     """What the numbers are, in the order in which a reader asks."""
     cells = [cell for line in table.cells for cell in line if cell is not None]
     kinds = dict.fromkeys((cell.kind, cell.metric) for cell in cells)
     measures = "; ".join(
         f"{kind_of(kind).title}: {measure_of(metric).title}" for kind, metric in kinds
     )
-    mean = f"mean over {count_of(common_n, 'split')}" if common_n else "mean over the splits in [ ]"
+    has_other_n = any(cell.n not in (0, common_n) for cell in cells)
+    mean = f"mean over {count_of(common_n or 0, 'split')}" + ", or as many as in [ ]" * has_other_n
     sentences = [
         f"{measures}; {mean}" + (", with Student’s 95 % interval." if common_n != 1 else "."),
         f"{BEST} best mean of its column." if any(cell.best for cell in cells) else "",
@@ -266,7 +275,10 @@ def _note(table: ResultTable, common_n: int | None) -> str:
         if table.exclusions.degenerate
         else "",
         table.exclusions.sentence,
-        CONDITIONAL if any(cell.low is not None for cell in cells) else "",
+        f"{NOTHING} this attacker has nothing to hold there."
+        if ATTACKER in (table.down, table.across) and None in itertools.chain(*table.cells)
+        else "",
+        CONDITIONAL if alone and any(cell.low is not None for cell in cells) else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
