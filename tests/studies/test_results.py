@@ -414,3 +414,12 @@ def test_an_estimate_is_in_the_units_of_its_measure() -> None:
     page = results_page(replace(sample(), claims=claims))
     assert "| bits | holds | −3.2 (−4.0 to −2.0) |" in page
     assert "−10.0 (−20.0 to" in page and "+60" not in page
+
+
+@pytest.mark.parametrize("name", ["Anna said: I am ill.", "x" * 41, "a\nb", 3])
+def test_an_attacker_is_one_of_our_short_names(name: Any) -> None:
+    document = json.loads(bench().to_json())
+    check_results(document)
+    document["rows"][0]["winner"] = name
+    with pytest.raises(ValueError, match="'winner'"):
+        check_results(document)

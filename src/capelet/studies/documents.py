@@ -70,6 +70,11 @@ def _is_word(value: Any) -> bool:
     return is_short and not re.search(r"[0-9a-f]{16}", value)
 
 
+def _is_attacker(value: Any) -> bool:
+    """`undo`, `the folder`, `mlp:depth=3,width=500`: our own short names, no text of anybody."""
+    return isinstance(value, str) and re.fullmatch(r"[a-z0-9:=,+ -]{1,40}", value) is not None
+
+
 def _is_sentence(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_SENTENCE
 
@@ -121,8 +126,7 @@ _ROW: dict[str, Check] = {
     "value": _or_null(_is_number),
     "degenerate": lambda value: isinstance(value, bool),
     "chance": _or_null(_is_number),
-    # Names of attackers and of what they hold, never of people.
-    **dict.fromkeys(("winner", "holds"), _or_null(_is_word)),
+    **dict.fromkeys(("winner", "holds"), _or_null(_is_attacker)),
     "candidate": lambda value: isinstance(value, bool),
 }
 _ROW_OPTIONAL = {"chance", "degenerate", "winner", "holds", "candidate"}
