@@ -319,7 +319,11 @@ def test_a_card_waits_for_its_study_and_is_then_drawn(tmp_path: Path) -> None:
     card.write_text(waiting)
     write_results(tmp_path / "results")
     assert card.read_text() == waiting
-    paths = write_results(tmp_path / "results", [sample()])
+    # Nor does a small study take its place.
+    write_results(tmp_path / "results", [sample()])
+    assert card.read_text() == waiting
+    full = replace(sample(), origin=replace(sample().origin, size="full"))
+    paths = write_results(tmp_path / "results", [full])
     assert card.resolve() in paths and "by hand" not in card.read_text()
     assert card.read_text().startswith("<!-- table cape-strategies 1 -->\n")
     # A second time nothing is written into it.

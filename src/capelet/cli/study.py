@@ -160,25 +160,25 @@ def results(
         raise CapeletError(
             f"there is no store {str(place)!r}; run the study first, or name --store"
         )
-    finished, gaps = [], []
+    outcomes, gaps = [], []
     for study in studies:
         try:
-            finished.append(publish(study, size, study.cells(size, many=True), Store(place)))
+            outcomes.append(publish(study, size, study.cells(size, many=True), Store(place)))
         except OutputError as error:
             gaps.append(error)
     # Nothing to show is an error; of many plans some may still be waiting.
-    if not finished:
+    if not outcomes:
         raise gaps[0]
-    paths = write_results(to, finished)
+    paths = write_results(to, outcomes)
     if json:
-        verdicts = {result.name: result.verdict for result in finished}
+        verdicts = {result.name: result.verdict for result in outcomes}
         files = [str(path) for path in paths]
-        single = {"verdict": finished[0].verdict} if len(studies) == 1 else {}
+        single = {"verdict": outcomes[0].verdict} if len(studies) == 1 else {}
         print_json(
             {**single, "verdicts": verdicts, "gaps": [str(gap) for gap in gaps], "files": files}
         )
         return
-    for result in finished:
+    for result in outcomes:
         echo(f"[{result.verdict}] {result.why} page: {to / f'{result.name}.md'}")
     for gap in gaps:
         echo(f"left out: {gap}")

@@ -12,7 +12,7 @@ from capelet.studies.collection import Collection
 from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
 from capelet.studies.plan import Comparison, Plan, PlannedCell
 from capelet.studies.results import Origin, Result
-from capelet.studies.rows import Row, pick
+from capelet.studies.rows import Row, count_of, pick
 from capelet.studies.store import Store
 
 
@@ -58,7 +58,8 @@ def _why(study: Collection) -> str:
     for item in study.rulings:
         counts[item.verdict] += 1
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"Of {len(study.rulings)} claims: {words}." if words else "No claim is checked."
+    claims = count_of(len(study.rulings), "claim")
+    return f"Of {claims}: {words}." if words else "No claim is checked."
 
 
 def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:

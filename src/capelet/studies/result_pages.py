@@ -39,7 +39,7 @@ from capelet.studies.tables import (
     tabulate,
 )
 
-INDEX, CARDS = "index.md", "cards"
+INDEX, CARDS, FULL = "index.md", "cards", "full"
 # A card quotes a table of results between these two lines: the file's name, the table's number. As
 # long as its study has not been run, the line says so, and what stands there is left alone.
 _QUOTE = re.compile(
@@ -106,7 +106,7 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
     ]
     summary = f"{len(results)} studies: {', '.join(counts)}." if results else "None is kept yet."
     # A small study checks that a plan runs; its verdict is not one on the paper.
-    verdicts = {item.name: item.verdict for item in results if item.origin.size == "full"}
+    verdicts = {item.name: item.verdict for item in results if item.origin.size == FULL}
     parts = [
         "# Results: the papers’ tables, run again",
         "Every page here is drawn from a file in `data/` and from nothing else; a test draws them "
@@ -150,7 +150,9 @@ def quote_tables(text: str, results: Mapping[str, Result]) -> str:
 
     def draw(match: re.Match[str]) -> str:
         name, number = match["name"], int(match["number"])
-        if match["pending"] and name not in results:
+        # A small study checks that a plan runs; its figures do not take the place of others.
+        is_full = name in results and results[name].origin.size == FULL
+        if match["pending"] and not is_full:
             return match[0]
         if name not in results or not 1 <= number <= len(results[name].layouts):
             raise OutputError(
