@@ -30,7 +30,8 @@ CHECKED = [
 
 
 def sets_of(plan: Plan) -> set[str]:
-    names = {str(name) for name in plan.axes["corpus"]}
+    tables = (plan.axes, *plan.groups)
+    names = {str(name) for axes in tables for name in axes.get("corpus", [])}
     views = {str(entry["set"]) for entry in plan.corpora.values() if "set" in entry}
     return (names | views) & set(DATASETS)
 

@@ -155,6 +155,34 @@ def test_a_finished_study_becomes_a_page_and_an_unfinished_one_does_not(
     assert code == 2 and "1 cells are missing" in errors
 
 
+def test_of_several_plans_the_finished_ones_become_pages_and_the_others_are_named(
+    plan_file: Callable[..., Path], pretended: list[Cell], tmp_path: Path
+) -> None:
+    first, out, pages = plan_file(), tmp_path / "out", tmp_path / "docs" / "results"
+    study("check", first, "--size", "small", "--out", out)
+    second = first.with_name("later.toml")
+    second.write_text(first.read_text().replace('"small"', '"later"').replace("rows = 200", ""))
+    card = tmp_path / "docs" / "cards" / "card.md"
+    card.parent.mkdir(parents=True)
+    waiting = "<!-- table test-small 1, not run yet -->\nsoon\n<!-- end of table -->\n"
+    card.write_text(waiting)
+    where = ("--size", "small", "--out", out, "--to", pages)
+    # Alone, a plan without cells is refused; nothing is written.
+    code, _, errors = study("results", second, *where)
+    assert code == 2 and "'test/later' is not whole: 9 cells are missing" in errors
+    assert not pages.exists() and card.read_text() == waiting
+    code, printed, _ = study("results", first.parent, *where)
+    assert code == 0 and "[holds]" in printed and "left out: the study 'test/later'" in printed
+    assert {path.name for path in (pages / "data").iterdir()} == {"test-small.json"}
+    # A card takes the figures of a full study, and this one is small.
+    assert (pages / "test-small.tex").is_file() and card.read_text() == waiting
+    code, printed, _ = study("results", first.parent, *where, "--json")
+    summary = json.loads(printed)
+    assert summary["verdicts"] == {"test-small": "holds"} and len(summary["gaps"]) == 1
+    code, printed, _ = study("results", first, *where, "--json")
+    assert json.loads(printed)["verdict"] == "holds"
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -159,7 +159,7 @@ def recipe(rng: random.Random, folder: Path) -> None:
     for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):
         step = rng.choice([*MECHANISMS, "laplace", "gaussian", "map", "encoder", "specimen:x", ""])
         lines = [f"step = {json.dumps(step)}"]
-        if step not in ("projection", "word-dropout", "map", "encoder"):
+        if step not in ("projection", "rounding", "word-dropout", "map", "encoder"):
             epsilon = rng.choice([1, 2.5, 1e5, generators.number(rng)])
             lines.append(f"epsilon = {_toml(rng, epsilon)}")
         if step == "gaussian":

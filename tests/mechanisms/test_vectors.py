@@ -17,6 +17,7 @@ from scipy import integrate, stats
 
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import MECHANISMS, sampling, vectors
+from capelet.mechanisms.rounding import PRECISIONS, Rounding
 from capelet.mechanisms.vectors import (
     Gaussian,
     Laplace,
@@ -39,8 +40,9 @@ STEPS = [
     PrivUnit(epsilon=1, dimension=WIDTH),
     RandomisedResponse(epsilon=1, classes=WIDTH),
     Projection(dimension=2),
+    *map(Rounding, PRECISIONS),
 ]
-NOISY = STEPS[:-1]
+NOISY = [step for step in STEPS if step.guarantee is not None]
 BAD = [0, -1.0, math.nan, math.inf, "1", True, None, 1e9]
 
 every_step = pytest.mark.parametrize("step", STEPS, ids=lambda s: repr(s))

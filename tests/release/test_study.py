@@ -20,6 +20,7 @@ from capelet.mechanisms import (
     PrivUnit,
     Projection,
     RandomisedResponse,
+    Rounding,
     TruncatedExponential,
     WordDropout,
     WordReplacement,
@@ -40,11 +41,12 @@ STEPS: dict[str, Any] = {
     "privunit": PrivUnit(4.0),
     "randomised-response": RandomisedResponse(1.0, 3),
     "projection": Projection(2),
+    "rounding": Rounding("int8"),
     "word-replacement": WordReplacement(2.0, TABLE),
     "truncated-exponential": TruncatedExponential(2.0, 1.0, TABLE),
     "word-dropout": WordDropout(0.5),
 }
-NOISY = [name for name in STEPS if name != "projection"]
+NOISY = [name for name in STEPS if name not in ("projection", "rounding")]
 
 
 class Lengths:

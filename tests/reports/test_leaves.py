@@ -96,6 +96,9 @@ def test_old_findings_say_less() -> None:
     )
     projection = {"step": "projection", "dimension": 16}
     assert what_leaves(make_release(ENCODER, projection, **old)) == "16 numbers"
+    for precision, noun in (("binary", "signs"), ("int8", "rounded numbers")):
+        rounding = {"step": "rounding", "precision": precision, "dimension": 16}
+        assert what_leaves(make_release(ENCODER, rounding, **old)) == f"16 {noun}"
 
 
 def test_a_plain_encoder_and_foreign_findings_say_nothing() -> None:

@@ -66,7 +66,7 @@ def test_only_cells_that_else_are_the_same_are_compared() -> None:
     # Another ε would turn the direction around, were it taken for the partner.
     rows += [value("ldp", s, 0.1, epsilon=1) for s in range(3)]
     ruling = claim().rule(rows)
-    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(-0.2)
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(-0.22)
     # "Unprotected" has no ε, and is the partner of every one.
     bare = [value("unprotected", s, 0.9) for s in range(3)]
     against = claim(than={"method": "unprotected"}).rule([*rows, *bare])
@@ -164,3 +164,28 @@ def test_a_difference_beyond_that_of_other_cells_is_taken_split_by_split() -> No
     assert itself.verdict == FAILS and itself.value == pytest.approx(0)
     with pytest.raises(CapeletError, match="nothing to compare"):
         claim(than=None, relation="within", band=[0, 1], beyond={"encoder": "small"})
+
+
+def test_a_claim_is_about_the_attacker_that_was_chosen_unless_it_names_one() -> None:
+    def candidates(name: str, shift: float) -> list[Row]:
+        return [
+            replace(
+                row,
+                value=row.value + shift * (1 + row.seed / 10),
+                axes={**row.axes, "attacker": name},
+                candidate=True,
+            )
+            for row in CLEAR
+        ]
+
+    choice = [replace(row, winner="undo") for row in CLEAR]
+    # Candidates of `cape` that read much more would turn the verdict, were they counted.
+    others = candidates("undo", 0.0) + candidates("logistic", 0.2)
+    rows = choice + [row for row in others if row.axes["method"] == "cape"]
+    assert claim(relation="lower").rule(rows) == claim(relation="lower").rule(choice)
+    sides = {"of": {"method": "cape", "attacker": "undo"},
+             "than": {"method": "cape", "attacker": "logistic"}}  # fmt: skip
+    ruling = claim(relation="lower", **sides).rule(rows)
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(-0.22)
+    strongest = claim(relation="lower", measure={**MEASURE, "attacker": "strongest"})
+    assert strongest.rule(rows).value == claim(relation="lower").rule(choice).value

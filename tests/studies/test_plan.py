@@ -175,3 +175,28 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
 def test_one_spelling_for_equal_values() -> None:
     assert canonical({"a": (1, 2.0)}) == '{"a":[1,2]}'
     assert canonical(0.5) != canonical(0.25)
+
+
+def test_steps_of_the_plan_stand_beside_methods(document: Any) -> None:
+    """A rounding trains nothing: its cell is the very one that an audit of these steps has."""
+    releases = {"signs": {"steps": [{"step": "rounding", "precision": "binary"}]}}
+    axes = {"corpus": ["tiny"], "seed": [0], "method": ["signs", "leace"]}
+    cells = {
+        item.axes["method"]: item.cell
+        for item in Plan.of(document(axes=axes, releases=releases)).cells()
+    }
+    assert {name: cell.kind for name, cell in cells.items()} == {
+        "unprotected": "audit", "signs": "audit", "leace": "protect",
+    }  # fmt: skip
+    audit = document(
+        kind="audit",
+        settings={"encoder": "wordllama", "attackers": ["logistic"]},
+        axes={"corpus": ["tiny"], "seed": [0], "release": ["signs"]},
+        releases=releases,
+    )
+    (only,) = Plan.of(audit).cells()
+    assert only.cell.key == cells["signs"].key
+    with pytest.raises(CapeletError, match="takes no epsilon"):
+        Plan.of(document(axes={**axes, "epsilon": [1]}, releases=releases)).cells()
+    with pytest.raises(CapeletError, match="is a method already"):
+        Plan.of(document(axes=axes, releases={"leace": releases["signs"]}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,20 @@ import numpy as np
 import pytest
 
 from capelet.errors import OutputError
+from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import adjust, compare_splits, compare_victims
 from capelet.studies.documents import check_results
-from capelet.studies.results import (
-    Analysis,
-    Origin,
-    Result,
-    Ruling,
+from capelet.studies.experiments import EXPERIMENTS, Experiment, read_experiments
+from capelet.studies.result_pages import (
     quote_tables,
-    read_results,
+    quotes_of,
     result_files,
     results_index,
+    results_latex,
     results_page,
     write_results,
 )
+from capelet.studies.results import Analysis, Origin, Result, read_results
 from capelet.studies.rows import PseudonymGuesses, Row, pick
 from capelet.studies.statistics import CONDITIONAL
 from capelet.studies.sweeps import MatchedDifference
@@ -122,7 +123,8 @@ def test_a_folder_of_results_is_drawn_from_its_data(tmp_path: Path) -> None:
     paths = write_results(tmp_path, [sample()])
     names = {path.relative_to(tmp_path).as_posix() for path in paths}
     page = "cape-strategies.md"
-    assert names == {"data/cape-strategies.json", "index.md", page, "cape-strategies-1.svg"}
+    drawings = {page, "cape-strategies.tex", "cape-strategies-1.svg"}
+    assert names == {"data/cape-strategies.json", "index.md", *drawings}
     assert result_files(tmp_path) == {
         path.name: path.read_text("utf-8") for path in paths if path.suffix != ".json"
     }
@@ -256,3 +258,173 @@ def test_a_bad_result_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json"))
     with pytest.raises(OutputError, match="it is no JSON"):
         Result.parse("{", "x.json")
+
+
+# ---- the papers' experiments ---------------------------------------------------------------------
+
+PAPERS = RESULTS.parents[1] / "papers"
+
+
+def test_every_experiment_has_a_plan_or_a_reason_and_every_plan_an_experiment() -> None:
+    experiments = read_experiments(RESULTS / "data" / EXPERIMENTS)
+    names = {name for item in experiments for name in item.plans}
+    plans = {f"{path.parent.name}-{path.stem}" for path in PAPERS.glob("*/*.toml")}
+    assert names == plans
+    papers = {item.paper for item in experiments}
+    assert papers == {"CAPE", "YAWYW", "DPNR", "Leakage", "PrivReg", "ours"}
+
+
+def test_the_index_has_every_experiment_with_its_verdict_or_why_there_is_none() -> None:
+    experiments = [
+        Experiment("CAPE", "T3", "strategies", ("cape-strategies", "cape-other")),
+        Experiment("CAPE", "T9", "times", reason="a time is of a machine"),
+    ]
+    result = replace(sample(), origin=replace(sample().origin, size="full"))
+    index = results_index([result], experiments)
+    assert (
+        "| CAPE | T3 | strategies | [fails](cape-strategies.md) · `papers/cape/other.toml`: not "
+        "run at its full size yet |" in index
+    )
+    assert "| CAPE | T9 | times | cannot be tested here: a time is of a machine |" in index
+    # A small study is listed among the studies, and is no verdict on the paper.
+    small = results_index([sample()], experiments)
+    assert "`papers/cape/strategies.toml`: not run" in small and "| small | 3 |" in small
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("nothing", "experiments"),
+        ('[[experiments]]\npaper = "a"\nplace = "b"\n', "neither plans nor a reason"),
+        ('[[experiments]]\nverdict = "holds"\n', "no 'verdict'"),
+    ],
+)
+def test_a_list_of_experiments_that_types_verdicts_is_refused(
+    tmp_path: Path, content: str, complaint: str
+) -> None:
+    path = tmp_path / EXPERIMENTS
+    assert read_experiments(path) == []
+    path.write_text(content)
+    with pytest.raises(OutputError, match=complaint):
+        read_experiments(path)
+
+
+# ---- tables in cards -----------------------------------------------------------------------------
+
+
+def test_a_card_waits_for_its_study_and_is_then_drawn(tmp_path: Path) -> None:
+    waiting = "<!-- table cape-strategies 1, not run yet -->\nby hand\n<!-- end of table -->\n"
+    assert quote_tables(waiting, {}) == waiting
+    card = tmp_path / "cards" / "card.md"
+    card.parent.mkdir()
+    card.write_text(waiting)
+    write_results(tmp_path / "results")
+    assert card.read_text() == waiting
+    # Nor does a small study take its place.
+    write_results(tmp_path / "results", [sample()])
+    assert card.read_text() == waiting
+    full = replace(sample(), origin=replace(sample().origin, size="full"))
+    paths = write_results(tmp_path / "results", [full])
+    assert card.resolve() in paths and "by hand" not in card.read_text()
+    assert card.read_text().startswith("<!-- table cape-strategies 1 -->\n")
+    # A second time nothing is written into it.
+    assert card.resolve() not in write_results(tmp_path / "results")
+
+
+def test_every_quote_is_of_a_plan_with_that_table() -> None:
+    """So that a card cannot wait for a study that nobody has planned."""
+    plans = {
+        f"{path.parent.name}-{path.stem}": tomllib.loads(path.read_text("utf-8"))
+        for path in PAPERS.glob("*/*.toml")
+    }
+    for page in sorted(RESULTS.parent.rglob("*.md")):
+        for name, number in quotes_of(page.read_text("utf-8")):
+            assert 1 <= number <= len(plans[name]["tables"]), f"{page.name} quotes {name} {number}"
+
+
+# ---- attackers -----------------------------------------------------------------------------------
+
+
+def bench() -> Result:
+    """Two releases, each read by two attackers; the choice fell on the one that holds more."""
+    rows = []
+    for method, place in (("raw", 0.9), ("leace", 0.6)):
+        for seed in range(3):
+            values = {"strongest": place, "kernel": place - 0.2, "pairs": place}
+            for attacker, value in values.items():
+                is_choice = attacker == "strongest"
+                rows.append(
+                    Row(
+                        {"method": method, **({} if is_choice else {"attacker": attacker})},
+                        seed,
+                        "attribute-inference",
+                        "gender",
+                        "balanced_accuracy",
+                        value + seed / 100,
+                        winner="pairs" if is_choice else None,
+                        holds="vectors" if attacker == "kernel" else "pairs",
+                        candidate=not is_choice,
+                    )
+                )
+    layouts = (
+        Layout("The worst case", "method", winners=True),
+        Layout("Every attacker", "method", "attacker"),
+    )
+    return replace(
+        sample(), paper="bench", rows=tuple(rows), layouts=layouts, blocks=(), analyses=(),
+        differences=(), at_utility=(),
+    )  # fmt: skip
+
+
+def test_the_worst_case_says_who_read_it_and_what_it_held() -> None:
+    page = results_page(bench())
+    assert "| raw | 91.0 % (88.5–93.5): 3 × pairs (pairs) |" in page
+    assert "| method | strongest | kernel | pairs |" in page
+    assert "**Question:**" in page and "What is claimed" in page
+    again = Result.parse(bench().to_json(), "bench-strategies.json")
+    assert results_page(again) == page
+
+
+def test_candidates_are_shown_only_where_attackers_are_named() -> None:
+    rows = bench().rows
+    assert {row.candidate for row in pick(rows, method="raw")} == {False}
+    assert len(pick(rows, method="raw", attacker="kernel")) == 3
+    assert len(pick(rows, method="raw", attacker="strongest")) == 3
+
+
+def test_a_method_stands_in_a_table_with_its_settings() -> None:
+    rows = [
+        Row({"method": "bottleneck", "epsilon": level}, 0, "utility", "stars", "accuracy", 0.7)
+        for level in (4, 8)
+    ]
+    rows.append(Row({"method": "unprotected"}, 0, "utility", "stars", "accuracy", 0.8))
+    layout = Layout("Task", ("method", "epsilon"), "target")
+    page = results_page(replace(bench(), rows=tuple(rows), layouts=(layout,)))
+    assert "| method, ε | stars |" in page
+    assert "| bottleneck, ε 4 | 70.0 % |" in page and "| unprotected | 80.0 % ★ |" in page
+
+
+def test_tables_for_a_paper() -> None:
+    drawing = results_latex(sample())
+    assert drawing.count(r"\begin{table}") == drawing.count(r"\end{table}") == 5
+    assert r"\caption{Leakage by strategy}" in drawing and "booktabs" in drawing.splitlines()[0]
+
+
+def test_an_estimate_is_in_the_units_of_its_measure() -> None:
+    claims = (
+        Ruling("bits", "holds", value=-3.2, low=-4.0, high=-2.0, metric="exposure_bits"),
+        Ruling("band", "holds", value=0.6, low=0.5, high=0.7, metric="f1", relation="within"),
+        Ruling("points", "holds", value=-0.1, low=-0.2, high=0.0, metric="accuracy"),
+    )
+    page = results_page(replace(sample(), claims=claims))
+    assert "| bits | holds | −3.2 (−4.0 to −2.0) |" in page
+    assert "−10.0 (−20.0 to" in page and "+60" not in page
+
+
+@pytest.mark.parametrize("name", ["Anna said: I am ill.", "x" * 41, "a\nb", 3])
+def test_an_attacker_is_one_of_our_short_names(name: Any) -> None:
+    document = json.loads(bench().to_json())
+    check_results(document)
+    document["rows"][0]["winner"] = name
+    with pytest.raises(ValueError, match="'winner'"):
+        check_results(document)

@@ -211,3 +211,29 @@ def test_bits_have_no_axis_of_per_cent() -> None:
         Row({"method": name}, 0, "extraction", "canaries", "exposure_bits", 12.0) for name in "ab"
     ]
     assert picture(tabulate(items, Layout("Exposure", "method"))) is None
+
+
+def test_an_interval_of_a_share_ends_with_the_share() -> None:
+    items = [
+        Row({"method": "fx"}, seed, "utility", "stars", metric, value)
+        for metric, values in (("accuracy", (0.85, 0.99)), ("perplexity", (20.0, 90.0)))
+        for seed, value in enumerate(values)
+    ]
+    (line,) = tabulate(items, Layout("Both", "method", "metric")).cells
+    share, number = line
+    assert share is not None and share.high == 1.0 and share.low is not None and share.low > 0
+    # The control: a measure that is no share keeps its interval.
+    assert number is not None and number.low is not None and number.low < 0
+
+
+def test_many_cells_are_drawn_as_a_grid() -> None:
+    """Every attacker against every release would be a page of dots."""
+    items = [
+        Row({"method": f"m{row}", "attacker": f"a{column}"}, 0, "utility", "t", "accuracy", 0.5)
+        for row in range(7)
+        for column in range(7)
+    ]
+    grid = picture(tabulate(items, Layout("Many", "method", "attacker")))
+    dots = picture(tabulate(items[:7], Layout("Few", "method", "attacker")))
+    assert grid is not None and 'class="panel grid"' in grid
+    assert dots is not None and 'class="panel grid"' not in dots

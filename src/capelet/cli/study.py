@@ -131,38 +131,57 @@ def check(
 
 
 def results(
-    plan: options.PlanFile,
+    plans: options.PlanFiles,
     size: options.Size = "full",
     out: options.OutStudy = None,
     store: options.StoreFolder = None,
     to: options.OutResults = Path("docs/results"),
     json: options.Json = False,
 ) -> None:
-    """Put a finished study among the pages of results: its rows and differences, no guesses.
+    """Put finished studies among the pages of results: their rows and differences, no guesses.
 
-    Example: `capelet study results papers/yawyw/strategies.toml --out runs/strategies
-    --to docs/results`
+    Of several plans those that are whole are put there, and the others named.
+
+    Example: `capelet study results papers --out runs/papers --to docs/results`
     """
+    from capelet.errors import OutputError
     from capelet.files import check_writable
     from capelet.studies.plan import Plan
     from capelet.studies.publication import publish
-    from capelet.studies.results import write_results
+    from capelet.studies.result_pages import write_results
     from capelet.studies.store import ABOUT, Store
 
     check_writable(to)
-    study = Plan.read(plan)
-    place = store or (out or Path("runs") / f"{study.name}-{size}") / "store"
+    studies = [Plan.read(file) for file in _plan_files(plans)]
+    # One plan has the folder of its run; several have the store that a check of them shares.
+    base = Path("runs") / (f"{studies[0].name}-{size}" if len(studies) == 1 else "papers")
+    place = store or (out or base) / "store"
     if not (place / ABOUT).is_file():
         raise CapeletError(
             f"there is no store {str(place)!r}; run the study first, or name --store"
         )
-    result = publish(study, size, study.cells(size, many=True), Store(place))
-    paths = write_results(to, [result])
+    outcomes, gaps = [], []
+    for study in studies:
+        try:
+            outcomes.append(publish(study, size, study.cells(size, many=True), Store(place)))
+        except OutputError as error:
+            gaps.append(error)
+    # Nothing to show is an error; of many plans some may still be waiting.
+    if not outcomes:
+        raise gaps[0]
+    paths = write_results(to, outcomes)
     if json:
-        print_json({"verdict": result.verdict, "files": [str(path) for path in paths]})
+        verdicts = {result.name: result.verdict for result in outcomes}
+        files = [str(path) for path in paths]
+        single = {"verdict": outcomes[0].verdict} if len(studies) == 1 else {}
+        print_json(
+            {**single, "verdicts": verdicts, "gaps": [str(gap) for gap in gaps], "files": files}
+        )
         return
-    echo(f"[{result.verdict}] {result.why}")
-    echo(f"page: {to / f'{result.name}.md'}")
+    for result in outcomes:
+        echo(f"[{result.verdict}] {result.why} page: {to / f'{result.name}.md'}")
+    for gap in gaps:
+        echo(f"left out: {gap}")
 
 
 def _plan_files(paths: Iterable[Path]) -> list[Path]:

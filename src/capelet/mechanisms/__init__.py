@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from capelet.interfaces import Step
+from capelet.mechanisms.rounding import Rounding
 from capelet.mechanisms.vectors import (
     Gaussian,
     Laplace,
@@ -24,6 +25,7 @@ MECHANISMS: dict[str, Callable[..., Step]] = {
     "privunit": PrivUnit,
     "randomised-response": RandomisedResponse,
     "projection": Projection,
+    "rounding": Rounding,
     "word-replacement": WordReplacement,
     "truncated-exponential": TruncatedExponential,
     "word-dropout": WordDropout,
@@ -36,6 +38,7 @@ __all__ = [
     "PrivUnit",
     "Projection",
     "RandomisedResponse",
+    "Rounding",
     "TruncatedExponential",
     "WordDropout",
     "WordReplacement",

@@ -54,6 +54,9 @@ def _form(findings: Findings, last: Mapping[str, Any]) -> str:
     dimension = facts.part(findings, "release").get("dimension") or last.get("dimension")
     if not isinstance(dimension, int):
         return ""
+    if last.get("step") == "rounding":
+        noun = "signs" if last.get("precision") == "binary" else "rounded numbers"
+        return f"{count(dimension)} {noun}"
     # A step with an ε of its own is noise; behind any other the numbers are only made from noise.
     return f"{count(dimension)} {'noisy ' if 'epsilon' in last else ''}numbers"
 

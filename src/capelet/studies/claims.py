@@ -33,11 +33,10 @@ from statistics import fmean
 from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
-from capelet.studies.documents import VERDICTS
-from capelet.studies.rows import Row, has_level
+from capelet.studies.documents import FAILS, HOLDS, UNTESTED, VERDICTS
+from capelet.studies.rows import Row, has_level, is_asked_for
 from capelet.studies.statistics import student
 
-HOLDS, FAILS, UNTESTED = VERDICTS
 RELATIONS = ("lower", "higher", "equal", "within")
 SCALES = ("absolute", "relative")
 _KEYS = (
@@ -59,6 +58,8 @@ class Ruling:
     high: float | None = None
     pairs: int = 0
     why: str = ""
+    metric: str = ""
+    relation: str = ""
 
     @property
     def surprising(self) -> bool:
@@ -140,7 +141,10 @@ class Claim:
         mean, low, high = score.value, score.low, score.high
         verdict = self._verdict(low, high)
         why = "the interval leaves both open" if verdict == UNTESTED else ""
-        return Ruling(self.text, verdict, expected, mean, low, high, len(by_split), why)
+        return Ruling(
+            self.text, verdict, expected, mean, low, high, len(by_split), why,
+            str(self.measure["metric"]), self.relation,
+        )  # fmt: skip
 
     def _by_split(self, values: Sequence[Row]) -> list[float]:
         """The mean difference of each split, less that of the same split among other cells."""
@@ -155,6 +159,9 @@ class Claim:
 
     def _measures(self, item: Row, side: Mapping[str, Any]) -> bool:
         """Whether the row is one of this side: the claim's measure, but for what the side names."""
+        # "The attacker" of a claim is the one that was chosen before victims were scored.
+        if not is_asked_for(item, {*self.measure, *self.of, *(self.than or {})}):
+            return False
         # All of them together, unless the claim is about one of them.
         sides = {**(self.than or {}), **self.of}
         if "subgroup" in item.axes and "subgroup" not in sides:

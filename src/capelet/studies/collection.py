@@ -17,7 +17,8 @@ from typing import Any
 from capelet.files import writable_folder, write_whole
 from capelet.findings import Findings
 from capelet.studies.cell import canonical
-from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Ruling
+from capelet.studies.claims import Ruling
+from capelet.studies.documents import FAILS, HOLDS, UNTESTED
 from capelet.studies.plan import Plan, PlannedCell
 from capelet.studies.rows import CHOICE, Row, count_of, rows_of
 from capelet.studies.store import Store
@@ -133,11 +134,13 @@ class Collection:
 
 
 def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
-    """The chosen attacker's rows; where none is chosen among several, each attacker's own."""
+    """The chosen attacker's rows, and each attacker's own: as candidates, where one was chosen."""
     rows = rows_of(findings, item.axes, item.cell.seed, guesses)
     with_choice = {(row.kind, row.target) for row in rows}
     for row in findings:
-        if (row.kind, row.target) in with_choice:
+        is_candidate = (row.kind, row.target) in with_choice
+        # Subgroups of a task are of the chosen probe alone.
+        if is_candidate and (row.attacker in CHOICE or row.subgroup is not None):
             continue
         attacker = {} if row.attacker in CHOICE else {"attacker": str(row.attacker)}
         # Deciles of words, repetitions of canaries, groups of people: what such findings are about.
@@ -152,25 +155,9 @@ def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
                 row.value,
                 row.degenerate,
                 row.chance,
+                holds=row.parameters.get("holds"),
+                candidate=is_candidate,
             )
         )
     # A class without victims has no score; JSON has no NaN, and a mean would become one.
-    rows += _fairness_rows(item, findings)
     return [row for row in rows if math.isfinite(row.value)]
-
-
-def _fairness_rows(item: PlannedCell, findings: Findings) -> list[Row]:
-    """For whom a model works: there the subgroups themselves are what is measured."""
-    return [
-        Row(
-            {**item.axes, "subgroup": row.subgroup},
-            item.cell.seed,
-            row.kind,
-            row.target,
-            row.metric,
-            row.value,
-            row.degenerate,
-        )
-        for row in findings
-        if row.kind == "fairness" and row.subgroup is not None and row.attacker in CHOICE
-    ]

@@ -14,6 +14,9 @@ from typing import Any
 
 SCHEMA = 1
 VERDICTS = ("holds", "fails", "cannot be tested here")
+HOLDS, FAILS, UNTESTED = VERDICTS
+# The "paper" of plans that ask a question of our own.
+BENCH = "bench"
 # Sentences of our own; a text of a corpus would have to be short to pass, and has no field.
 LONGEST_WORD, LONGEST_SENTENCE = 120, 2000
 # So many splits nobody runs: they would be rows about people under the name of splits.
@@ -67,6 +70,11 @@ def _is_word(value: Any) -> bool:
     return is_short and not re.search(r"[0-9a-f]{16}", value)
 
 
+def _is_attacker(value: Any) -> bool:
+    """`undo`, `the folder`, `mlp:depth=3,width=500`: our own short names, no text of anybody."""
+    return isinstance(value, str) and re.fullmatch(r"[a-z0-9:=,+ -]{1,40}", value) is not None
+
+
 def _is_sentence(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_SENTENCE
 
@@ -118,7 +126,10 @@ _ROW: dict[str, Check] = {
     "value": _or_null(_is_number),
     "degenerate": lambda value: isinstance(value, bool),
     "chance": _or_null(_is_number),
+    **dict.fromkeys(("winner", "holds"), _or_null(_is_attacker)),
+    "candidate": lambda value: isinstance(value, bool),
 }
+_ROW_OPTIONAL = {"chance", "degenerate", "winner", "holds", "candidate"}
 _EFFECT: dict[str, Check] = {
     **dict.fromkeys(("value", "low", "high"), _is_number),
     "name": _is_sentence,
@@ -149,10 +160,13 @@ _CLAIM: dict[str, Check] = {
     "verdict": lambda value: value in VERDICTS,
     **dict.fromkeys(("value", "low", "high"), _or_null(_is_number)),
     "why": _is_sentence,
+    **dict.fromkeys(("metric", "relation"), _is_word),
 }
 _LAYOUT: dict[str, Check] = {
-    **dict.fromkeys(("title", "down", "across"), _is_word),
+    **dict.fromkeys(("title", "across"), _is_word),
+    "down": lambda value: _is_word(value) or _list_of(_is_word, 4)(value),
     "where": _is_axes,
+    "winners": lambda value: isinstance(value, bool),
 }
 _ANALYSIS: dict[str, Check] = {
     "factors": _list_of(_is_word, 2),
@@ -179,12 +193,12 @@ _DOCUMENT: dict[str, Check] = {
     **dict.fromkeys(("headline", "why"), _is_sentence),
     "verdict": lambda value: value in VERDICTS,
     "origin": _record(_ORIGIN),
-    "rows": _list_of(_record(_ROW, {"chance", "degenerate"})),
-    "layouts": _list_of(_record(_LAYOUT), 20),
+    "rows": _list_of(_record(_ROW, _ROW_OPTIONAL)),
+    "layouts": _list_of(_record(_LAYOUT, {"winners"}), 20),
     "blocks": _list_of(_is_word, 5),
     "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
     "differences": _list_of(_record(_DIFFERENCE)),
     "at_utility": _list_of(_record(_AT_UTILITY)),
-    "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why"}), 100),
+    "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why", "metric", "relation"}), 100),
 }
 _OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims"}

@@ -11,6 +11,7 @@ from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING
 from capelet.studies.claims import Ruling
+from capelet.studies.documents import BENCH
 from capelet.studies.rows import Row, format_level
 from capelet.studies.tables import page_table, tabulate
 
@@ -23,7 +24,8 @@ def study_page(study: Collection) -> str:
     plan = study.plan
     parts = [f"# {escape(plan.title or plan.name)}"]
     if plan.headline:
-        parts.append(f"**The paper:** {escape(plan.headline)}")
+        asker = "Question" if plan.paper == BENCH else "The paper"
+        parts.append(f"**{asker}:** {escape(plan.headline)}")
     if study.warning:
         parts.append(f"**{escape(study.warning)}**")
     if study.rulings:
@@ -51,7 +53,11 @@ def _overview(study: Collection) -> Table:
 
     Of each kind the measure by which it is judged; controls and references have no record.
     """
-    rows = [row for row in study.rows if row.kind in KINDS and KINDS[row.kind].metric == row.metric]
+    rows = [
+        row
+        for row in study.rows
+        if not row.candidate and row.kind in KINDS and KINDS[row.kind].metric == row.metric
+    ]
     names = [*study.plan.axis_names, "attacker", "subgroup"]
     axes = [name for name in names if len({str(_axes(row).get(name)) for row in rows}) > 1]
     columns = list(dict.fromkeys(map(_column, rows)))

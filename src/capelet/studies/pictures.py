@@ -11,14 +11,18 @@ from capelet.reports.words import is_share
 from capelet.studies.rows import Level, format_level
 from capelet.studies.tables import BEST, CONSTANT, ResultTable, Summary
 
+# More would be a page of their own: every attacker against every release.
+MOST_DOTS = 40
+
 
 def picture(table: ResultTable) -> Markup | None:
-    """A grid where both axes are numbers, else dots; None where there is no axis to draw on."""
+    """A grid where both axes are numbers or dots would be too many, else dots; None for neither."""
     cells = [cell for line in table.cells for cell in line if cell is not None]
     metrics = {cell.metric for cell in cells}
     # A single row or column of numbers is a list, and reads better as dots.
     is_grid = min(len(table.rows), len(table.columns)) > 1 and len(metrics) == 1
-    if is_grid and _are_numbers(table.rows) and _are_numbers(table.columns):
+    has_numbers = _are_numbers(table.rows) and _are_numbers(table.columns)
+    if is_grid and (has_numbers or len(cells) > MOST_DOTS):
         return heat_grid(_grid(table, metrics.pop()), table.title)
     # Dots have an axis from 0 to 100 %; bits and distances have none.
     if cells and all(is_share(metric) for metric in metrics):

@@ -151,7 +151,7 @@ class Plan:
             claims,
             _table(document, "corpora"),
             _table(document, "releases"),
-            tuple(map(str, document.get("blocks", ["corpus"] if "corpus" in axes else []))),
+            tuple(map(str, document.get("blocks", _default_blocks(axes, groups)))),
             tuple(_record(Layout, item, "tables") for item in document.get("tables", ())),
             tuple(_record(Analysis, item, "analyses") for item in document.get("analyses", ())),
             tuple(
@@ -174,10 +174,20 @@ class Plan:
                     raise CapeletError(f"the axis {name!r} must be a list of values")
         for table in (self.settings, *self.sizes.values()):
             _check_keys(table, keys, what)
+        self._check_releases()
         for size, limits in self.sizes.items():
             for name, values in limits.items():
                 if self._is_axis(name) and name != "seed":
                     self._check_limit(size, name, values)
+
+    def _check_releases(self) -> None:
+        from capelet.defences import METHODS
+
+        names = {*METHODS, UNPROTECTED} if self.kind == "protect" else set()
+        for name in names.intersection(self.releases):
+            raise CapeletError(
+                f"the plan has a release {name!r}, which is a method already; call it otherwise"
+            )
 
     def _check_limit(self, size: str, name: str, values: Any) -> None:
         """A value that no axis has would silently leave nothing to measure."""
@@ -268,7 +278,8 @@ class Plan:
                 continue
             seen.add(timeless)
             _check_seed(values.get("seed", 0))
-            self.record.complete(self.kind, values_with_steps)
+            kind = self._kind_of(values)
+            KINDS[kind].complete(kind, values_with_steps)
             if "encoder" in values_with_steps:
                 # The name alone: weights are read when all names are known to be right.
                 from capelet.encoders import load
@@ -284,7 +295,7 @@ class Plan:
             for name in self.axis_names
             if ALIASES.get(name, name) in values
         }
-        cell = self._cell(self.kind, self._with_steps(values))
+        cell = self._cell(self._kind_of(values), self._with_steps(values))
         if self.kind == "protect":
             shared = KINDS["audit"].keys
             before = {key: value for key, value in values.items() if key in shared}
@@ -305,9 +316,28 @@ class Plan:
         inputs |= named_inputs(inputs, digests)
         return Cell(kind, KINDS[kind].version, inputs, sources)
 
+    def _kind_of(self, values: Mapping[str, Any]) -> str:
+        """Of a cell: a "method" that is one of the plan's releases trains nothing and is audited.
+
+        So that roundings and bare noise stand in one table with what is learnt.
+        """
+        name = values.get("method")
+        if self.kind != "protect" or name not in self.releases:
+            return self.kind
+        if values.get("epsilon") is not None:
+            raise CapeletError(
+                f"the release {name!r} has its steps in the plan and takes no epsilon; put it into "
+                "a group without"
+            )
+        return "audit"
+
     def _with_steps(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values with the steps of a named release in the place of its name."""
         values_with_steps = dict(values)
+        if self._kind_of(values) != self.kind:
+            shared = KINDS["audit"].keys
+            values_with_steps = {key: item for key, item in values.items() if key in shared}
+            values_with_steps["release"] = values["method"]
         name = values_with_steps.pop("release", None)
         if name is None or name == "raw":
             return values_with_steps
@@ -315,6 +345,11 @@ class Plan:
             hint = did_you_mean(str(name), ["raw", *self.releases])
             raise CapeletError(f"the plan has no release {name!r}, which it names; {hint}")
         return {**values_with_steps, "steps": self.releases[name].get("steps", [])}
+
+
+def _default_blocks(axes: Axes, groups: Sequence[Axes]) -> list[str]:
+    """Split 0 of one corpus has other people than split 0 of another."""
+    return ["corpus"] if any("corpus" in table for table in (axes, *groups)) else []
 
 
 def _record(record: type[T], entry: Any, name: str) -> T:

@@ -12,7 +12,7 @@ from capelet.studies.collection import Collection
 from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
 from capelet.studies.plan import Comparison, Plan, PlannedCell
 from capelet.studies.results import Origin, Result
-from capelet.studies.rows import Row, pick
+from capelet.studies.rows import Row, count_of, pick
 from capelet.studies.store import Store
 
 
@@ -20,8 +20,10 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
     """The study as a result; refused while cells are missing."""
     study = Collection.of(plan, size, cells, store, guesses=True)
     if study.missing or study.failures:
+        # Two papers may have plans of one name.
+        name = f"{plan.paper}/{plan.name}" if plan.paper else plan.name
         raise OutputError(
-            f"the study {plan.name!r} is not whole: {study.missing} cells are missing and "
+            f"the study {name!r} is not whole: {study.missing} cells are missing and "
             f"{len(study.failures)} failed; run it first"
         )
     if not plan.tables:
@@ -56,14 +58,17 @@ def _why(study: Collection) -> str:
     for item in study.rulings:
         counts[item.verdict] += 1
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    claims = f"Of {len(study.rulings)} claims: {words}." if words else "No claim is checked."
-    return f"{claims} {study.warning}".rstrip()
+    claims = count_of(len(study.rulings), "claim")
+    outcome = f"Of {claims}: {words}." if words else "No claim is checked."
+    return f"{outcome} {study.warning}".rstrip()
 
 
 def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:
     """The rows that the page's tables and analyses are made of."""
-    wheres = [*(item.where for item in plan.tables), *(item.where for item in plan.analyses)]
-    return [row for row in rows if any(pick([row], **where) for where in wheres)]
+    selections = [layout.rows_of(rows) for layout in plan.tables]
+    selections += [pick(rows, **analysis.where) for analysis in plan.analyses]
+    identities = {id(row) for selection in selections for row in selection}
+    return [row for row in rows if id(row) in identities]
 
 
 def _differences(rows: Sequence[Row], plan: Plan) -> tuple[Difference, ...]:

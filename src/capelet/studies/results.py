@@ -1,4 +1,4 @@
-"""Pages of results: each is drawn from a committed file, and no number of it is typed by hand.
+"""A study's result as a file that may be committed: what its pages are drawn from.
 
 `docs/results/data/<paper>-<plan>.json` holds a study's rows (one mean over victims each) and the
 paired differences that need the victims' guesses to be computed. The guesses themselves, and
@@ -9,42 +9,21 @@ named here is refused, whoever wrote it.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capelet.errors import OutputError, did_you_mean
-from capelet.files import write_whole
+from capelet.errors import OutputError
 from capelet.findings.documents import parse_json
-from capelet.reports.draw.svg import standalone
-from capelet.reports.markdown import bullets, escape, table
-from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, change, duration
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference, StandardisedEffect
-from capelet.studies.documents import SCHEMA, VERDICTS, check_results
-from capelet.studies.pictures import picture
-from capelet.studies.rows import Exclusions, Level, Row, pick
-from capelet.studies.statistics import CONDITIONAL, anova
+from capelet.studies.documents import SCHEMA, check_results
+from capelet.studies.rows import Exclusions, Level, Row
 from capelet.studies.sweeps import MatchedDifference
-from capelet.studies.tables import (
-    Layout,
-    anova_table,
-    difference_table,
-    matched_table,
-    page_table,
-    tabulate,
-)
+from capelet.studies.tables import Layout
 
-DATA, INDEX = "data", "index.md"
-# A card quotes a table of results between these two lines: the file's name, the table's number.
-_QUOTE = re.compile(
-    r"(?P<head><!-- table (?P<name>[a-z0-9-]+) (?P<number>\d+) -->\n)"
-    r"(?P<body>.*?)(?P<foot><!-- end of table -->)",
-    re.DOTALL,
-)
+DATA = "data"
 
 
 @dataclass(frozen=True)
@@ -98,7 +77,7 @@ class Result:
             check_results(document)
         except ValueError as error:
             raise OutputError(f"the results of {self.name!r} cannot be kept: {error}") from None
-        return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return _text(document)
 
     @classmethod
     def parse(cls, content: bytes | str, name: str) -> Result:
@@ -115,92 +94,6 @@ class Result:
         return _result(document)
 
 
-def results_page(result: Result) -> str:
-    """The page of one study as Markdown: verdict, headline, our tables, statistics, origin."""
-    result_tables = [tabulate(result.rows, layout, result.blocks) for layout in result.layouts]
-    parts = [
-        f"# {escape(result.title)}",
-        f"**{escape(result.verdict.capitalize())}.** {escape(result.why)}",
-        f"**The paper:** {escape(result.headline)}",
-    ]
-    if result.origin.stand_ins:
-        parts.append(f"**Stand-ins:** {escape(result.origin.stand_ins)}")
-    parts.append("## Our tables")
-    for place, item in enumerate(result_tables):
-        parts.append(table(page_table(item)))
-        if picture(item) is not None:
-            parts.append(f"![{escape(item.title)}]({_picture_name(result, place)})")
-    if result.claims:
-        parts += ["## Claims", table(_claims_table(result.claims))]
-    statistics = _statistics(result)
-    if statistics:
-        parts += ["## Statistics", *map(table, statistics)]
-    parts += ["## Origin", bullets(map(escape, _origin(result))), f"*{escape(CONDITIONAL)}*"]
-    return "\n\n".join(parts) + "\n"
-
-
-def results_index(results: Sequence[Result]) -> str:
-    """The list of all pages, by paper, with their verdicts."""
-    by_name = sorted(results, key=lambda item: item.name)
-    counts = [
-        f"{sum(item.verdict == verdict for item in results)} {verdict}" for verdict in VERDICTS
-    ]
-    lines = [
-        "| study | verdict | splits | date |",
-        "| --- | --- | ---: | --- |",
-        *(
-            f"| [{escape(item.title)}]({item.name}.md) | {escape(item.verdict)} | "
-            f"{len(item.origin.seeds)} | {escape(item.origin.date)} |"
-            for item in by_name
-        ),
-    ]
-    summary = f"{len(results)} studies: {', '.join(counts)}." if results else "None is kept yet."
-    parts = [
-        "# Results: the papers’ tables, run again",
-        "Every page here is drawn from a file in `data/` and from nothing else; a test draws them "
-        "again and compares. The files hold means over victims and paired differences, and nothing "
-        "about any one person.",
-        summary,
-        *(["\n".join(lines)] if results else []),
-        escape(CONDITIONAL),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def result_files(folder: Path) -> dict[str, str]:
-    """Every file of a folder of results, by name, as its data files have it drawn."""
-    results = list(read_results(folder).values())
-    files = {INDEX: results_index(results)}
-    for result in results:
-        files[f"{result.name}.md"] = results_page(result)
-        for place, layout in enumerate(result.layouts):
-            drawing = picture(tabulate(result.rows, layout, result.blocks))
-            if drawing is not None:
-                files[_picture_name(result, place)] = standalone(drawing)
-    return files
-
-
-def quote_tables(text: str, results: Mapping[str, Result]) -> str:
-    """A page with the tables that it quotes drawn from results; unchanged if they are up to date.
-
-    <!-- table cape-strategies 1 -->
-    <!-- end of table -->
-    """
-
-    def draw(match: re.Match[str]) -> str:
-        name, number = match["name"], int(match["number"])
-        if name not in results or not 1 <= number <= len(results[name].layouts):
-            raise OutputError(
-                f"a page quotes table {number} of {name!r}, which no file of results has; "
-                f"{did_you_mean(name, results)}"
-            )
-        result = results[name]
-        item = tabulate(result.rows, result.layouts[number - 1], result.blocks)
-        return f"{match['head']}\n{table(page_table(item))}\n\n{match['foot']}"
-
-    return _QUOTE.sub(draw, text)
-
-
 def read_results(folder: Path) -> dict[str, Result]:
     """The results of a folder's data files, by name."""
     results = {}
@@ -213,79 +106,57 @@ def read_results(folder: Path) -> dict[str, Result]:
     return results
 
 
-def write_results(folder: Path, results: Sequence[Result] = ()) -> list[Path]:
-    """Add these results to the folder's data and draw all of its pages; the paths written."""
-    (folder / DATA).mkdir(parents=True, exist_ok=True)
-    # All are checked before any is written.
-    documents = {folder / DATA / f"{item.name}.json": item.to_json() for item in results}
-    for path, content in documents.items():
-        write_whole(path, content)
-    files = result_files(folder)
-    for name, content in files.items():
-        write_whole(folder / name, content)
-    return [*documents, *(folder / name for name in files)]
-
-
-def _picture_name(result: Result, place: int) -> str:
-    return f"{result.name}-{place + 1}.svg"
-
-
-def _statistics(result: Result) -> list[Table]:
-    tables = [
-        anova_table(anova(pick(result.rows, **item.where), item.factors, item.blocks))
-        for item in result.analyses
-    ]
-    if result.differences:
-        tables.append(difference_table(result.differences))
-    if result.at_utility:
-        tables.append(matched_table(result.at_utility))
-    return tables
-
-
-def _claims_table(claims: Sequence[Ruling]) -> Table:
-    lines = [
-        Line((item.text, item.verdict, _estimate(item), item.why or NOTHING)) for item in claims
-    ]
-    return Table(
-        "What the paper claims",
-        ("claim", "verdict", "estimate (95 %)", "why"),
-        tuple(lines),
-        words=4,
-    )
-
-
-def _estimate(item: Ruling) -> str:
-    if item.value is None:
-        return NOTHING
-    # In points: claims are about shares; other measures have their tables.
-    value, low, high = (change("accuracy", end) for end in (item.value, item.low, item.high))
-    return f"{value} ({low} to {high})"
-
-
-def _origin(result: Result) -> list[str]:
-    seeds = ", ".join(map(str, result.origin.seeds))
-    return [
-        f"Plan: papers/{result.paper}/{result.plan}.toml, size {result.origin.size}",
-        f"Date: {result.origin.date}",
-        f"Split seeds: {seeds}",
-        f"Time: {duration(result.origin.seconds)} of computing, all cells together",
-    ]
-
-
 # Of these records a file holds the fields that are named here; of all others, every one.
 _FIELDS: dict[type, tuple[str, ...]] = {
-    Row: ("axes", "seed", "kind", "target", "metric", "value", "degenerate", "chance"),
+    Row: (
+        "axes",
+        "seed",
+        "kind",
+        "target",
+        "metric",
+        "value",
+        "degenerate",
+        "chance",
+        "winner",
+        "holds",
+        "candidate",
+    ),
     # What a plan expects is for its build.
-    Ruling: ("text", "verdict", "value", "low", "high", "why"),
+    Ruling: ("text", "verdict", "value", "low", "high", "why", "metric", "relation"),
 }
 
 
+# Of a row, what most rows have not is left out of the file.
+_ABSENT = {"winner": None, "holds": None, "candidate": False}
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    """JSON with a line for each entry of a list: so a change of a study can be read as lines."""
+
+    def dump(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            lines = ",\n  ".join(map(dump, value))
+            parts.append(f" {dump(key)}: [\n  {lines}\n ]")
+        else:
+            parts.append(f" {dump(key)}: {dump(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def _plain(value: Any) -> Any:
-    """Records, tuples and mappings as JSON has them; a field that is None is left out of rows."""
+    """Records, tuples and mappings as JSON has them."""
     # Never a row's guesses: what is not named here is not written.
     for record, names in _FIELDS.items():
         if isinstance(value, record):
-            return {name: _plain(getattr(value, name)) for name in names}
+            entries = {name: _plain(getattr(value, name)) for name in names}
+            return {
+                name: entry
+                for name, entry in entries.items()
+                if name not in _ABSENT or entry != _ABSENT[name]
+            }
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
@@ -303,7 +174,7 @@ def _result(document: Mapping[str, Any]) -> Result:
             **fields,
             "origin": Origin(**{**fields["origin"], "seeds": tuple(fields["origin"]["seeds"])}),
             "rows": tuple(_row(item) for item in fields["rows"]),
-            "layouts": tuple(Layout(**item) for item in fields["layouts"]),
+            "layouts": tuple(_layout(item) for item in fields["layouts"]),
             "blocks": tuple(fields.get("blocks", ())),
             "analyses": tuple(
                 Analysis(tuple(item["factors"]), item["where"], tuple(item.get("blocks", ())))
@@ -314,6 +185,11 @@ def _result(document: Mapping[str, Any]) -> Result:
             "claims": tuple(Ruling(**item) for item in fields.get("claims", ())),
         }
     )
+
+
+def _layout(item: Mapping[str, Any]) -> Layout:
+    down = item["down"]
+    return Layout(**{**item, "down": down if isinstance(down, str) else tuple(down)})
 
 
 def _row(item: Mapping[str, Any]) -> Row:

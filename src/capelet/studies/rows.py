@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.errors import DataError, did_you_mean
-from capelet.findings.finding import Findings
+from capelet.findings.finding import Finding, Findings
 
 Level = str | float
 # A combination of levels, and the split that it was measured in.
@@ -25,7 +25,8 @@ Place = tuple[tuple[Level, ...], tuple[Level, ...]]
 # Fields of a row that can stand for an axis: a table of attributes has its targets as columns.
 FIELDS = ("kind", "target", "metric")
 # Of a finding only what its own part chose is a row: the best on victims would be picked by luck.
-CHOICE = (None, "strongest")
+ATTACKER, STRONGEST = "attacker", "strongest"
+CHOICE = (None, STRONGEST)
 # The level of a row on an axis that it does not have.
 ABSENT = "–"
 # Metrics that the class guessed decides; others rank victims by scores, which no store keeps.
@@ -48,7 +49,12 @@ class PseudonymGuesses:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One measurement of one cell; `seed` names the split."""
+    """One measurement of one cell; `seed` names the split.
+
+    `winner` is the attacker that was chosen in this split, and `holds` what it had beside labels. A
+    `candidate` is one of those among whom the choice was made: it is shown where attackers are
+    compared, and nowhere else, since the best of them on victims would be picked by luck.
+    """
 
     axes: Mapping[str, Level]
     seed: int
@@ -59,6 +65,9 @@ class Row:
     degenerate: bool = False
     chance: float | None = None
     guesses: PseudonymGuesses | None = None
+    winner: str | None = None
+    holds: str | None = None
+    candidate: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,10 +141,17 @@ def rows_of(
             item.degenerate,
             item.chance,
             by_target.get((item.kind, item.target)) if item.metric in OF_GUESSES else None,
+            _winner(item),
+            item.parameters.get("holds"),
         )
         for item in findings
         if item.attacker in CHOICE and item.subgroup is None
     ]
+
+
+def _winner(item: Finding) -> str | None:
+    """Who was chosen; a cell has one split, so that one name has all the counts."""
+    return next(iter(item.parameters.get("chosen", {})), None)
 
 
 def _guesses_by_target(table: Any) -> dict[tuple[str, str], PseudonymGuesses]:
@@ -161,12 +177,22 @@ def pick(rows: Iterable[Row], **levels: Level) -> list[Row]:
     ['a']
     """
     return [
-        row for row in rows if all(has_level(row, name, level) for name, level in levels.items())
+        row
+        for row in rows
+        if is_asked_for(row, levels)
+        and all(has_level(row, name, level) for name, level in levels.items())
     ]
+
+
+def is_asked_for(row: Row, names: Container[str]) -> bool:
+    """Whether somebody who names these axes means the row: candidates only by their attacker."""
+    return not row.candidate or ATTACKER in names
 
 
 def level_of(row: Row, axis: str) -> Level | None:
     """The row's level on an axis, which may be one of `FIELDS`; None where it has no such axis."""
+    if axis == ATTACKER and row.winner is not None:
+        return STRONGEST
     return getattr(row, axis) if axis in FIELDS else row.axes.get(axis)
 
 

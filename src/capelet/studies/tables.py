@@ -6,8 +6,10 @@ A `ResultTable` holds numbers; `page_table` puts them into words as a block that
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, change, decimal, score_with_interval
 from capelet.studies.comparisons import Difference
 from capelet.studies.rows import (
+    ATTACKER,
     Exclusions,
     Level,
     Row,
@@ -25,6 +28,7 @@ from capelet.studies.rows import (
     format_level,
     gather,
     has_level,
+    is_asked_for,
     level_of,
 )
 from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
@@ -43,13 +47,30 @@ _LEAST_P = 0.001
 class Layout:
     """Which axis goes down, which across, and the levels that are shown of the others.
 
-    `target` and `metric` are axes too: a table of attributes has its targets across.
+    `target` and `metric` are axes too: a table of attributes has its targets across. Several axes
+    may go down together: a method with its ε. With `attacker` as an axis every attacker has its
+    place, and with `winners` each cell names who was chosen, and what it held.
     """
 
     title: str
-    down: str
+    down: str | tuple[str, ...]
     across: str = "target"
     where: Mapping[str, Level] = field(default_factory=dict)
+    winners: bool = False
+
+    @property
+    def axes_down(self) -> tuple[str, ...]:
+        return (self.down,) if isinstance(self.down, str) else tuple(self.down)
+
+    def rows_of(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows that the table is made of."""
+        names = {*self.axes_down, self.across, *self.where}
+        return [
+            row
+            for row in rows
+            if is_asked_for(row, names)
+            and all(has_level(row, name, level) for name, level in self.where.items())
+        ]
 
 
 @dataclass(frozen=True)
@@ -70,6 +91,7 @@ class Summary:
     degenerate: int = 0
     chance: float | None = None
     best: bool = False
+    winners: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,15 +113,9 @@ class ResultTable:
 
 def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) -> ResultTable:
     """The rows as a table; refused where a cell would mix unlike measurements."""
-    rows_shown = [
-        row
-        for row in rows
-        if all(has_level(row, name, level) for name, level in layout.where.items())
-    ]
-    axes = (layout.down, layout.across)
     groups: dict[tuple[Level, Level], list[Row]] = {}
-    for row in rows_shown:
-        place = tuple(level_of(row, axis) for axis in axes)
+    for row in layout.rows_of(rows):
+        place = _level_down(row, layout.axes_down), level_of(row, layout.across)
         # Without a level on an axis it is no cell of this table: the baseline of an ε has none.
         if None not in place:
             groups.setdefault(place, []).append(row)  # type: ignore[arg-type]
@@ -107,21 +123,58 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
     for group in groups.values():
         gather(group, (), blocks)
     down, across = (tuple(dict.fromkeys(place[i] for place in groups)) for i in (0, 1))
-    cells = [[_summary(groups.get((row, column))) for column in across] for row in down]
+    cells = [
+        [_summary(groups.get((row, column)), layout.winners) for column in across] for row in down
+    ]
+    # Not every attacker can try every release: there is no map to undo in raw vectors.
+    by_attacker = ATTACKER in (*layout.axes_down, layout.across)
     missing = tuple(
         f"{format_level(row)}, {format_level(column)}"
         for row in down
         for column in across
-        if (row, column) not in groups
+        if (row, column) not in groups and not by_attacker
     )
     degenerate = sum(cell.degenerate for line in cells for cell in line if cell is not None)
     with_best = tuple(zip(*map(_mark_best, zip(*cells, strict=True)), strict=True))
+    heading = ", ".join(NAMES.get(name, name) for name in layout.axes_down)
     return ResultTable(
-        layout.title, *axes, down, across, with_best, Exclusions(degenerate, missing)
+        layout.title,
+        heading if len(layout.axes_down) > 1 else layout.axes_down[0],
+        layout.across,
+        down,
+        across,
+        with_best,
+        Exclusions(degenerate, missing),
     )
 
 
-def _summary(rows: Sequence[Row] | None) -> Summary | None:
+def _level_down(row: Row, axes: Sequence[str]) -> Level | None:
+    """The level of one axis, or of several in words: `bottleneck, ε 8`."""
+    first, *others = (level_of(row, name) for name in axes)
+    if first is None or not others:
+        return first
+    return ", ".join(
+        [
+            format_level(first),
+            *(
+                f"{NAMES.get(name, name)} {format_level(level)}"
+                for name, level in zip(axes[1:], others, strict=True)
+                if level is not None
+            ),
+        ]
+    )
+
+
+def _winners(rows: Sequence[Row]) -> str:
+    """Who was chosen in how many splits, and what each held: `2 × undo (the folder)`."""
+    counts = Counter((row.winner, row.holds) for row in rows if row.winner is not None)
+    return ", ".join(
+        f"{count} × {name}" + (f" ({holds})" if holds else "")
+        for (name, holds), count in counts.most_common()
+    )
+
+
+def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary | None:
     if not rows:
         return None
     usable = [row for row in rows if math.isfinite(row.value) and not row.degenerate]
@@ -133,6 +186,9 @@ def _summary(rows: Sequence[Row] | None) -> Summary | None:
     interval = student(values)
     # One value shows nothing of how far it varies; those of constant guesses mean nothing.
     low, high = (interval.low, interval.high) if len(usable) > 1 else (None, None)
+    if low is not None and high is not None and measure_of(rows[0].metric).form == "share":
+        # Student's interval knows nothing of the ends of a share, beyond which no mean can lie.
+        low, high = max(low, 0.0), min(high, 1.0)
     chances = {row.chance for row in rows}
     return Summary(
         rows[0].kind,
@@ -144,6 +200,7 @@ def _summary(rows: Sequence[Row] | None) -> Summary | None:
         len(usable),
         len(constant),
         chances.pop() if len(chances) == 1 else None,
+        winners=_winners(usable or constant) if with_winners else "",
     )
 
 
@@ -163,17 +220,18 @@ def _mark_best(column: Sequence[Summary | None]) -> tuple[Summary | None, ...]:
     )
 
 
-def page_table(table: ResultTable) -> Table:
-    """The table in words: `78.4 % (76.0–80.6) ★`."""
-    counts = {cell.n for line in table.cells for cell in line if cell is not None and cell.n}
-    common_n = counts.pop() if len(counts) == 1 else None
+def page_table(table: ResultTable, alone: bool = True) -> Table:
+    """The table in words: `78.4 % (76.0–80.6) ★`; `alone` it says itself what intervals mean."""
+    counts = Counter(cell.n for line in table.cells for cell in line if cell is not None and cell.n)
+    # What most cells have is said once, below the table.
+    common_n = counts.most_common(1)[0][0] if counts else None
     lines = [
         Line((format_level(row), *(_words(cell, common_n) for cell in line)))
         for row, line in zip(table.rows, table.cells, strict=True)
     ]
     headings = [_heading(table, place) for place in range(len(table.columns))]
     columns = (NAMES.get(table.down, table.down), *headings)
-    return Table(table.title, columns, tuple(lines), _note(table, common_n))
+    return Table(table.title, columns, tuple(lines), _note(table, common_n, alone))
 
 
 def _words(cell: Summary | None, common_n: int | None) -> str:
@@ -181,8 +239,9 @@ def _words(cell: Summary | None, common_n: int | None) -> str:
         return NOTHING
     finding = Finding(cell.kind, cell.target, cell.metric, cell.value, cell.low, cell.high)
     marks = [BEST] * cell.best + [CONSTANT] * (cell.degenerate > 0)
-    size = [] if common_n is not None or not cell.n else [f"[{cell.n}]"]
-    return " ".join([score_with_interval(finding), *size, *marks])
+    size = [f"[{cell.n}]"] if cell.n not in (0, common_n) else []
+    words = " ".join([score_with_interval(finding), *size, *marks])
+    return f"{words}: {cell.winners}" if cell.winners else words
 
 
 def _heading(table: ResultTable, place: int) -> str:
@@ -198,22 +257,29 @@ def _heading(table: ResultTable, place: int) -> str:
     return f"{level} ({measure_of(metric).title})"
 
 
-def _note(table: ResultTable, common_n: int | None) -> str:
+def _note(table: ResultTable, common_n: int | None, alone: bool) -> str:
     """What the numbers are, in the order in which a reader asks."""
     cells = [cell for line in table.cells for cell in line if cell is not None]
     kinds = dict.fromkeys((cell.kind, cell.metric) for cell in cells)
     measures = "; ".join(
         f"{kind_of(kind).title}: {measure_of(metric).title}" for kind, metric in kinds
     )
-    mean = f"mean over {count_of(common_n, 'split')}" if common_n else "mean over the splits in [ ]"
+    has_other_n = any(cell.n not in (0, common_n) for cell in cells)
+    mean = f"mean over {count_of(common_n or 0, 'split')}" + ", or as many as in [ ]" * has_other_n
     sentences = [
         f"{measures}; {mean}" + (", with Student’s 95 % interval." if common_n != 1 else "."),
         f"{BEST} best mean of its column." if any(cell.best for cell in cells) else "",
+        "After the colon: who was chosen, in how many splits, and what it held."
+        if any(cell.winners for cell in cells)
+        else "",
         f"{CONSTANT} constant guesses in some splits, which are left out, or in all of them."
         if table.exclusions.degenerate
         else "",
         table.exclusions.sentence,
-        CONDITIONAL if any(cell.low is not None for cell in cells) else "",
+        f"{NOTHING} this attacker has nothing to hold there."
+        if ATTACKER in (table.down, table.across) and None in itertools.chain(*table.cells)
+        else "",
+        CONDITIONAL if alone and any(cell.low is not None for cell in cells) else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
