@@ -46,11 +46,12 @@ from capelet.service.app import create_app
 from capelet.service.gateway import Gateway
 from capelet.service.server import Address, bind, make_server
 from capelet.service.settings import Settings
-from store import CHARGES, DATABASES, ROUNDS, measure_all
+from store import DATABASES, measure_all
 from store import RATIO as CHARGE_RATIO
 from tables import Claim, claims_table, result, table
 
 RATIO, SHARE, GROWTH = 1.20, 0.10, 1.05
+CHARGES = 20  # in a round, each a transaction with its own `fsync`
 # Asks for its texts from C threads, E at a time, under people of its own; one line per run.
 CLIENT = """
 import sys, json, threading, queue, http.client
@@ -305,10 +306,8 @@ def main() -> None:
             costs = measure(backend, options, folder)
             claims += claims_of(backend, costs)
             figures[backend] = costs
-        charges = min(CHARGES, options.releases)
-        for database, (none, long) in measure_all(
-            DATABASES, options.releases, charges, ROUNDS
-        ).items():
+        times = measure_all(DATABASES, options.releases, CHARGES, 3 * options.repeat)
+        for database, (none, long) in times.items():
             title = f"{database}: charge after {options.releases:,} releases ÷ after none"
             claims.append(Claim(title, CHARGE_RATIO, long / none))
         title = f"memory after {options.requests:,} requests ÷ after {options.requests // 10:,}"
