@@ -4,12 +4,12 @@
 
 Wall time on a busy machine tells little; processor time per text hardly feels who else runs. They
 take turns, and the median of each counts: bulk (`release` of all texts at once), the gateway with
-its store under C clients that ask for E texts at a time, the same encoder on a thread for each
-request (no batcher), and of the gateway the share that is noise and store. The server is this
-process; the clients are another, whose time does not count. `--infinity` names the Python of an
-environment with infinity-emb, which then serves the same weights, without noise, store or charge,
-to the same clients. Then a person with many releases is charged (`store.py`), and at last requests
-go on, and the memory of the server is watched.
+its store under C clients that ask for E texts at a time, and the same gateway with a thread for
+each request in the batcher's place; of the first also the share that is noise and store. The
+servers are in this process; the clients are another, whose time does not count. `--infinity` names
+the Python of an environment with infinity-emb, which then serves the same weights, without noise,
+store or charge, to the same clients. Then a person with many releases is charged (`store.py`), and
+at last requests go on, and the memory of the server is watched.
 
 One text at a time is the dearest way to ask, and the default: a request costs about 1 ms whatever
 it asks (0.13 ms of it is a bare uvicorn that reads and writes the same bodies).
@@ -29,28 +29,34 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
+import numpy as np
 
 from capelet.data.datasets import load as load_set
 from capelet.encoders import load
 from capelet.encoders.transformer import TransformerEncoder
 from capelet.mechanisms import MECHANISMS
 from capelet.privacy.budgets import Budget, Limits
+from capelet.privacy.settlement import Settlement
 from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.app import create_app
+from capelet.service.batcher import Job
 from capelet.service.gateway import Gateway
+from capelet.service.metrics import Metrics
 from capelet.service.server import Address, bind, make_server
-from capelet.service.settings import Settings
-from store import CHARGES, DATABASES, ROUNDS, measure_all
+from capelet.service.settings import Bounds, Settings
+from store import DATABASES, measure_all
 from store import RATIO as CHARGE_RATIO
 from tables import Claim, claims_table, result, table
 
 RATIO, SHARE, GROWTH = 1.20, 0.10, 1.05
+CHARGES = 20  # in a round, each a transaction with its own `fsync`
 # Asks for its texts from C threads, E at a time, under people of its own; one line per run.
 CLIENT = """
 import sys, json, threading, queue, http.client
@@ -141,13 +147,34 @@ def watched(thing: object, name: str, spent: list[float]) -> Iterator[None]:
         setattr(thing, name, method)
 
 
-def release_in_threads(
-    private: PrivateEncoder, texts: Sequence[str], options: argparse.Namespace
-) -> None:
-    """What a server without a batcher does: each request by itself, on a thread of its own."""
-    parts = [texts[start : start + options.each] for start in range(0, len(texts), options.each)]
-    with ThreadPoolExecutor(options.clients) as pool:
-        list(pool.map(private.release, parts))
+class ThreadForEach:
+    """What stands in the batcher's place without one: each request by itself, on its thread."""
+
+    waiting_texts, is_alive = 0, True
+
+    def __init__(
+        self, private: PrivateEncoder, ledger: Ledger, bounds: Bounds, metrics: Metrics
+    ) -> None:
+        self._private, self._ledger = private, ledger
+        # As many as clients ask at once; more than that wait.
+        self._pool = ThreadPoolExecutor(bounds.batch_texts)
+
+    def submit(self, job: Job) -> Future[Settlement]:
+        self._pool.submit(self._serve, job)
+        return job.future
+
+    def _serve(self, job: Job) -> None:
+        vectors = self._private.release([job.texts[row] for row in job.waiting]).vectors
+        names = [job.order.names[row] for row in job.waiting]
+        job.draws.update(zip(names, vectors.astype(np.float32), strict=True))
+        (settlement,) = self._ledger.settle_all([job.complete(vectors.shape[1])])
+        if isinstance(settlement, Settlement):
+            job.succeed(settlement)
+        else:
+            job.fail(settlement)
+
+    def close(self) -> None:
+        self._pool.shutdown()
 
 
 class Infinity:
@@ -214,10 +241,12 @@ def measure(backend: str, options: argparse.Namespace, folder: Path) -> dict[str
     texts = sample(options.texts)
     private.release(texts[:64])
     rounds: dict[str, list[float]] = {"bulk": [], "gateway": [], "threads": [], "extra": []}
-    with (
-        beside(options, backend) as peer,
-        running(private, folder / f"{backend}.db") as (gateway, url),
-    ):
+    with ExitStack() as stack:
+        peer = stack.enter_context(beside(options, backend))
+        gateway, url = stack.enter_context(running(private, folder / f"{backend}.db"))
+        with patch("capelet.service.app.Batcher", ThreadForEach):
+            _, other = stack.enter_context(running(private, folder / f"{backend} threads.db"))
+        ask(other, texts[:64], options.clients, options.each, "warm")
         ask(url, texts[:64], options.clients, options.each, "warm")
         if peer is not None:
             ask(peer.url, texts[:64], options.clients, options.each, "warm")
@@ -238,7 +267,11 @@ def measure(backend: str, options: argparse.Namespace, folder: Path) -> dict[str
                 )
             rounds["gateway"].append(whole)
             rounds["extra"].append(spent[0] / whole)
-            rounds["threads"].append(processor(lambda: release_in_threads(private, texts, options)))
+            rounds["threads"].append(
+                processor(
+                    lambda person=person: ask(other, texts, options.clients, options.each, person)
+                )
+            )
             if peer is not None:
                 rounds["infinity"].append(
                     peer.processor(
@@ -305,10 +338,8 @@ def main() -> None:
             costs = measure(backend, options, folder)
             claims += claims_of(backend, costs)
             figures[backend] = costs
-        charges = min(CHARGES, options.releases)
-        for database, (none, long) in measure_all(
-            DATABASES, options.releases, charges, ROUNDS
-        ).items():
+        times = measure_all(DATABASES, options.releases, CHARGES, 3 * options.repeat)
+        for database, (none, long) in times.items():
             title = f"{database}: charge after {options.releases:,} releases ÷ after none"
             claims.append(Claim(title, CHARGE_RATIO, long / none))
         title = f"memory after {options.requests:,} requests ÷ after {options.requests // 10:,}"

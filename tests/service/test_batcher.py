@@ -165,6 +165,20 @@ def test_lengths_of_one_batch_are_few_so_that_others_meet_their_own(
     assert encoder.batches[1:] == [["5 a", "5 b", "6 a", "6 b"], ["7 a", "7 b"]]
 
 
+def test_texts_that_travel_alone_wait_for_no_length(make: Make, encoder: SlowEncoder) -> None:
+    batcher = make(batch_lengths=2)
+    encoder.hold()
+    batcher.submit(job("first"))
+    assert encoder.begun.wait(10)
+    texts = [job(f"{length}", lengths=[length]) for length in (5, 6, 7, 7)]
+    for text in texts:
+        text.gathers_lengths = False
+    futures = [batcher.submit(text) for text in texts]
+    encoder.gate.set()
+    assert all(result(future) for future in futures)
+    assert encoder.batches[1:] == [["5", "6", "7"]]
+
+
 def test_one_name_in_two_requests_is_drawn_once_and_charged_once(
     make: Make, encoder: SlowEncoder, ledger: Ledger
 ) -> None:

@@ -65,6 +65,11 @@ class OnnxEngine:
         return int(self._card["dimension"])
 
     @property
+    def gathers_lengths(self) -> bool:
+        # Where each text travels alone there is nothing to share.
+        return self.is_independent
+
+    @property
     def settings(self) -> str:
         alone = self._card["rows"] == 1
         return f"{'int8' if alone else 'onnx'} 1 onnxruntime {version('onnxruntime')}"

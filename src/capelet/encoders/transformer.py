@@ -52,6 +52,11 @@ class Engine(Protocol):
 
     def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]: ...
 
+    @property
+    def gathers_lengths(self) -> bool:
+        """Whether texts of one length cost less together than by themselves."""
+        ...
+
 
 class TransformerEncoder:
     """Any sentence-transformers or Hugging Face model; a plain model is mean-pooled.
@@ -101,6 +106,11 @@ class TransformerEncoder:
         """How many tokens are read of each text: what costs time, and never more than the limit."""
         return self._ready_engine().token_counts([_sound(text) for text in texts])
 
+    @property
+    def gathers_lengths(self) -> bool:
+        """Whether texts of one length cost less together: who waits for others may do so."""
+        return self._ready_engine().gathers_lengths
+
     def token_table(self) -> tuple[list[str], Vectors]:
         """Every token, as the tokenizer spells it, and its input embedding; no model is run."""
         return token_table(self.place())
@@ -143,6 +153,10 @@ class TorchEngine:
         self._folder = folder
         self._model: SentenceTransformer | None = None
         self._tokens: FastTokens | None = None
+
+    @property
+    def gathers_lengths(self) -> bool:
+        return True  # the others of a batch are padded to the longest
 
     @property
     def settings(self) -> str:

@@ -52,6 +52,8 @@ class Job:
     texts: Sequence[str]
     lengths: Sequence[int]
     waiting: list[int] = field(default_factory=list)
+    # Whether its texts wait for others of their length, with which an encoder runs them together.
+    gathers_lengths: bool = True
     passed_over: int = 0  # texts that were drawn meanwhile
     # Set by the event loop when the caller has gone; read before each draw.
     is_abandoned: bool = False
@@ -61,6 +63,10 @@ class Job:
     @property
     def size(self) -> int:
         return len(self.texts)
+
+    def group(self, row: int) -> int:
+        """Texts of one group are drawn together: those of one length, or else all of them."""
+        return self.lengths[row] if self.gathers_lengths else 0
 
     def complete(self, width: int) -> Order:
         """The order with a vector for every row."""
@@ -173,13 +179,13 @@ class Batcher:
         jobs = sorted(self._jobs, key=lambda job: job.passed_over < _PATIENCE)
         # Partners are looked for among the next few batches, so that a long queue costs no time.
         pieces = _in_turn(jobs, 4 * self._bounds.batch_texts)
-        by_length: dict[int, list[Piece]] = defaultdict(list)
+        by_group: dict[int, list[Piece]] = defaultdict(list)
         for job, row in pieces:
-            by_length[job.lengths[row]].append((job, row))
-        has_partners = any(len(group) > 1 for group in by_length.values())
+            by_group[job.group(row)].append((job, row))
+        has_partners = any(len(group) > 1 for group in by_group.values())
         groups: list[list[Piece]] = []
         for job, row in pieces:
-            group = by_length.pop(job.lengths[row], [])
+            group = by_group.pop(job.group(row), [])
             if len(group) > 1 or not has_partners or job.passed_over >= _PATIENCE:
                 groups.append(group)
         candidates = [piece for group in groups[: self._bounds.batch_lengths] for piece in group]

@@ -139,6 +139,8 @@ class Gateway:
                 subjects, names, _NO_VECTORS, self.guarantee, "", self.limits.budget, request
             )
             job = _job(order, query.texts, lengths.tolist(), self.ledger.find(names))
+            # What no encoder gathers need not wait for others.
+            job.gathers_lengths = getattr(bare(self.encoder), "gathers_lengths", False)
             self._check_budget(job)
         return Plan(job, query.encoding_format, tokens, None if answer is None else answer.charged)
 
