@@ -89,10 +89,8 @@ class Collection:
         """What a page must say of the noise before anybody reads its numbers; else nothing."""
         if not self.broken_cells:
             return ""
-        return (
-            f"Status broken: in {count_of(self.broken_cells, 'cell')} the noise does not keep the ε that "
-            "it states."
-        )
+        cells = count_of(self.broken_cells, "cell")
+        return f"Status broken: in {cells} the noise does not keep the ε that it states."
 
     def document(self) -> dict[str, Any]:
         """For machines: a line for each combination and measure, with its values by seed."""
