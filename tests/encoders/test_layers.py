@@ -8,7 +8,7 @@ import pytest
 from capelet.encoders import load
 from capelet.encoders.export import cosines
 from capelet.encoders.folders import content_hash
-from capelet.encoders.layers import cut_folder, parse_cut
+from capelet.encoders.layers import cut_folder, parse_layers
 from capelet.encoders.packages import minilm_folder
 from capelet.encoders.transformer import TorchEngine, sentence_transformer
 from capelet.errors import EncoderError
@@ -18,8 +18,8 @@ TEXTS = ["A quiet hotel near the lake.", "The goalkeeper was hurt in the second 
 
 
 def test_only_names_with_layers_are_cut() -> None:
-    assert parse_cut("minilm:layers=2") == ("minilm", 2)
-    assert parse_cut("minilm") is None and parse_cut("minilm:layers=") is None
+    assert parse_layers("minilm:layers=2") == ("minilm", 2)
+    assert parse_layers("minilm") is None and parse_layers("minilm:layers=") is None
 
 
 def test_two_layers_give_what_the_model_holds_after_its_second_layer() -> None:

@@ -24,7 +24,7 @@ WHERE = {"kind": "utility", "metric": "accuracy"}
 TABLES = [{"title": "Task", "down": "method", "across": "target", "where": WHERE}]
 
 
-def filled(study: Plan, folder: Path, status: str | None = None) -> Store:
+def write_store(study: Plan, folder: Path, status: str | None = None) -> Store:
     """A store with made-up findings; the noise of protected cells has this status."""
     store = Store(folder)
     for item in study.cells():
@@ -51,7 +51,7 @@ def filled(study: Plan, folder: Path, status: str | None = None) -> Store:
 def test_groups_of_people_are_rows_with_a_subgroup(plan: Make, tmp_path: Path) -> None:
     study = plan(axes=AXES, tables=TABLES)
     cells = study.cells()
-    collection = Collection.of(study, "full", cells, filled(study, tmp_path / "store"))
+    collection = Collection.of(study, "full", cells, write_store(study, tmp_path / "store"))
     fair = [row for row in collection.rows if row.kind == "fairness"]
     groups = {row.axes["subgroup"] for row in fair}
     assert groups == {"gender=f", "gender=m", "gender"} and len(fair) == 3 * len(cells)
@@ -77,13 +77,13 @@ def test_a_page_begins_with_noise_that_is_broken(plan: Make, tmp_path: Path) -> 
     study = plan(axes=AXES, tables=TABLES)
     cells = study.cells()
     sentence = "Status broken: in 2 cells the noise does not keep the ε that it states."
-    broken = filled(study, tmp_path / "broken", "broken")
+    broken = write_store(study, tmp_path / "broken", "broken")
     collection = Collection.of(study, "full", cells, broken)
-    assert collection.broken == 2 and collection.document()["broken"] == 2
+    assert collection.broken_cells == 2 and collection.document()["broken"] == 2
     page = study_page(collection)
     assert sentence in page and page.index(sentence) < page.index("| ")
     assert sentence in publish(study, "full", cells, broken).why
     # The control: noise that keeps its word is not mentioned.
-    sound = filled(study, tmp_path / "sound", "proven")
+    sound = write_store(study, tmp_path / "sound", "proven")
     assert "broken" not in study_page(Collection.of(study, "full", cells, sound))
     assert "broken" not in publish(study, "full", cells, sound).why

@@ -21,7 +21,7 @@ from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder, clear_cache, with_cache
 from capelet.encoders.dual import DualEncoder
 from capelet.encoders.folders import PACKAGED, check_folder
-from capelet.encoders.layers import CutTransformer, parse_cut
+from capelet.encoders.layers import CutTransformer, parse_layers
 from capelet.encoders.model_folder import AUTO_ENCODER, DUAL_ENCODER, kind_of
 from capelet.encoders.multilingual import MultilingualEncoder
 from capelet.encoders.static import StaticEncoder
@@ -102,8 +102,8 @@ def load(name: str, backend: str = "auto") -> Encoder:
         raise EncoderError(f"unknown back-end {backend!r}; {did_you_mean(backend, backends)}")
     if entry:
         return entry.make(name, backend)
-    cut = parse_cut(name)
-    if cut is not None and cut[0] in PACKAGED:
+    whole = parse_layers(name)
+    if whole is not None and whole[0] in PACKAGED:
         return CutTransformer(name, backend)
     folder = Path(name).expanduser()
     if folder.suffix in SUFFIXES and folder.is_file():

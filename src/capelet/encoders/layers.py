@@ -18,18 +18,18 @@ from capelet.encoders.transformer import TransformerEncoder
 from capelet.errors import EncoderError
 from capelet.files import TemporaryFolder, cache_folder, private_folder
 
-_CUT = re.compile(r"(?P<name>.+):layers=(?P<count>\d{1,3})")
+_NAME = re.compile(r"(?P<name>.+):layers=(?P<count>\d{1,3})")
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 
 
-def parse_cut(name: str) -> tuple[str, int] | None:
+def parse_layers(name: str) -> tuple[str, int] | None:
     """The encoder's name and how many of its layers are meant; None of a whole encoder.
 
-    >>> parse_cut("minilm:layers=3"), parse_cut("minilm")
+    >>> parse_layers("minilm:layers=3"), parse_layers("minilm")
     (('minilm', 3), None)
     """
-    match = _CUT.fullmatch(name)
+    match = _NAME.fullmatch(name)
     return None if match is None else (match["name"], int(match["count"]))
 
 
@@ -37,9 +37,10 @@ class CutTransformer(TransformerEncoder):
     """A transformer that ends after its first layers; its folder is made once, in the cache."""
 
     def place(self) -> Path:
-        cut = parse_cut(self.name)
-        assert cut is not None
-        return cut_folder(transformer_folder(cut[0]), cut[1])
+        whole = parse_layers(self.name)
+        assert whole is not None
+        name, count = whole
+        return cut_folder(transformer_folder(name), count)
 
 
 def cut_folder(folder: Path, count: int) -> Path:

@@ -37,7 +37,7 @@ class Collection:
     rulings: tuple[Ruling, ...]
     failures: tuple[tuple[PlannedCell, str], ...]
     missing: int
-    broken: int = 0
+    broken_cells: int = 0
 
     @classmethod
     def of(
@@ -50,23 +50,32 @@ class Collection:
     ) -> Collection:
         """What the store has of these cells; with `guesses`, rows carry those of their victims.
 
-        `broken` counts the cells whose noise does not keep the ε that it states.
+        `broken_cells` counts those whose noise does not keep the ε that it states.
         """
         rows: list[Row] = []
         failures: list[tuple[PlannedCell, str]] = []
-        missing, broken = 0, 0
+        missing, broken_cells = 0, 0
         for item in cells:
             key = item.cell.key
             if key in store:
                 findings = store.read(key)
                 rows += _rows_of(item, findings, store.guesses(key) if guesses else None)
-                broken += findings.provenance.get("law", {}).get("status") == "broken"
+                broken_cells += findings.provenance.get("law", {}).get("status") == "broken"
             elif (reason := store.failure(key)) is not None:
                 failures.append((item, reason))
             else:
                 missing += 1
         rulings = tuple(claim.rule(rows, size) for claim in plan.claims)
-        return cls(plan, size, tuple(cells), tuple(rows), rulings, tuple(failures), missing, broken)
+        return cls(
+            plan,
+            size,
+            tuple(cells),
+            tuple(rows),
+            rulings,
+            tuple(failures),
+            missing,
+            broken_cells,
+        )
 
     @property
     def verdict(self) -> str:
@@ -79,12 +88,10 @@ class Collection:
     @property
     def warning(self) -> str:
         """What a page must say of the noise before anybody reads its numbers; else nothing."""
-        if not self.broken:
+        if not self.broken_cells:
             return ""
-        return (
-            f"Status broken: in {count_of(self.broken, 'cell')} the noise does not keep the ε that "
-            "it states."
-        )
+        cells = count_of(self.broken_cells, "cell")
+        return f"Status broken: in {cells} the noise does not keep the ε that it states."
 
     def document(self) -> dict[str, Any]:
         """For machines: a line for each combination and measure, with its values by seed."""
@@ -113,7 +120,7 @@ class Collection:
             "size": self.size,
             "cells": len(self.cells),
             "missing": self.missing,
-            "broken": self.broken,
+            "broken": self.broken_cells,
             "failures": [
                 {"axes": dict(item.axes), "seed": item.cell.seed, "reason": reason}
                 for item, reason in self.failures
