@@ -1,4 +1,4 @@
-"""The first layers of a transformer: the same tokens and embeddings, fewer layers, other vectors."""
+"""The first layers of a transformer: what the whole model holds at that depth."""
 
 from __future__ import annotations
 
