@@ -15,8 +15,6 @@ from scripts import run_script, scripts_in
 NEEDS = {
     "maps.py": (),
     "attackers.py": ("stance",),
-    "dual_encoders.py": ("blog_authors", "blog", "trec"),
-    "author_models.py": ("blog",),
     "private_maps.py": ("blog", "ag_entities"),
     "judge_power.py": (),
     "coverage.py": (),
@@ -84,39 +82,6 @@ def test_attackers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "| gr+ | `stance` | gender | 0.600 | 0.650 | -0.050 | knn |" in printed
     assert "gr+: mean -0.0500" in printed and "MISSED" in printed
     run_script("studies", *command)  # nothing is missing, so nothing is measured again
-    assert len(out.read_text().splitlines()) == 3
-
-
-def test_dual_encoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    need("dual_encoders.py")
-    out, picture = tmp_path / "rows.jsonl", tmp_path / "picture.svg"
-    size = ("--share", 0.0001, "--width", 8, "--epochs", 1, "--most", 60, "--attack-epochs", 1)
-    command = ("dual_encoders.py", "--points", "0:0", "--tasks", "trec", *size, "--out", out)
-    run_script("studies", *command, "--picture", picture)
-    (row,) = [json.loads(line) for line in out.read_text().splitlines()]
-    assert 0 <= row["multi-set"] <= 1 and 0 < row["utility trec"] < 1
-    assert "| 0 | 0 | any |" in capsys.readouterr().out
-    assert picture.read_text("utf-8").startswith("<svg")
-    run_script("studies", *command)  # nothing is missing, so nothing is made again
-    assert len(out.read_text().splitlines()) == 1
-
-
-def test_author_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    need("author_models.py")
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
-    out = tmp_path / "rows.jsonl"
-    size = ("--writers", 40, "--width", 8, "--vocabulary", 300, "--device", "cpu")
-    training = ("--epochs", 1, "--text-epochs", 1, "--author-epochs", 1, "--author-batch", 10)
-    canaries = ("--canaries", 1, 5, "--canary-authors", 3, "--samples", 1100)
-    command = ("author_models.py", *size, *training, *canaries, "--delta", 1e-5, "--out", out)
-    run_script("studies", *command)
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row["row"] for row in rows] == ["none", "text", "author"]
-    assert rows[0]["epsilon"] is None and all(row["epsilon"] <= 8 for row in rows[1:])
-    assert rows[2]["privacy"]["unit"] == "author"
-    printed = capsys.readouterr().out
-    assert "| dpsgd, author, ε = " in printed and "δ = 1e-05" in printed
-    run_script("studies", *command)  # nothing is missing, so nothing is trained again
     assert len(out.read_text().splitlines()) == 3
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capelet.attacks.authorship import Authorship, LinearProbe, Shots, TextCnn
+from capelet.attacks.authorship import Authorship, LinearProbe, Perceptron, Shots, TextCnn
 from capelet.errors import DataError
 from capelet.findings import Findings
 from capelet.privacy.guarantees import Guarantee, ceiling_top
@@ -36,6 +36,22 @@ def texts(habit: float) -> list[list[str]]:
 
 
 SMALL = Authorship(shots=10, writers=WRITERS, tests=15, seeds=2)
+
+
+def test_a_perceptron_reads_what_no_linear_probe_can() -> None:
+    """Each writer is a mean of 0 with a spread of its own: only the size of vectors tells."""
+    random = np.random.default_rng(2)
+    codes = np.array([int(name[1:]) % 2 for name in AUTHORS])
+    two = [f"w{code}" for code in codes]
+    rings = random.normal(size=(len(codes), 24))
+    rings *= np.where(codes, 1.0, 3.0)[:, None]
+    scores = {}
+    for probe in (LinearProbe(), Perceptron()):
+        attack = Authorship(shots=100, writers=2, tests=60, seeds=1, probe=probe)
+        rows = Findings(tuple(attack.measure(rings, two)))
+        scores[probe.name] = rows.value(kind="authorship", metric="top1")
+        assert rows.value(kind="authorship-null", metric="top1") < 0.7
+    assert scores["mlp"] > 0.8 > 0.65 > scores["linear"]
 
 
 def test_a_style_is_found_and_the_null_is_chance() -> None:

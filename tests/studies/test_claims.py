@@ -130,6 +130,16 @@ def test_constant_guesses_count_for_a_task_and_not_for_a_secret() -> None:
     assert claim(measure=measure).rule(task).verdict == HOLDS
 
 
+def test_an_axis_that_a_side_does_not_have_can_be_named() -> None:
+    rows = [value("none", s, 0.9) for s in range(3)]
+    rows += [value("dpsgd", s, 0.5 + s / 100, epsilon=8) for s in range(3)]
+    rows += [value("dpsgd", s, 0.8 + s / 100, noise=0.02) for s in range(3)]
+    sides = {"of": {"method": "dpsgd", "epsilon": "–", "noise": 0.02}, "than": {"method": "none"}}
+    assert claim(**sides).rule(rows).value == pytest.approx(-0.09)
+    with_epsilon = {**sides, "of": {"method": "dpsgd", "epsilon": 8}}
+    assert claim(**with_epsilon).rule(rows).value == pytest.approx(-0.39)
+
+
 def test_subgroups_count_only_where_a_claim_names_them() -> None:
     rare = [
         replace(row, axes={**row.axes, "subgroup": "rare"}, value=1 - row.value) for row in CLEAR

@@ -231,6 +231,9 @@ def test_real_cells_have_findings_of_one_seed_and_guesses(plan: Make, tmp_path: 
     # Nothing that time, place or chance decides.
     text = findings[1].to_json()
     assert "created" not in text and '"id"' not in text and "seconds" not in text
+    # For whom the task works: the subgroups of fairness are rows, those of attackers are not.
+    subgroups = {item.kind for item in results.rows if "subgroup" in item.axes}
+    assert subgroups == {"fairness"}
     before, after = (store.guesses(item.cell.key).to_pydict() for item in cells)
     # The same victims before and after, so that they can be paired.
     assert before["victim"] == after["victim"] and before["truth"] == after["truth"]

@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from capelet.errors import CapeletError
-from capelet.training.device import choose, generators, half_precision, seeded_fork, wait_for
+from capelet.training.device import (
+    choose,
+    generators,
+    gpu_available,
+    half_precision,
+    on_processor,
+    seeded_fork,
+    wait_for,
+)
 
 
 def test_auto_takes_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,6 +22,14 @@ def test_auto_takes_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         assert choose("auto").type == choose(None).type == kind
         assert choose("cpu").type == "cpu"
+
+
+def test_a_study_has_no_gpu_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with on_processor():
+        assert choose("auto").type == choose(None).type == "cpu" and not gpu_available()
+        assert choose("cuda").type == "cuda"
+    assert choose("auto").type == "cuda" and gpu_available()
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,16 @@ def test_an_attack_finds_more_with_the_texts(folder: Path, texts: TrainingTexts)
         (replace(SMALL, method=MethodSettings("triplet", position="first")), "no position"),
         (replace(SMALL, method=MethodSettings("dpsgd")), "epsilon or noise_multiplier"),
         (replace(SMALL, schedule=ScheduleSettings(batch=0)), "batch is 0"),
+        (replace(SMALL, schedule=ScheduleSettings(perplexity=0.5)), "perplexity is 0.5"),
+        # To stop where held-back texts say so is a look at them that no ε pays for.
+        (
+            replace(
+                SMALL,
+                method=MethodSettings("dpsgd", epsilon=8.0),
+                schedule=ScheduleSettings(perplexity=50.0),
+            ),
+            "no epsilon covers",
+        ),
         (replace(SMALL, network=NetworkSettings(vocabulary=50, length=3)), "would be cut off"),
     ],
 )

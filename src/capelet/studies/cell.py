@@ -128,9 +128,11 @@ def _compute(task: Cell | Encoding) -> Measurement | None:
     from capelet.attacks.attribute import one_thread
     from capelet.studies.kinds import KINDS
     from capelet.studies.sources import encode_rows
+    from capelet.training.device import on_processor
 
     torch.set_num_threads(1)
-    with one_thread():
+    # Which device there is must not change a cell's numbers.
+    with one_thread(), on_processor():
         if isinstance(task, Encoding):
             encode_rows(task)
             return None

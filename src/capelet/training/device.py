@@ -10,12 +10,29 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
     import torch
+
+_is_processor_only: ContextVar[bool] = ContextVar("processor only", default=False)
+
+
+@contextmanager
+def on_processor() -> Iterator[None]:
+    """Inside, there is no GPU for anybody who does not ask for it by name.
+
+    A GPU adds in another order, and back-ends are chosen by whether there is one: a study must give
+    the same numbers, and name the same encoder, with and without.
+    """
+    token = _is_processor_only.set(True)
+    try:
+        yield
+    finally:
+        _is_processor_only.reset(token)
 
 
 def choose(name: str | None = "auto") -> torch.device:
@@ -39,6 +56,8 @@ def choose(name: str | None = "auto") -> torch.device:
 
 def gpu_available() -> bool:
     """Whether torch can use a GPU; asked of torch, slow to import, only where a driver shows."""
+    if _is_processor_only.get():
+        return False
     # What the drivers of NVIDIA, of WSL and of AMD leave in the file system.
     signs = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
     if "torch" not in sys.modules and os.name == "posix" and not any(map(os.path.exists, signs)):

@@ -60,6 +60,7 @@ DUAL_KEYS: dict[str, Any] = {
     "lambda_words": 0.0,
     "lambda_authors": 0.0,
     "negatives": "any",
+    "asked": None,
     "unseen": "authors",
     "attacks": ("multi-set",),
     "options": None,

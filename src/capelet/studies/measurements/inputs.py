@@ -26,12 +26,16 @@ def named_inputs(inputs: Mapping[str, Any], digests: Mapping[str, str]) -> dict[
 
     By content, not by name: a file that changed is another corpus.
     """
+    from capelet.training.device import on_processor
+
     tasks = {_task_key(name): file_hash(path(name)) for name in inputs.get("tasks", ())}
-    marks = {
-        mark: encoder_of(str(inputs[key])).fingerprint
-        for key, mark in (("encoder", FINGERPRINT), ("start", START_FINGERPRINT))
-        if key in inputs
-    }
+    # Where there is a GPU, a transformer would have another back-end here than in its cells.
+    with on_processor():
+        marks = {
+            mark: encoder_of(str(inputs[key])).fingerprint
+            for key, mark in (("encoder", FINGERPRINT), ("start", START_FINGERPRINT))
+            if key in inputs
+        }
     return {"digests": {**digests, **tasks}, **marks}
 
 
