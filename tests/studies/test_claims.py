@@ -116,3 +116,28 @@ def test_subgroups_count_only_where_a_claim_names_them() -> None:
         "than": {"method": "ldp", "subgroup": "rare"},
     }
     assert claim(relation="higher", **sides).rule([*CLEAR, *rare]).verdict == HOLDS
+
+
+def test_a_claim_is_about_the_attacker_that_was_chosen_unless_it_names_one() -> None:
+    def candidates(name: str, shift: float) -> list[Row]:
+        return [
+            replace(
+                row,
+                value=row.value + shift * (1 + row.seed / 10),
+                axes={**row.axes, "attacker": name},
+                candidate=True,
+            )
+            for row in CLEAR
+        ]
+
+    choice = [replace(row, winner="undo") for row in CLEAR]
+    # Candidates of `cape` that read much more would turn the verdict, were they counted.
+    others = candidates("undo", 0.0) + candidates("logistic", 0.2)
+    rows = choice + [row for row in others if row.axes["method"] == "cape"]
+    assert claim(relation="lower").rule(rows) == claim(relation="lower").rule(choice)
+    sides = {"of": {"method": "cape", "attacker": "undo"},
+             "than": {"method": "cape", "attacker": "logistic"}}  # fmt: skip
+    ruling = claim(relation="lower", **sides).rule(rows)
+    assert ruling.verdict == HOLDS and ruling.value == pytest.approx(-0.22)
+    strongest = claim(relation="lower", measure={**MEASURE, "attacker": "strongest"})
+    assert strongest.rule(rows).value == claim(relation="lower").rule(choice).value

@@ -26,7 +26,7 @@ from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.documents import FAILS, HOLDS, UNTESTED, VERDICTS
-from capelet.studies.rows import Row, is_asked_for
+from capelet.studies.rows import ATTACKER, Row, is_asked_for, level_of
 from capelet.studies.statistics import student
 
 RELATIONS = ("lower", "higher", "equal", "within")
@@ -134,7 +134,7 @@ class Claim:
             return False
         wish = dict(self.measure)
         attacker = wish.pop("attacker", None)
-        if attacker is not None and item.axes.get("attacker") != attacker:
+        if attacker is not None and level_of(item, ATTACKER) != attacker:
             return False
         # All of them together, unless the claim is about one of them.
         sides = {**(self.than or {}), **self.of}
@@ -181,7 +181,7 @@ class Claim:
 
 
 def _has(item: Row, levels: Mapping[str, Any]) -> bool:
-    return all(item.axes.get(name) == level for name, level in levels.items())
+    return all(level_of(item, name) == level for name, level in levels.items())
 
 
 def _rest(item: Row, free: set[str]) -> tuple[Any, ...]:
