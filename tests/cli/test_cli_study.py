@@ -181,6 +181,12 @@ def test_of_several_plans_the_finished_ones_become_pages_and_the_others_are_name
     assert summary["verdicts"] == {"test-small": "holds"} and len(summary["gaps"]) == 1
     code, printed, _ = study("results", first, *where, "--json")
     assert json.loads(printed)["verdict"] == "holds"
+    # Without plans the pages are drawn again; no store is needed.
+    page = (pages / "test-small.md").read_text()
+    (pages / "test-small.md").unlink()
+    code, printed, _ = study("results", "--to", pages)
+    assert code == 0 and "4 files drawn again" in printed
+    assert (pages / "test-small.md").read_text() == page
 
 
 def test_methods_are_compared_at_equal_utility_or_the_page_says_why_not(
