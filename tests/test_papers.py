@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 from typer.testing import CliRunner
 
 from capelet.cli.commands import app
 from capelet.data.datasets import DATASETS, is_available
+from capelet.studies.cell import canonical
 from capelet.studies.plan import Plan
+from capelet.studies.rows import Row, pick
+from capelet.studies.statistics import anova
+from capelet.studies.tables import tabulate
 
 PAPERS = Path(__file__).parents[1] / "papers"
 PLANS = sorted(PAPERS.rglob("*.toml"))
@@ -57,6 +63,49 @@ def test_a_plan_with_a_specimen_says_broken_where_it_is_read_first() -> None:
     for path in specimens:
         plan = Plan.read(path)
         assert "broken" in plan.title and "broken" in plan.stand_ins
+
+
+def invented_rows(plan: Plan, size: str) -> list[Row]:
+    """Rows as the cells of a plan would have them, of all that its tables and analyses name."""
+    rows: dict[str, Row] = {}
+    random = Random(0)
+    selections = [(layout.where, {*layout.axes_down, layout.across}) for layout in plan.tables]
+    selections += [(item.where, {"target", *item.factors}) for item in plan.analyses]
+    for item, (where, axes) in itertools.product(plan.cells(size), selections):
+        if any(item.axes.get(name, level) != level for name, level in where.items()):
+            continue
+        kind = str(where.get("kind", "utility"))
+        has_secrets = kind == "attribute-inference"
+        # Whatever a table leaves open is there more than once: a second secret, a second metric.
+        targets = dict.fromkeys([str(where.get("target", "one")), *["two"] * has_secrets])
+        metrics = dict.fromkeys([str(where.get("metric", "accuracy")), "f1_macro"])
+        names = [name for name in ("attacker", "subgroup") if name in axes or name in where]
+        # Attacks that are an axis are each an attacker by that name.
+        other = item.axes.get("attacks", "x")
+        more = {name: where.get(name, other) for name in names if name not in item.axes}
+        for target, metric in itertools.product(targets, metrics):
+            row = Row(
+                {**item.axes, **more}, item.cell.seed, kind, target, metric, random.random(),
+                candidate=has_secrets and "attacker" in more,
+            )  # fmt: skip
+            rows[canonical([dict(row.axes), row.seed, kind, target, metric])] = row
+    return list(rows.values())
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_tables_of_a_plan_can_be_drawn(path: Path) -> None:
+    """A table that mixes two encoders is refused; better before a night of computing than after."""
+    plan = Plan.read(path)
+    if any(not is_available(name) for name in sets_of(plan)):
+        pytest.skip("its data sets are not here; CAPELET_DATA names their folder")
+    for size in ("small", "full"):
+        rows = invented_rows(plan, size)
+        tables = [tabulate(rows, layout, plan.blocks) for layout in plan.tables]
+        # At the full size no table stays empty; a small one may leave the level of a table out.
+        assert size == "small" or all(table.rows for table in tables)
+        if size == "full":
+            for item in plan.analyses:
+                anova(pick(rows, **item.where), item.factors, item.blocks)
 
 
 def test_papers_hold_plans_and_no_code() -> None:

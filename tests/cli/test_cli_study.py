@@ -181,6 +181,40 @@ def test_of_several_plans_the_finished_ones_become_pages_and_the_others_are_name
     assert summary["verdicts"] == {"test-small": "holds"} and len(summary["gaps"]) == 1
     code, printed, _ = study("results", first, *where, "--json")
     assert json.loads(printed)["verdict"] == "holds"
+    # Without plans the pages are drawn again; no store is needed.
+    page = (pages / "test-small.md").read_text()
+    (pages / "test-small.md").unlink()
+    code, printed, _ = study("results", "--to", pages)
+    assert code == 0 and "4 files drawn again" in printed
+    assert (pages / "test-small.md").read_text() == page
+
+
+def test_methods_are_compared_at_equal_utility_or_the_page_says_why_not(
+    plan_file: Callable[..., Path], pretended: list[Cell], tmp_path: Path
+) -> None:
+    measure = '{ kind = "utility", metric = "accuracy" }'
+    entry = f"""
+[[matched]]
+first = {{ method = "leace" }}
+second = {{ method = "SECOND" }}
+axis = "method"
+utility = {measure}
+leakage = {measure}
+"""
+    path, out, pages = plan_file(), tmp_path / "out", tmp_path / "pages"
+    # As many splits as a bootstrap needs.
+    text = path.read_text().replace("[0, 1, 2]", str([*range(11)]))
+    path.write_text(text + entry.replace("SECOND", "leace") + entry.replace("SECOND", "fx"))
+    study(path, "--size", "small", "--out", out)
+    code, _, errors = study("results", path, "--size", "small", "--out", out, "--to", pages)
+    assert code == 0, errors
+    page = (pages / "test-small.md").read_text()
+    assert "At equal utility leace and fx cannot be compared: a task score of 0.850" in page
+    # The control: what can be compared is; a method equals itself.
+    assert "| leace | leace | stars | 0.850 |" in page and page.count("| leace | leace |") == 1
+    path.write_text(text + entry.replace("axis", "axes"))
+    code, _, errors = study("results", path, "--size", "small", "--out", out, "--to", pages)
+    assert code == 2 and "did you mean 'axis'" in errors
 
 
 @pytest.mark.parametrize(

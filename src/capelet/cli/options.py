@@ -502,6 +502,10 @@ ExtractionSeed = Annotated[
 
 PlanFile = Annotated[Path, typer.Argument(help="A plan: a TOML file.")]
 PlanFiles = Annotated[list[Path], typer.Argument(help="Plans, or folders of plans.")]
+PlansToShow = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Plans, or folders of plans; without any all pages are drawn again."),
+]
 StudyFolder = Annotated[Path, typer.Argument(help="A folder that `capelet study` wrote.")]
 Size = Annotated[str, typer.Option(help="Which size of the plan: small or full.")]
 StoreFolder = Annotated[

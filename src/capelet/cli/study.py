@@ -131,7 +131,7 @@ def check(
 
 
 def results(
-    plans: options.PlanFiles,
+    plans: options.PlansToShow = None,
     size: options.Size = "full",
     out: options.OutStudy = None,
     store: options.StoreFolder = None,
@@ -140,7 +140,8 @@ def results(
 ) -> None:
     """Put finished studies among the pages of results: their rows and differences, no guesses.
 
-    Of several plans those that are whole are put there, and the others named.
+    Of several plans those that are whole are put there, and the others named. Without plans all
+    pages are drawn again from their files.
 
     Example: `capelet study results papers --out runs/papers --to docs/results`
     """
@@ -152,6 +153,13 @@ def results(
     from capelet.studies.store import ABOUT, Store
 
     check_writable(to)
+    if not plans:
+        files = [str(path) for path in write_results(to)]
+        if json:
+            print_json({"verdicts": {}, "gaps": [], "files": files})
+        else:
+            echo(f"{len(files)} files drawn again in {to}")
+        return
     studies = [Plan.read(file) for file in _plan_files(plans)]
     # One plan has the folder of its run; several have the store that a check of them shares.
     base = Path("runs") / (f"{studies[0].name}-{size}" if len(studies) == 1 else "papers")

@@ -26,6 +26,7 @@
     [[tables]]                        # what the page shows: title, down, across, where
     [[analyses]]                      # of variance: factors, where
     [[differences]]                   # on the same victims: first, second, where
+    [[matched]]                       # at equal utility: first, second, axis, utility, leakage
 
 Everything that can be wrong with a plan is refused before anything runs.
 """
@@ -59,7 +60,7 @@ _SPELLING = {name: spelling for spelling, name in ALIASES.items()}
 UNPROTECTED = "unprotected"
 _KEYS = (
     "name", "kind", "title", "paper", "headline", "stand_ins", "settings", "axes", "sizes",
-    "corpora", "releases", "blocks", "tables", "analyses", "differences", "claims",
+    "corpora", "releases", "blocks", "tables", "analyses", "differences", "matched", "claims",
 )  # fmt: skip
 _SOURCES = ("corpus", "auxiliary")
 
@@ -77,6 +78,21 @@ class Comparison:
     first: Mapping[str, Level]
     second: Mapping[str, Level]
     where: Mapping[str, Level]
+
+
+@dataclass(frozen=True)
+class MatchedComparison:
+    """Two methods at equal utility, each along `axis`: levels of both sides, and the two measures.
+
+    `at` is the task score; without it the first has a single setting, whose score it is.
+    """
+
+    first: Mapping[str, Level]
+    second: Mapping[str, Level]
+    axis: str
+    utility: Mapping[str, Level]
+    leakage: Mapping[str, Level]
+    at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +123,7 @@ class Plan:
     tables: tuple[Layout, ...] = ()
     analyses: tuple[Analysis, ...] = ()
     differences: tuple[Comparison, ...] = ()
+    matched: tuple[MatchedComparison, ...] = ()
     stand_ins: str = ""
     folder: Path = Path()
 
@@ -156,6 +173,9 @@ class Plan:
             tuple(_record(Analysis, item, "analyses") for item in document.get("analyses", ())),
             tuple(
                 _record(Comparison, item, "differences") for item in document.get("differences", ())
+            ),
+            tuple(
+                _record(MatchedComparison, item, "matched") for item in document.get("matched", ())
             ),
             str(document.get("stand_ins", "")),
             folder,

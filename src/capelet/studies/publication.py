@@ -5,15 +5,16 @@ The victims' guesses are used here, for differences on the same people, and go n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from capelet.errors import OutputError
+from capelet.errors import DataError, OutputError
 from capelet.studies.collection import Collection
 from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
-from capelet.studies.plan import Comparison, Plan, PlannedCell
+from capelet.studies.plan import Comparison, MatchedComparison, Plan, PlannedCell
 from capelet.studies.results import Origin, Result
-from capelet.studies.rows import Row, count_of, pick
+from capelet.studies.rows import Level, Row, count_of, format_level, pick
 from capelet.studies.store import Store
+from capelet.studies.sweeps import MatchedDifference, Sweep, compare_at_utility
 
 
 def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -> Result:
@@ -36,19 +37,21 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
         size=size,
         stand_ins=plan.stand_ins,
     )
+    matched, gaps = _at_utility(study.rows, plan)
     return Result(
         plan.paper,
         plan.name,
         plan.title or plan.name,
         plan.headline,
         study.verdict,
-        _why(study),
+        " ".join([_why(study), *gaps]),
         origin,
         tuple(_rows_on_page(study.rows, plan)),
         plan.tables,
         plan.blocks,
         plan.analyses,
         _differences(study.rows, plan),
+        matched,
         claims=study.rulings,
     )
 
@@ -75,6 +78,27 @@ def _differences(rows: Sequence[Row], plan: Plan) -> tuple[Difference, ...]:
     """With Holm's adjustment: several are looked at together."""
     items = [_difference(rows, item, plan.blocks) for item in plan.differences]
     return adjust(items) if items else ()
+
+
+def _at_utility(rows: Sequence[Row], plan: Plan) -> tuple[tuple[MatchedDifference, ...], list[str]]:
+    """The comparisons at equal utility, and why some could not be made."""
+    results, gaps = [], []
+    for item in plan.matched:
+        first, second = (_sweep(rows, item, side) for side in (item.first, item.second))
+        try:
+            results.append(compare_at_utility(first, second, item.at, plan.blocks))
+        except DataError as error:
+            # That no setting of one reaches the other's task score is a result, not a fault.
+            gaps.append(
+                f"At equal utility {first.name} and {second.name} cannot be compared: {error}."
+            )
+    return tuple(results), gaps
+
+
+def _sweep(rows: Sequence[Row], item: MatchedComparison, side: Mapping[str, Level]) -> Sweep:
+    name = ", ".join(map(format_level, side.values()))
+    measures = (pick(rows, **measure, **side) for measure in (item.utility, item.leakage))
+    return Sweep(name, item.axis, *measures)
 
 
 def _difference(rows: Sequence[Row], item: Comparison, blocks: Sequence[str]) -> Difference:

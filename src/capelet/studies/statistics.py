@@ -253,8 +253,8 @@ def student(values: Sequence[float]) -> Score:
     from scipy.stats import ttest_1samp
 
     mean = float(np.mean(values))
-    # Equal values have an interval of no width, and SciPy warns of it.
-    if len(values) < 2 or np.ptp(values) == 0:
+    # Values that are equal but for rounding have an interval of no width, and SciPy warns of it.
+    if len(values) < 2 or np.ptp(values) <= 1e-12 * max(1.0, abs(mean)):
         return Score(mean, mean, mean)
     low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
     return Score(mean, float(low), float(high))
