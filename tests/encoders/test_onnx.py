@@ -65,6 +65,7 @@ def test_padding_and_being_alone_do_move_bits() -> None:
 def test_int8_scales_over_a_batch_so_texts_travel_alone() -> None:
     engine = engine_of("minilm", "int8")
     assert not engine.is_independent
+    assert not engine.gathers_lengths
     card = engine._card
 
     def run(*texts: str) -> Vectors:
@@ -90,7 +91,7 @@ def test_a_machine_whose_kernels_mix_texts_sends_them_alone(
             shapes.append(len(vectors))
             return [vectors * np.float32(1 + len(vectors) * 1e-6)]
 
-    assert engine.is_independent  # the control
+    assert engine.is_independent and engine.gathers_lengths  # the control
     del engine.is_independent
     monkeypatch.setattr(engine, "_session", Mixing())
     assert not engine.is_independent
