@@ -113,15 +113,15 @@ def measure_language(cell: Cell) -> Measurement:
     from capelet.workflows.language.training import train_model
 
     inputs = cell.inputs
-    cut, most = bool(inputs.get("sentences")), inputs.get("most")
-    texts, authors = texts_to_invert(corpus_of(cell), cut, most, cell.seed)
+    by_sentence, most = bool(inputs.get("sentences")), inputs.get("most")
+    texts, authors = texts_to_invert(corpus_of(cell), by_sentence, most, cell.seed)
     settings = settings_of(inputs, cell.seed)
     with tempfile.TemporaryDirectory() as folder:
         place, baseline = Path(folder) / "model", None
         train_model(texts, authors, place, settings)
         if inputs.get("baseline"):
             baseline = Path(folder) / "baseline"
-            train_model(texts, authors, baseline, _unmitigated(settings))
+            train_model(texts, authors, baseline, _without_method(settings))
         findings = attack_model(
             place,
             TrainingTexts(texts, authors),
@@ -131,7 +131,7 @@ def measure_language(cell: Cell) -> Measurement:
     return measurement_of(findings.rows, cell)
 
 
-def _unmitigated(settings: LanguageSettings) -> LanguageSettings:
+def _without_method(settings: LanguageSettings) -> LanguageSettings:
     """The same training without a method, at its best perplexity: what the others lose against."""
     from capelet.workflows.language.training import MethodSettings
 

@@ -32,11 +32,11 @@ def measure_inversion(cell: Cell) -> Measurement:
     from capelet.attacks.inversion.run import Inversion, texts_to_invert
 
     inputs = cell.inputs
-    cut, most = bool(inputs.get("sentences")), inputs.get("most")
-    texts, authors = texts_to_invert(corpus_of(cell), cut, most, cell.seed)
+    by_sentence, most = bool(inputs.get("sentences")), inputs.get("most")
+    texts, authors = texts_to_invert(corpus_of(cell), by_sentence, most, cell.seed)
     own = None
     if "auxiliary" in inputs:
-        own = texts_to_invert(corpus_of(cell, "auxiliary"), cut, most, cell.seed)[0]
+        own = texts_to_invert(corpus_of(cell, "auxiliary"), by_sentence, most, cell.seed)[0]
     attack = Inversion(
         attacks=tuple(inputs["attacks"]),
         draws=int(inputs.get("draws", 1)),
