@@ -313,8 +313,8 @@ def _committee(
     names = [trial.family.name for trial in members]
     settings = {"members": dict(zip(names, weights.round(3).tolist(), strict=True))}
     candidates = [best[name] for name in names]
-    scored = pool([candidate.scored for candidate in candidates], weights)
-    candidate = Candidate(settings, np.zeros((0, secret.classes)), scored)
+    posterior = pool([candidate.scored for candidate in candidates], weights)
+    candidate = Candidate(settings, np.zeros((0, secret.classes)), posterior)
     return candidate, secret.quality_of(codes, out_of_fold), out_of_fold
 
 

@@ -131,26 +131,26 @@ class Perceptron:
 
         # Back to deviation one in every coordinate: rates of a network are for such inputs.
         scale = np.sqrt(vectors.shape[1])
-        known, asked = (
+        teaching, victims = (
             torch.from_numpy(np.asarray(part * scale, dtype=np.float32))
             for part in _standard(vectors[shots.training], vectors[shots.test])
         )
         truth = torch.from_numpy(codes[shots.training].astype(np.int64))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            body = dense([known.shape[1], self.width, shots.writers])
+            body = dense([teaching.shape[1], self.width, shots.writers])
             network = nn.Sequential(nn.Dropout(self.dropout), body)
             optimiser = torch.optim.AdamW(
                 network.parameters(), lr=self.learning_rate, weight_decay=self.decay
             )
             for _ in range(self.epochs):
                 for rows in torch.split(torch.randperm(len(truth)), 256):
-                    loss = nn.functional.cross_entropy(network(known[rows]), truth[rows])
+                    loss = nn.functional.cross_entropy(network(teaching[rows]), truth[rows])
                     optimiser.zero_grad(set_to_none=True)
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimiser.step()
         with torch.inference_mode():
-            return np.asarray(network.eval()(asked).double().numpy())
+            return np.asarray(network.eval()(victims).double().numpy())
 
 
 @dataclass(frozen=True)

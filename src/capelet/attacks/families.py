@@ -118,8 +118,8 @@ class Perceptron:
         for epoch in range(1, checkpoints[-1] + 1):
             model.partial_fit(inputs.fit, secret.codes.fit, secret.weights.fit, classes=everyone)
             if epoch in checkpoints:
-                reached = {**settings, "epochs": epoch}
-                path[epoch] = _candidate(reached, model, secret, inputs)
+                snapshot = {**settings, "epochs": epoch}
+                path[epoch] = _candidate(snapshot, model, secret, inputs)
         return path
 
 

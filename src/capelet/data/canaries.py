@@ -52,8 +52,8 @@ def make_canaries(
     All authors take part by default, as in the paper; fewer authors per level insert fewer rows.
     `controls` more, as many as a level has by default, are never inserted.
 
-    >>> made = make_canaries(["ann", "bob"], ["oak", "elm", "ash", "fir"], [1, 3], length=3)
-    >>> sorted(canary.repetitions for canary in made)
+    >>> canaries = make_canaries(["ann", "bob"], ["oak", "elm", "ash", "fir"], [1, 3], length=3)
+    >>> sorted(canary.repetitions for canary in canaries)
     [0, 0, 1, 1, 3, 3]
     """
     # Sorted: the draws below must not depend on the order of rows or of a set.

@@ -153,14 +153,14 @@ def _with_trained(
             f"{material.corpus.name!r} has {len(rest)} rows that did not train this encoder; give "
             "texts that it has not seen, for an attacker to learn on and for victims"
         )
-    wanted = np.array(material.shares) * len(trained)
-    wanted[0] = max(0.0, wanted[0] - trained.sum())
+    targets = np.array(material.shares) * len(trained)
+    targets[0] = max(0.0, targets[0] - trained.sum())
     own = Material(
         material.corpus.take(rest),
         _number(material.groups[rest]),
         [replace(item, codes=item.codes[rest]) for item in material.balance],
         material.word_vectors,
-        tuple((wanted / wanted.sum()).tolist()),
+        tuple((targets / targets.sum()).tolist()),
     )
     part[rest] = assign(own, random)
     return part

@@ -72,12 +72,12 @@ def train_privately(
     learner = _PrivateLearner(network, part, settings, schedule)
     run(learner, Plan(epochs=1, restore_best=False), None, Listeners(progress))
     learner.finish()
-    learnt = network.body.cpu().to_map(part.width)
+    own_map = network.body.cpu().to_map(part.width)
     # No loss and no accuracy beside it: these would be exact.
     origin = Origin.draw(learner.guarantee())
     head = network.head(part.task)
     return TrainedMap(
-        replace(learnt, origin=origin),
+        replace(own_map, origin=origin),
         seconds=time.monotonic() - start,
         # The mean of the last half of all weights is in the head as well.
         head=None if head is None else head.with_origin(origin),

@@ -92,9 +92,9 @@ def public_fingerprint(encoder: Encoder) -> str:
     again; so its hash stays under the user's key, which still tells him an exchanged model.
     """
     inner = bare(encoder)
-    learnt = origin_of(encoder) is not None
+    is_own = origin_of(encoder) is not None
     in_folder = isinstance(inner, TransformerEncoder) and Path(inner.name).expanduser().is_dir()
-    return keyed_name(inner.fingerprint) if learnt or in_folder else inner.fingerprint
+    return keyed_name(inner.fingerprint) if is_own or in_folder else inner.fingerprint
 
 
 def save_own(encoder: Encoder, folder: Path) -> tuple[str, ...]:

@@ -213,11 +213,11 @@ class AdaptiveAttackers:
         qualities = [balanced_accuracy(codes[rows], item.argmax(axis=1)) for item in on_own]
         # Of equals the first, which is Bayes' rule.
         place = int(np.argmax(qualities))
-        scored = posterior(
+        guesses = posterior(
             log_density, self.outputs[victims], inputs, codes, classes, powers=(POWERS[place],)
         )[0]
         trial = OutOfFold(own[rows], on_own[place])
-        return AdaptiveGuess(scored, trial, qualities[place], {"power": POWERS[place]})
+        return AdaptiveGuess(guesses, trial, qualities[place], {"power": POWERS[place]})
 
 
 def _leaning(probabilities: Floats, weights: Floats) -> Floats:

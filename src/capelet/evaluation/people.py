@@ -93,12 +93,12 @@ def attack_by_people(texts: TextAttack) -> PeopleTally:
     result, adaptive = texts.result, texts.adaptive
     name = strongest_of(result, adaptive, secret.codes)
     victims = view.rows.scored
-    own, scored = (
+    own, guesses = (
         (adaptive[name].trial, adaptive[name].scored)
         if name in adaptive
         else (result.out_of_fold[name], result.best[name].scored)
     )
-    posterior = calibrate(own, secret.codes, scored)
+    posterior = calibrate(own, secret.codes, guesses)
     tally.posteriors[TEXTS, secret.name, UNPOOLED].append(
         Guesses(secret.codes[victims], posterior, plan.units[victims])
     )
@@ -118,8 +118,8 @@ def _attack_size(texts: TextAttack, authors: Codes, size: int | None, tally: Peo
     """Bags of one size: the attack, its null, and calibrated probabilities."""
     plan, secret, view, adaptive = texts.plan, texts.secret, texts.view, texts.adaptive
     random = np.random.default_rng([view.seed, 0x9E, size or 0])
-    own, scored = _voter(texts.result)
-    parts = [(own.rows, own.probabilities), (view.rows.scored, scored)]
+    own, guesses = _voter(texts.result)
+    parts = [(own.rows, own.probabilities), (view.rows.scored, guesses)]
     classes = len(secret.classes)
     logs, _ = log_probabilities(len(plan.corpus), classes, parts)
     own_rows, victims = (rows[authors[rows] >= 0] for rows, _ in parts)
@@ -141,12 +141,12 @@ def _attack_size(texts: TextAttack, authors: Codes, size: int | None, tally: Peo
     choice = strongest_of(result, adaptive_votes, codes)
     winner = adaptive_votes.get(choice)
     own = winner.trial if winner else result.out_of_fold[choice]
-    scored = winner.scored if winner else result.best[choice].scored
+    probabilities = winner.scored if winner else result.best[choice].scored
 
     truth, units = codes[len(people.own) :], plan.units[people.victims.first]
     key = (PEOPLE, secret.name, size)
-    tally.guesses[key].append(Guesses(truth, scored, units))
-    posterior = calibrate(own, codes, scored, people.bags.sizes)
+    tally.guesses[key].append(Guesses(truth, probabilities, units))
+    posterior = calibrate(own, codes, probabilities, people.bags.sizes)
     tally.posteriors[key].append(Guesses(truth, posterior, units))
     tally.winners[key][choice] += 1
     tally.most_texts[key] = int(people.victims.sizes.max())

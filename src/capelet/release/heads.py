@@ -78,9 +78,9 @@ class Head:
         """The head of a folder, through its manifest; None where it has none, as older ones."""
         if WEIGHTS not in folder.files:
             return None
-        learnt = Map.parse(folder.read(WEIGHTS), folder.path / WEIGHTS)
+        weights = Map.parse(folder.read(WEIGHTS), folder.path / WEIGHTS)
         about = folder.read_json(CLASSES)
         task, classes = about.get("task"), about.get("classes")
         if not isinstance(task, str) or not isinstance(classes, list):
             raise FolderError(f"{CLASSES!r} in {str(folder.path)!r} names no task and no classes")
-        return cls(task, tuple(str(item) for item in classes), learnt)
+        return cls(task, tuple(str(item) for item in classes), weights)

@@ -210,9 +210,9 @@ def _map(options: Mapping[str, Any], folder: ModelFolder | None) -> Map:
         raise CapeletError("the step 'map' needs 'file'")
     file = str(options["file"])
     source = _needs_folder("a learnt map", folder)
-    learnt = Map.parse(source.read(file), source.path / file, options.get("sha256"))
-    _check_id(f"the map {file!r}", options, learnt.origin)
-    return learnt
+    own_map = Map.parse(source.read(file), source.path / file, options.get("sha256"))
+    _check_id(f"the map {file!r}", options, own_map.origin)
+    return own_map
 
 
 def _check_id(what: str, options: Mapping[str, Any], origin: Origin | None) -> None:

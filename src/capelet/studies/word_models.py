@@ -208,12 +208,12 @@ def _pieces(training: WordTraining, words: Sequence[str]) -> Ids:
     rows: list[list[int]] = [[number] for number in range(len(words))]
     if training.kind == "fasttext":
         for row, word in zip(rows, words, strict=True):
-            marked = f"<{word}>"
+            spelling = f"<{word}>"
             grams = {
-                marked[at : at + size]
+                spelling[at : at + size]
                 for size in range(3, 7)
-                for at in range(len(marked) - size + 1)
-                if size < len(marked)
+                for at in range(len(spelling) - size + 1)
+                if size < len(spelling)
             }
             row += sorted(
                 len(words) + zlib.crc32(gram.encode()) % training.buckets for gram in grams

@@ -51,8 +51,8 @@ class Sentences:
 
         Authors with fewer than `fewest` posts get the code −1: an adversary could not learn them.
 
-        >>> made = Sentences.of(["It rained all day. We stayed in. Why?", "Sun at last!"])
-        >>> made.texts, made.posts.tolist()
+        >>> sentences = Sentences.of(["It rained all day. We stayed in. Why?", "Sun at last!"])
+        >>> sentences.texts, sentences.posts.tolist()
         (('It rained all day.', 'We stayed in.', 'Sun at last!'), [0, 0, 1])
         """
         if authors is not None and len(authors) != len(texts):
