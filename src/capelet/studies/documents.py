@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 SCHEMA = 1
 VERDICTS = ("holds", "fails", "cannot be tested here")
 HOLDS, FAILS, UNTESTED = VERDICTS
+_OF_MANY = {HOLDS: "hold", FAILS: "fail", UNTESTED: UNTESTED}
 # The "paper" of plans that ask a question of our own.
 BENCH = "bench"
 # Sentences of our own; a text of a corpus would have to be short to pass, and has no field.
@@ -202,3 +203,17 @@ _DOCUMENT: dict[str, Check] = {
     "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why", "metric", "relation"}), 100),
 }
 _OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims"}
+
+
+def count_verdicts(verdicts: Sequence[str]) -> str:
+    """How many there are of each, in the order of `VERDICTS`.
+
+    >>> count_verdicts(["fails", "holds", "holds"])
+    '2 hold, 1 fails'
+    """
+    counts = [(verdict, verdicts.count(verdict)) for verdict in VERDICTS]
+    return ", ".join(
+        f"{count} {verdict if count == 1 else _OF_MANY[verdict]}"
+        for verdict, count in counts
+        if count
+    )

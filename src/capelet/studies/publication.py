@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from capelet.errors import DataError, OutputError
 from capelet.studies.collection import Collection
 from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
+from capelet.studies.documents import count_verdicts
 from capelet.studies.plan import Comparison, MatchedComparison, Plan, PlannedCell
 from capelet.studies.results import Origin, Result
 from capelet.studies.rows import Level, Row, count_of, format_level, pick
@@ -57,10 +58,7 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
 
 
 def _why(study: Collection) -> str:
-    counts = dict.fromkeys((item.verdict for item in study.rulings), 0)
-    for item in study.rulings:
-        counts[item.verdict] += 1
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    words = count_verdicts([item.verdict for item in study.rulings])
     claims = count_of(len(study.rulings), "claim")
     outcome = f"Of {claims}: {words}." if words else "No claim is checked."
     return f"{outcome} {study.warning}".rstrip()

@@ -19,7 +19,7 @@ from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
 from capelet.reports.words import NOTHING, change, duration, score_with_interval
 from capelet.studies.claims import Ruling
-from capelet.studies.documents import BENCH, VERDICTS
+from capelet.studies.documents import BENCH, count_verdicts
 from capelet.studies.experiments import (
     EXPERIMENTS,
     Experiment,
@@ -91,9 +91,6 @@ def results_latex(result: Result) -> str:
 def results_index(results: Sequence[Result], experiments: Sequence[Experiment] = ()) -> str:
     """Every experiment of the papers with its verdict or why it has none, then all studies."""
     by_name = sorted(results, key=lambda item: item.name)
-    counts = [
-        f"{sum(item.verdict == verdict for item in results)} {verdict}" for verdict in VERDICTS
-    ]
     lines = [
         "| study | verdict | size | splits | date | computing |",
         "| --- | --- | --- | ---: | --- | ---: |",
@@ -104,7 +101,9 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
             for item in by_name
         ),
     ]
-    summary = f"{len(results)} studies: {', '.join(counts)}." if results else "None is kept yet."
+    number = "1 study" if len(results) == 1 else f"{len(results)} studies"
+    outcome = count_verdicts([item.verdict for item in results])
+    summary = f"{number}: {outcome}." if results else "None is kept yet."
     # A small study checks that a plan runs; its verdict is not one on the paper.
     verdicts = {item.name: item.verdict for item in results if item.origin.size == FULL}
     parts = [
