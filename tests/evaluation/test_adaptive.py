@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from capelet.attacks.adaptive import LIKELIHOOD, PAIRS, UNDO
-from capelet.attacks.attribute import OutOfFold, Result
+from capelet.attacks.attribute import OutOfFold, Result, paired_gain
 from capelet.data.corpus import Corpus
 from capelet.evaluation.adaptive import (
     AdaptiveAttackers,
@@ -147,6 +147,12 @@ def test_the_strongest_is_chosen_on_own_rows() -> None:
 
     assert strongest_of(result, {UNDO: guess(390), PAIRS: guess(330)}, codes) == UNDO
     assert strongest_of(result, {UNDO: guess(290), PAIRS: guess(330)}, codes) == PAIRS
+    # Eight rows won and three lost are one and a half standard errors: no clear lead.
+    unclear = guess(308)
+    unclear.trial.probabilities[:3] = unclear.trial.probabilities[:3, ::-1]
+    gain, error = paired_gain(unclear.trial, result.out_of_fold["knn"], codes)
+    assert error < gain < 2 * error
+    assert strongest_of(result, {UNDO: unclear}, codes) == "knn"
     # Six rows won and five lost is luck; rows that only one of them read are not compared.
     lucky = guess(306)
     lucky.trial.probabilities[:5] = lucky.trial.probabilities[:5, ::-1]

@@ -76,7 +76,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "protect": Kind(
         "a method trained on one split, attacked afresh",
-        1,
+        2,
         {
             **_CORPUS,
             "encoder": "minilm",
@@ -105,7 +105,7 @@ KINDS: dict[str, Kind] = {
     ),
     "audit": Kind(
         "a release with given steps, attacked on one split",
-        1,
+        2,
         {**_CORPUS, **_RELEASE, **_ATTRIBUTES},
         measure_audit,
         check_attackers,
