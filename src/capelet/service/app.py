@@ -155,7 +155,9 @@ class _Errand:
         """The job's end is this errand's; whoever left meanwhile has left the job, too."""
         plan.job.future = self.future
         self.plan = plan
-        plan.job.is_abandoned = self.is_abandoned
+        # Only ever set, never cleared: `abandon` may have come in between.
+        if self.is_abandoned:
+            plan.job.is_abandoned = True
 
     def abandon(self) -> None:
         # First the errand and then its plan, and `take` the other way: one of both is seen.

@@ -134,15 +134,7 @@ class Membership:
         ]
         rows: list[Finding] = []
         for name, several in trials.items():
-            rows += membership_findings(
-                several,
-                member_pairs,
-                attacker=name,
-                target="pairs",
-                units=units,
-                seed=self.seed,
-                parameters=_about(several),
-            )
+            rows += self._findings(name, "pairs", several, member_pairs, units)
             rows += self._aggregates(name, several, member_pairs, units)
         if self.by_frequency:
             tenths = tenths_of(_pair_frequencies(pieces, next_too))
@@ -185,16 +177,26 @@ class Membership:
         }
         rows: list[Finding] = []
         for name, several in trials.items():
-            rows += membership_findings(
-                several,
-                flags,
-                attacker=name,
-                target="training texts",
-                units=units,
-                seed=self.seed,
-                parameters=_about(several),
-            )
+            rows += self._findings(name, "training texts", several, flags, units)
         return rows
+
+    def _findings(
+        self,
+        attacker: str,
+        target: str,
+        trials: Sequence[Trial],
+        member: Flags,
+        units: npt.NDArray[np.intp],
+    ) -> list[Finding]:
+        return membership_findings(
+            trials,
+            member,
+            attacker=attacker,
+            target=target,
+            units=units,
+            seed=self.seed,
+            parameters=_about(trials),
+        )
 
     def _aggregates(
         self,
@@ -219,15 +221,7 @@ class Membership:
         parts = [part for part in parts if _both_everywhere(flags > 0.5, part.auxiliary)]
         if not parts:
             return []
-        return membership_findings(
-            parts,
-            flags > 0.5,
-            attacker=name,
-            target="aggregates",
-            units=order,
-            seed=self.seed,
-            parameters=_about(parts),
-        )
+        return self._findings(name, "aggregates", parts, flags > 0.5, order)
 
     def _choices(self, units: npt.NDArray[np.intp], member: Flags) -> list[Flags]:
         """Several draws of the texts whose membership is known."""
