@@ -8,7 +8,13 @@ from typing import Any
 
 from capelet.errors import CapeletError
 from capelet.studies.cell import Cell, Measurement
-from capelet.studies.measurements.inputs import check_steps, corpus_of, encoder_in, steps_in
+from capelet.studies.measurements.inputs import (
+    check_steps,
+    corpus_of,
+    encoder_in,
+    steps_from,
+    steps_in,
+)
 
 
 def _protocol(inputs: Mapping[str, Any]) -> Any:
@@ -100,26 +106,22 @@ def measure_protect(cell: Cell) -> Measurement:
 
 
 def check_clouds(inputs: Mapping[str, Any]) -> None:
-    from capelet.release.steps import steps_of
     from capelet.workflows.cells import ORIGINAL
 
-    if not inputs["clouds"] or ORIGINAL in inputs["clouds"]:
+    clouds = inputs["clouds"]
+    if not clouds or not all(clouds.values()) or ORIGINAL in clouds:
         raise CapeletError(
             "a study of the kind 'geometry' needs clouds, each with its steps and none of them "
             f"named {ORIGINAL!r}: [settings.clouds]"
         )
-    for steps in inputs["clouds"].values():
-        steps_of({"steps": [dict(entry) for entry in steps]})
+    for steps in clouds.values():
+        steps_from(steps)
 
 
 def measure_geometry(cell: Cell) -> Measurement:
-    from capelet.release.steps import steps_of
     from capelet.workflows.cells import measure_clouds
 
-    clouds = {
-        name: steps_of({"steps": [dict(entry) for entry in steps]})
-        for name, steps in cell.inputs["clouds"].items()
-    }
+    clouds = {name: steps_from(steps) for name, steps in cell.inputs["clouds"].items()}
     return Measurement(
         measure_clouds(corpus_of(cell), encoder_in(cell), clouds, _protocol(cell.inputs))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,18 +82,20 @@ def encoder_in(cell: Cell) -> Encoder:
     return encoder_of(cell.inputs["encoder"], cell.inputs[FINGERPRINT])
 
 
-def steps_in(cell: Cell) -> list[Step]:
+def steps_from(entries: Iterable[Mapping[str, Any]]) -> list[Step]:
+    """The steps that these entries of a plan name, written as in a recipe."""
     from capelet.release.steps import steps_of
 
-    entries = [dict(entry) for entry in cell.inputs.get("steps", ())]
-    return steps_of({"steps": entries}) if entries else []
+    steps = [dict(entry) for entry in entries]
+    return steps_of({"steps": steps}) if steps else []
+
+
+def steps_in(cell: Cell) -> list[Step]:
+    return steps_from(cell.inputs.get("steps", ()))
 
 
 def check_steps(inputs: Mapping[str, Any]) -> None:
-    from capelet.release.steps import steps_of
-
-    if inputs.get("steps"):
-        steps_of({"steps": [dict(entry) for entry in inputs["steps"]]})
+    steps_from(inputs.get("steps") or ())
 
 
 def private_encoder(cell: Cell) -> Any:
