@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from capelet.errors import CapeletError
 from capelet.studies.cell import compute
 from capelet.studies.kinds import KINDS
 from capelet.studies.plan import Plan
@@ -135,3 +136,12 @@ def test_a_split_by_official_parts_reads_their_column(
     assert outcome.reason is None and outcome.measurement is not None
     # Every third row is for test, and so a victim.
     assert {len(item.rows) for item in outcome.measurement.guesses} == {66}
+
+
+@pytest.mark.parametrize("clouds", [{}, {"bare": ()}, {"original": LAPLACE}])
+def test_a_cloud_needs_steps_and_a_name_of_its_own(clouds: dict[str, object]) -> None:
+    inputs = {"corpus": "reviews", "clouds": clouds}
+    with pytest.raises(CapeletError, match="needs clouds, each with its steps"):
+        KINDS["geometry"].complete("geometry", inputs)
+    # The control: with steps and a name of its own it is taken.
+    KINDS["geometry"].complete("geometry", {**inputs, "clouds": {"noisy": LAPLACE}})
