@@ -11,7 +11,7 @@ import pytest
 
 from capelet.errors import DataError
 from capelet.reports import latex, markdown
-from capelet.reports.draw.svg import standalone
+from capelet.reports.draw.svg import MARGIN, standalone
 from capelet.studies.comparisons import adjust, compare_splits
 from capelet.studies.pictures import picture
 from capelet.studies.rows import Row
@@ -186,7 +186,8 @@ def test_two_settings_are_a_grid() -> None:
     numbers = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "ε ↓" in numbers and "λ →" in numbers
     assert "48.5 %" in numbers and "81.1 %" in numbers
-    assert root.get("width") == "264"
+    # 264 of the grid and a margin on both sides.
+    assert root.get("width") == f"{264 + 2 * MARGIN}"
     constant = [replace(row, degenerate=row.axes["epsilon"] == 0.1) for row in grid_rows()]
     drawing_of_constant = picture(tabulate(constant, Layout("Leakage", "epsilon", "lambda")))
     assert drawing_of_constant is not None and f"48.5 % {CONSTANT}</text>" in drawing_of_constant

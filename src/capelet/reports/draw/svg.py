@@ -13,6 +13,10 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+# Around a picture that is a file: a dot at 0 % and its casing need 7.
+MARGIN = 16
+_PAGE_WIDTH = "svg.panel { width: 100%; height: auto; }"
+
 
 def svg(look: str, size: str, name: str, description: str, parts: Iterable[str]) -> Markup:
     """An `<svg>` with the class `look` whose accessible name says all that it shows."""
@@ -42,17 +46,27 @@ def short(content: Any, most: int) -> str:
 def standalone(picture: Markup, width: int = 640) -> str:
     """The picture as a file of its own: with its name space, the colours of a page, and a ground.
 
-    A page of the documentation shows it as an image, where no style sheet reaches it.
+    A page of the documentation shows it as an image, where no style sheet reaches it, and where
+    whatever stands at its edge would touch the text beside it.
     """
     style = resources.files("capelet.reports").joinpath("templates/style.css").read_text("utf-8")
     # The light colours, and whatever is said of pictures; the rest of the page's style is not ours.
     colours = re.search(r"^:root \{.*?^\}$", style, re.DOTALL | re.MULTILINE)
     rules = re.findall(r"^(?:svg|\.c-\d).*$", style, re.MULTILINE)
+    # How wide a panel is on a page is the page's matter; a file has a size of its own.
+    rules = [rule for rule in rules if rule != _PAGE_WIDTH]
     sheet = "\n".join([colours[0] if colours else "", *rules])
-    head, body = str(picture).split(">", 1)
+    head, body = str(picture).removesuffix("</svg>").split(">", 1)
     # A picture in per cent of its page has no width of its own; one with a view box has.
-    box = re.search(r'viewBox="0 0 ([\d.]+)', head)
-    head = head.replace(' width="100%"', "")
-    size = f'<svg xmlns="http://www.w3.org/2000/svg" width="{box[1] if box else width}"'
-    ground = '<rect width="100%" height="100%" style="fill: var(--card)"/>'
-    return f"{head.replace('<svg', size, 1)}><style>\n{sheet}\n</style>{ground}{body}\n"
+    box = re.search(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', head)
+    wide = float(box[1]) if box else width - 2 * MARGIN
+    tall = float(box[2]) if box else float(re.findall(r' height="([\d.]+)"', head)[0])
+    size = f'width="{wide + 2 * MARGIN:g}" height="{tall + 2 * MARGIN:g}"'
+    name = re.sub(r' (?:width|height|viewBox)="[^"]*"', "", head.removeprefix("<svg"))
+    # A nested picture, so that its per cents are those of the room within the margin.
+    frame = f'x="{MARGIN}" y="{MARGIN}" width="{wide:g}" height="{tall:g}" overflow="visible"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}{name}><style>\n{sheet}\n</style>'
+        '<rect width="100%" height="100%" style="fill: var(--card)"/>'
+        f"<svg {frame}{box[0] if box else ''}>{body}</svg></svg>\n"
+    )
