@@ -6,17 +6,25 @@ import itertools
 import os
 from pathlib import Path
 from random import Random
+from statistics import fmean
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from capelet.cli.commands import app
 from capelet.data.datasets import DATASETS, is_available
-from capelet.studies.cell import canonical
-from capelet.studies.plan import Plan
+from capelet.findings import Finding, Findings
+from capelet.studies.cell import Measurement, canonical
+from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.publication import publish
+from capelet.studies.result_pages import results_page
+from capelet.studies.results import Result
 from capelet.studies.rows import Row, pick
 from capelet.studies.statistics import anova
-from capelet.studies.tables import tabulate
+from capelet.studies.store import Store
+from capelet.studies.tables import join_levels, tabulate
+from capelet.workflows.cells import VictimGuesses
 
 PAPERS = Path(__file__).parents[1] / "papers"
 PLANS = sorted(PAPERS.rglob("*.toml"))
@@ -102,10 +110,61 @@ def test_the_tables_of_a_plan_can_be_drawn(path: Path) -> None:
         rows = invented_rows(plan, size)
         tables = [tabulate(rows, layout, plan.blocks) for layout in plan.tables]
         # At the full size no table stays empty; a small one may leave the level of a table out.
+        assert any(table.rows for table in tables)
         assert size == "small" or all(table.rows for table in tables)
         if size == "full":
             for item in plan.analyses:
                 anova(pick(rows, **item.where), item.factors, item.blocks)
+
+
+def invented_measurement(plan: Plan, item: PlannedCell, random: np.random.Generator) -> Measurement:
+    """Guesses of victims whose task score rises along the axis of a comparison at equal utility."""
+    findings: list[Finding] = []
+    guesses: list[VictimGuesses] = []
+    people = np.arange(300)
+    for entry, measure in itertools.product(plan.matched, ("utility", "leakage")):
+        where = getattr(entry, measure)
+        kind, target, metric = (str(where[name]) for name in ("kind", "target", "metric"))
+        if any((row.kind, row.target) == (kind, target) for row in findings):
+            continue
+        levels = [values[entry.axis] for values in plan.combinations("small")]
+        is_low = item.axes.get(entry.axis, max(levels)) == min(levels)
+        is_single = entry.axis in entry.first
+        is_first = all(item.axes.get(name) == level for name, level in entry.first.items())
+        # A first side of one setting lies between the ends of the second.
+        share = 0.5 if is_single and is_first else 0.3 if is_low else 0.7
+        truth = people % 2
+        guess = np.where(random.random(len(people)) < share, truth, 1 - truth)
+        recalls = [float(np.mean(guess[truth == code] == code)) for code in (0, 1)]
+        score = float(np.mean(guess == truth)) if metric == "accuracy" else fmean(recalls)
+        findings.append(Finding(kind, target, metric, score, attacker="strongest"))
+        codes = (truth.astype(np.int16), guess.astype(np.int16))
+        guesses.append(VictimGuesses(kind, target, people, people, *codes))
+    return Measurement(Findings(tuple(findings)), tuple(guesses))
+
+
+@pytest.mark.parametrize("name", ["yawyw/epsilon-lambda", "yawyw/dimension"])
+def test_the_page_of_a_plan_compares_at_equal_utility(name: str, tmp_path: Path) -> None:
+    """Else a slip in [[matched]] would be a sentence on a page, after a night of computing."""
+    plan = Plan.read(PAPERS / f"{name}.toml")
+    assert plan.matched
+    if any(not is_available(item) for item in sets_of(plan)):
+        pytest.skip("its data sets are not here; CAPELET_DATA names their folder")
+    cells, store, random = plan.cells("small"), Store(tmp_path), np.random.default_rng(0)
+    for item in cells:
+        store.write(item.cell, invented_measurement(plan, item, random), 1.0)
+    result = publish(plan, "small", cells, store)
+    assert "cannot be compared" not in result.why
+    assert [item.target for item in result.at_utility] == ["language", "gender"]
+    # Every person is resampled, whatever the number of splits.
+    assert all((item.unit, item.n) == ("author", 300) for item in result.at_utility)
+    page = results_page(Result.parse(result.to_json(), "x.json"))
+    first, second = (join_levels(getattr(plan.matched[0], side)) for side in ("first", "second"))
+    assert "**At equal utility**" in page and page.count(f"| {first} | {second} |") == 2
+    # The control: without the second method nothing can be compared, and the page says so.
+    others = [item for item in cells if item.axes.get("method") != plan.matched[0].second["method"]]
+    gap = publish(plan, "small", others, store)
+    assert not gap.at_utility and gap.why.count("cannot be compared") == 2
 
 
 def test_papers_hold_plans_and_no_code() -> None:

@@ -87,3 +87,11 @@ def test_a_page_begins_with_noise_that_is_broken(plan: Make, tmp_path: Path) -> 
     sound = write_store(study, tmp_path / "sound", "proven")
     assert "broken" not in study_page(Collection.of(study, "full", cells, sound))
     assert "broken" not in publish(study, "full", cells, sound).why
+
+
+def test_a_table_without_rows_is_not_drawn(plan: Make, tmp_path: Path) -> None:
+    empty = {**TABLES[0], "title": "Another", "where": {**WHERE, "method": "cape"}}
+    study = plan(axes=AXES, tables=[*TABLES, empty])
+    store = write_store(study, tmp_path / "store")
+    page = study_page(Collection.of(study, "full", study.cells(), store))
+    assert "**Task**" in page and "Another" not in page

@@ -142,6 +142,31 @@ def test_slips_are_refused_before_anything_runs(
         plan(**parts).cells("small")
 
 
+@pytest.mark.parametrize(
+    ("slip", "sentence"),
+    [
+        ({"axis": "epsilom"}, "did you mean 'epsilon'"),
+        ({"second": {"metod": "cape"}}, "did you mean 'method'"),
+        ({"first": {}}, "names its levels"),
+        ({"first": "ldp"}, "names its levels"),
+    ],
+)
+def test_a_slip_in_a_comparison_at_equal_utility_is_refused(
+    plan: Make, slip: dict[str, Any], sentence: str
+) -> None:
+    axes = {"corpus": ["tiny"], "seed": [0], "method": ["ldp", "cape"], "epsilon": [1, 8]}
+    entry = {
+        "first": {"method": "ldp"},
+        "second": {"method": "cape"},
+        "axis": "epsilon",
+        "utility": {"kind": "utility", "metric": "accuracy"},
+        "leakage": {"kind": "attribute-inference", "metric": "accuracy"},
+    }
+    assert len(plan(axes=axes, matched=[entry]).matched) == 1
+    with pytest.raises(CapeletError, match=sentence):
+        plan(axes=axes, matched=[{**entry, **slip}])
+
+
 def test_too_many_cells_are_refused_unless_they_are_wished_for(plan: Make) -> None:
     study = plan(
         axes={

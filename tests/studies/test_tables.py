@@ -151,6 +151,10 @@ def test_every_table_of_statistics_says_what_it_is_conditional_on() -> None:
     assert drawn[0].lines[-1].cells[0] == "residual"
     assert drawn[1].lines[0].cells[3].startswith("−10.0 (")
     assert drawn[1].lines[0].cells[5] == drawn[1].lines[0].cells[4]  # Holm of one is itself
+    # A setting without a real guess is left out of a line, and is counted.
+    with_constant = matched_table([matched, replace(matched, degenerate=2)])
+    assert "2 settings left out (constant guesses)." in with_constant.note
+    assert "left out" not in drawn[2].note
 
 
 def test_the_table_is_json() -> None:

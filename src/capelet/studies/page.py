@@ -30,8 +30,9 @@ def study_page(study: Collection) -> str:
         parts.append(f"**{escape(study.warning)}**")
     if study.rulings:
         parts.append(table(_claims(study.rulings)))
-    for layout in plan.tables:
-        parts.append(table(page_table(tabulate(study.rows, layout, plan.blocks))))
+    tables = [tabulate(study.rows, layout, plan.blocks) for layout in plan.tables]
+    # A size that leaves the level of a table out has nothing to show in it.
+    parts += [table(page_table(item)) for item in tables if item.rows]
     parts.append(table(_overview(study)))
     parts += _gaps(study)
     return "\n\n".join(parts) + "\n"

@@ -195,6 +195,7 @@ class Plan:
         for table in (self.settings, *self.sizes.values()):
             _check_keys(table, keys, what)
         self._check_releases()
+        self._check_matched()
         for size, limits in self.sizes.items():
             for name, values in limits.items():
                 if self._is_axis(name) and name != "seed":
@@ -208,6 +209,19 @@ class Plan:
             raise CapeletError(
                 f"the plan has a release {name!r}, which is a method already; call it otherwise"
             )
+
+    def _check_matched(self) -> None:
+        """Both sides go along an axis of the plan; a slip would show only on the finished page."""
+        for item in self.matched:
+            if item.axis not in self.axis_names:
+                raise CapeletError(
+                    f"a comparison at equal utility goes along {item.axis!r}, which is no axis of "
+                    f"the plan; {did_you_mean(item.axis, self.axis_names)}"
+                )
+            for side in (item.first, item.second):
+                if not isinstance(side, Mapping) or not side:
+                    raise CapeletError("a side of a comparison at equal utility names its levels")
+                _check_keys(side, self.axis_names, "a side of a comparison at equal utility")
 
     def _check_limit(self, size: str, name: str, values: Any) -> None:
         """A value that no axis has would silently leave nothing to measure."""

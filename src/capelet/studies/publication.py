@@ -13,9 +13,10 @@ from capelet.studies.comparisons import Difference, adjust, compare_splits, comp
 from capelet.studies.documents import count_verdicts
 from capelet.studies.plan import Comparison, MatchedComparison, Plan, PlannedCell
 from capelet.studies.results import Origin, Result
-from capelet.studies.rows import Level, Row, count_of, format_level, pick
+from capelet.studies.rows import Level, Row, count_of, pick
 from capelet.studies.store import Store
 from capelet.studies.sweeps import MatchedDifference, Sweep, compare_at_utility
+from capelet.studies.tables import join_levels
 
 
 def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -> Result:
@@ -94,9 +95,8 @@ def _at_utility(rows: Sequence[Row], plan: Plan) -> tuple[tuple[MatchedDifferenc
 
 
 def _sweep(rows: Sequence[Row], item: MatchedComparison, side: Mapping[str, Level]) -> Sweep:
-    name = ", ".join(map(format_level, side.values()))
     measures = (pick(rows, **measure, **side) for measure in (item.utility, item.leakage))
-    return Sweep(name, item.axis, *measures)
+    return Sweep(join_levels(side), item.axis, *measures)
 
 
 def _difference(rows: Sequence[Row], item: Comparison, blocks: Sequence[str]) -> Difference:

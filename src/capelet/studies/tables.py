@@ -153,16 +153,19 @@ def _level_down(row: Row, axes: Sequence[str]) -> Level | None:
     first, *others = (level_of(row, name) for name in axes)
     if first is None or not others:
         return first
-    return ", ".join(
-        [
-            format_level(first),
-            *(
-                f"{NAMES.get(name, name)} {format_level(level)}"
-                for name, level in zip(axes[1:], others, strict=True)
-                if level is not None
-            ),
-        ]
-    )
+    levels = zip(axes, (first, *others), strict=True)
+    return join_levels({name: level for name, level in levels if level is not None})
+
+
+def join_levels(levels: Mapping[str, Level]) -> str:
+    """Several levels in words; the first says by itself what it is.
+
+    >>> join_levels({"method": "cape", "lambda": 1.5})
+    'cape, λ 1.5'
+    """
+    first, *others = levels.items()
+    names = [f"{NAMES.get(name, name)} {format_level(level)}" for name, level in others]
+    return ", ".join([format_level(first[1]), *names])
 
 
 def _winners(rows: Sequence[Row]) -> str:
@@ -382,8 +385,14 @@ def matched_table(results: Sequence[MatchedDifference], title: str = "At equal u
         "first", "second", "target", "task score", "first leaks", "second leaks",
         "second − first (95 %)", "unit",
     )  # fmt: skip
-    note = f"Read by straight lines between the settings that were measured. {CONDITIONAL}"
-    return Table(title, columns, tuple(lines), note, words=3)
+    constant = sum(item.degenerate for item in results)
+    sentences = [
+        "Read by straight lines between the settings that were measured.",
+        "Differences of shares are in points.",
+        f"{count_of(constant, 'setting')} left out (constant guesses)." if constant else "",
+        CONDITIONAL,
+    ]
+    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
 
 
 def p_value(p: float) -> str:
