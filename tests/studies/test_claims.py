@@ -130,6 +130,16 @@ def test_constant_guesses_count_for_a_task_and_not_for_a_secret() -> None:
     assert claim(measure=measure).rule(task).verdict == HOLDS
 
 
+def test_victims_of_one_class_count_for_nothing() -> None:
+    """Of them a constant guess is right always: neither a leak nor what a release is worth."""
+    marks = {"degenerate": True, "single_class": True}
+    rows = [replace(row, **(marks if row.seed == 2 else {})) for row in CLEAR]
+    assert claim().rule(rows).pairs == 2 and claim().rule(CLEAR).pairs == 3
+    task = [replace(row, kind="utility", target="stars") for row in rows]
+    measure = {"kind": "utility", "target": "stars", "metric": "balanced_accuracy"}
+    assert claim(measure=measure).rule(task).pairs == 2
+
+
 def test_an_axis_that_a_side_does_not_have_can_be_named() -> None:
     rows = [value("none", s, 0.9) for s in range(3)]
     rows += [value("dpsgd", s, 0.5 + s / 100, epsilon=8) for s in range(3)]

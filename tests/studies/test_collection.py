@@ -89,6 +89,26 @@ def test_a_page_begins_with_noise_that_is_broken(plan: Make, tmp_path: Path) -> 
     assert "broken" not in publish(study, "full", cells, sound).why
 
 
+def test_a_cell_whose_victims_are_of_one_class_is_marked_without_being_measured_again(
+    plan: Make, tmp_path: Path
+) -> None:
+    """What a store of an earlier day holds tells of it; each attacker by itself is marked, too."""
+    study = plan(axes=AXES, tables=TABLES)
+    store = Store(tmp_path / "store")
+    for item in study.cells():
+        share = 1.0 if item.cell.seed == 0 else 0.6
+        rows = [
+            Finding("utility", "topic", "accuracy", 0.7, majority=share, attacker=attacker)
+            for attacker in ("strongest", "logistic")
+        ]
+        store.write(item.cell, Measurement(Findings(tuple(rows))), 1.0)
+    collection = Collection.of(study, "full", study.cells(), store)
+    assert {row.candidate for row in collection.rows} == {True, False}
+    for row in collection.rows:
+        assert row.single_class == row.degenerate == (row.seed == 0)
+    assert "2 degenerate cells left out (victims of one class)" in study_page(collection)
+
+
 def test_a_table_without_rows_is_not_drawn(plan: Make, tmp_path: Path) -> None:
     empty = {**TABLES[0], "title": "Another", "where": {**WHERE, "method": "cape"}}
     study = plan(axes=AXES, tables=[*TABLES, empty])

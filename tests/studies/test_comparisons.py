@@ -74,6 +74,15 @@ def test_degenerate_and_lone_splits_are_left_out_and_counted() -> None:
         compare_splits(before[:2], after[:1] + cell("cape", AFTER)[1:2])
 
 
+def test_a_pair_whose_victims_are_of_one_class_is_counted_once() -> None:
+    before, after = cell("fx", BEFORE), cell("cape", AFTER)
+    for rows in (before, after):
+        rows[1] = replace(rows[1], degenerate=True, single_class=True)
+    result = compare_splits(before, after)
+    assert (result.exclusions.degenerate, result.exclusions.single_class) == (0, 1)
+    assert result.n == len(BEFORE) - 1
+
+
 def test_splits_of_two_corpora_are_not_the_same_splits() -> None:
     rows = {
         (method, corpus): [

@@ -153,6 +153,15 @@ def test_the_file_gives_the_result_back() -> None:
     assert all(row.guesses is None for row in again.rows)
 
 
+def test_victims_of_one_class_stay_in_the_file_and_others_leave_no_trace() -> None:
+    result = sample()
+    assert "single_class" not in result.to_json()
+    first = replace(result.rows[0], degenerate=True, single_class=True)
+    again = Result.parse(replace(result, rows=(first, *result.rows[1:])).to_json(), "x.json")
+    assert [row.single_class for row in again.rows] == [True, *[False] * (len(again.rows) - 1)]
+    assert "1 degenerate cell left out (victims of one class)" in results_page(again)
+
+
 def test_no_victim_is_in_the_file_or_on_the_page() -> None:
     result = sample()
     texts = result.to_json() + results_page(result)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pyarrow
 import pytest
 
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
+from capelet.findings.metrics import majority
 from capelet.studies.rows import Row, format_level, gather, pick, rows_of
 
 
@@ -29,6 +31,36 @@ def test_rows_of_findings() -> None:
     ]
     assert [row.degenerate for row in rows] == [False, True]
     assert rows[0].chance == 0.5 and rows[0].guesses is None
+
+
+def test_victims_of_one_class_make_every_row_of_their_target_degenerate() -> None:
+    """Balanced accuracy is then the recall of one class; `majority` of the accuracy tells."""
+    gender = ("attribute-inference", "gender")
+    share = majority("accuracy", np.array([1, 1, 1]), 2)
+    assert share == 1.0
+    findings = Findings(
+        (
+            Finding(*gender, "accuracy", 0.9, majority=share, attacker="strongest"),
+            Finding(*gender, "balanced_accuracy", 0.9, majority=0.5, attacker="strongest"),
+            Finding("attribute-inference", "age", "accuracy", 0.9, majority=0.99),
+            # A subgroup of one class is no cell of one class.
+            Finding("fairness", "stars", "accuracy", 1.0, majority=1.0, subgroup="f"),
+            Finding("utility", "stars", "accuracy", 0.9, majority=0.6),
+        )
+    )
+    rows = rows_of(findings, {}, 0)
+    marks = [(row.target, row.degenerate, row.single_class) for row in rows]
+    assert marks == [
+        ("gender", True, True), ("gender", True, True), ("age", False, False),
+        ("stars", False, False),
+    ]  # fmt: skip
+    constant = Row({}, 1, *gender, "accuracy", 0.5, degenerate=True)
+    exclusions = gather([rows[0], constant], ()).exclusions
+    assert (exclusions.degenerate, exclusions.single_class) == (1, 1)
+    assert exclusions.sentence == (
+        "1 degenerate cell left out (constant guesses); "
+        "1 degenerate cell left out (victims of one class)."
+    )
 
 
 def test_rows_with_the_guesses_of_the_store() -> None:

@@ -110,6 +110,29 @@ def test_constant_attackers_shorten_the_sweep() -> None:
         compare_at_utility(shorter, first, 0.65)
 
 
+def test_a_split_whose_victims_are_of_one_class_is_left_out_of_both_methods() -> None:
+    """Its victims are the same at every setting: else no setting would be left."""
+    first = sweep("ldp", [1, 2, 4], lambda e: 0.5 + 0.1 * e, lambda e: 0.5 + 0.05 * e)
+    second = sweep("cape", [1, 2, 4], lambda e: 0.5 + 0.1 * e, lambda e: 0.5 + 0.04 * e)
+
+    def marked(item: Sweep) -> Sweep:
+        leakage = [
+            replace(row, degenerate=True, single_class=True, value=1.0) if row.seed == 0 else row
+            for row in item.leakage
+        ]
+        return replace(item, leakage=leakage)
+
+    result = compare_at_utility(marked(first), marked(second), 0.7)
+    assert (result.single_class, result.degenerate, result.n) == (1, 0, SPLITS - 1)
+    without = compare_at_utility(first.without({(0,)}, ()), second.without({(0,)}, ()), 0.7)
+    assert result.difference == without.difference and without.single_class == 0
+    with pytest.raises(DataError, match="no rows to analyse"):
+        compare_at_utility(
+            *(item.without({(seed,) for seed in range(SPLITS)}, ()) for item in (first, second)),
+            0.7,
+        )
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     first = sweep("ldp", [1, 2, 4], lambda e: 0.5 + 0.1 * e, lambda e: 0.5 + 0.05 * e)
     with pytest.raises(DataError, match="lacks some of the splits"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from statistics import fmean
 from xml.etree import ElementTree
 
 import pytest
@@ -20,6 +21,7 @@ from capelet.studies.sweeps import MatchedDifference
 from capelet.studies.tables import (
     BEST,
     CONSTANT,
+    SINGLE,
     Layout,
     anova_table,
     difference_table,
@@ -80,6 +82,29 @@ def test_in_words() -> None:
     assert drawn.lines[2].cells[1] == f"50.0 % {CONSTANT}"
     for part in ("mean over 3 splits", "3 degenerate cells left out", BEST, CONSTANT, CONDITIONAL):
         assert part in drawn.note
+
+
+def test_victims_of_one_class_have_a_mark_of_their_own() -> None:
+    """One split of `gr` has victims of one class: its mean is that of the others."""
+    items = [
+        replace(row, degenerate=True, single_class=True, value=1.0)
+        if (row.axes["method"], row.kind, row.seed) == ("gr", "attribute-inference", 0)
+        else row
+        for row in rows()
+    ]
+    table = tabulate(items, Layout("By method", "method"))
+    cell, constant = table.cells[1][0], table.cells[2][0]
+    assert cell is not None and (cell.n, cell.degenerate, cell.single_class) == (2, 0, 1)
+    assert cell.value == pytest.approx(fmean(LEAK["gr"][1:]))
+    assert constant is not None and constant.marks == CONSTANT
+    assert (table.exclusions.degenerate, table.exclusions.single_class) == (3, 1)
+    drawn = page_table(table)
+    assert drawn.lines[1].cells[1].endswith(SINGLE) and SINGLE not in drawn.lines[2].cells[1]
+    assert f"{SINGLE} victims of one class in some splits" in drawn.note
+    assert "1 degenerate cell left out (victims of one class)" in drawn.note
+    assert latex.table(drawn).isascii() and "ddagger" in latex.table(drawn)
+    # The control: where all victims are of both classes nothing is said of it.
+    assert "one class" not in page_table(tabulate(rows(), Layout("By method", "method"))).note
 
 
 def test_what_is_missing_is_a_dash_and_is_named() -> None:

@@ -17,6 +17,7 @@ _SIGNS = {
     "²": r"$^{2}$",
     "★": r"$\star$",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
     "ε": r"$\varepsilon$",
     "λ": r"$\lambda$",
     "μ": r"$\mu$",

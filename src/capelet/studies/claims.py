@@ -169,8 +169,10 @@ class Claim:
         wish = {**self.measure, **side}
         same = all(has_level(item, name, level) for name, level in wish.items())
         # A constant guess of a secret tells of the prior and not of the attacker. Of a task it is
-        # what a useless release is worth, and that is the cost which a claim may be about.
-        return same and (not item.degenerate or item.kind == "utility")
+        # what a useless release is worth, and that is the cost which a claim may be about; but of
+        # victims of one class a constant guess would be the best, and no cost at all.
+        is_cost = item.kind == "utility" and not item.single_class
+        return same and (not item.degenerate or is_cost)
 
     def _differences(self, values: Sequence[Row]) -> list[tuple[int, float]]:
         """By split: a value of `of`, less that of `than` in the cell that else is the same."""

@@ -20,7 +20,7 @@ from capelet.studies.cell import canonical
 from capelet.studies.claims import Ruling
 from capelet.studies.documents import FAILS, HOLDS, UNTESTED
 from capelet.studies.plan import Plan, PlannedCell
-from capelet.studies.rows import CHOICE, Row, count_of, rows_of
+from capelet.studies.rows import CHOICE, Row, count_of, rows_of, single_class_targets
 from capelet.studies.store import Store
 
 TABLE, PAGE = "table.json", "table.md"
@@ -144,6 +144,7 @@ def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
     """The chosen attacker's rows, and each attacker's own: as candidates, where one was chosen."""
     rows = rows_of(findings, item.axes, item.cell.seed, guesses)
     with_choice = {(row.kind, row.target) for row in rows}
+    single = single_class_targets(findings)
     for row in findings:
         is_candidate = (row.kind, row.target) in with_choice
         # Subgroups of a task are of the chosen probe alone.
@@ -160,10 +161,11 @@ def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
                 row.target,
                 row.metric,
                 row.value,
-                row.degenerate,
+                row.degenerate or row.target in single,
                 row.chance,
                 holds=row.parameters.get("holds"),
                 candidate=is_candidate,
+                single_class=row.target in single,
             )
         )
     # A class without victims has no score; JSON has no NaN, and a mean would become one.

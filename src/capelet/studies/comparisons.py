@@ -164,14 +164,13 @@ def _pairs(
     both = [split for split in sides[0] if split in sides[1]]
     pairs = [(sides[0][split], sides[1][split]) for split in both]
     # Both go if one does: a lone value would compare this split's people with others.
-    constant = sum(any(row.degenerate for row in pair) for pair in pairs)
     usable = [pair for pair in pairs if all(_is_usable(row) for row in pair)]
     alone = [split for split in {**sides[0], **sides[1]} if split not in both]
     alone += [
         split_of(pair[0], blocks) for pair in pairs if any(not math.isfinite(r.value) for r in pair)
     ]
     missing = tuple(f"split {' '.join(map(format_level, split))}" for split in alone)
-    return usable, Exclusions(constant, missing)
+    return usable, Exclusions.of(pairs, missing)
 
 
 def _is_usable(row: Row) -> bool:

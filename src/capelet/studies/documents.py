@@ -128,14 +128,17 @@ _ROW: dict[str, Check] = {
     "degenerate": lambda value: isinstance(value, bool),
     "chance": _or_null(_is_number),
     **dict.fromkeys(("winner", "holds"), _or_null(_is_attacker)),
-    "candidate": lambda value: isinstance(value, bool),
+    **dict.fromkeys(("candidate", "single_class"), lambda value: isinstance(value, bool)),
 }
-_ROW_OPTIONAL = {"chance", "degenerate", "winner", "holds", "candidate"}
+_ROW_OPTIONAL = {"chance", "degenerate", "winner", "holds", "candidate", "single_class"}
 _EFFECT: dict[str, Check] = {
     **dict.fromkeys(("value", "low", "high"), _is_number),
     "name": _is_sentence,
 }
-_EXCLUSIONS: dict[str, Check] = {"degenerate": _is_count, "missing": _list_of(_is_word)}
+_EXCLUSIONS: dict[str, Check] = {
+    **dict.fromkeys(("degenerate", "single_class"), _is_count),
+    "missing": _list_of(_is_word),
+}
 _UNIT: Check = lambda value: value in ("split", "author")  # noqa: E731
 _DIFFERENCE: dict[str, Check] = {
     **dict.fromkeys(("first", "second", "kind", "target", "metric"), _is_word),
@@ -144,7 +147,7 @@ _DIFFERENCE: dict[str, Check] = {
     "n": _is_count,
     "effect": _or_null(_record(_EFFECT)),
     "p_holm": _or_null(_is_number),
-    "exclusions": _record(_EXCLUSIONS),
+    "exclusions": _record(_EXCLUSIONS, {"single_class"}),
     "note": _is_sentence,
 }
 _AT_UTILITY: dict[str, Check] = {
@@ -153,7 +156,7 @@ _AT_UTILITY: dict[str, Check] = {
     "utility": _is_number,
     "unit": _UNIT,
     "n": _is_count,
-    "degenerate": _is_count,
+    **dict.fromkeys(("degenerate", "single_class"), _is_count),
     "note": _is_sentence,
 }
 _CLAIM: dict[str, Check] = {
@@ -199,7 +202,7 @@ _DOCUMENT: dict[str, Check] = {
     "blocks": _list_of(_is_word, 5),
     "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
     "differences": _list_of(_record(_DIFFERENCE)),
-    "at_utility": _list_of(_record(_AT_UTILITY)),
+    "at_utility": _list_of(_record(_AT_UTILITY, {"single_class"})),
     "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why", "metric", "relation"}), 100),
 }
 _OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims"}

@@ -9,7 +9,7 @@ from capelet.reports.draw.grid import Grid, heat_grid
 from capelet.reports.draw.pareto import NAMES
 from capelet.reports.words import is_share
 from capelet.studies.rows import Level, format_level
-from capelet.studies.tables import BEST, CONSTANT, ResultTable, Summary
+from capelet.studies.tables import BEST, ResultTable, Summary
 
 # More would be a page of their own: every attacker against every release.
 MOST_DOTS = 40
@@ -67,4 +67,4 @@ def _dots(table: ResultTable) -> list[Bar]:
 def _marks(cell: Summary | None, best: str = BEST) -> str:
     if cell is None:
         return ""
-    return best * cell.best + CONSTANT * (cell.degenerate > 0)
+    return best * cell.best + cell.marks

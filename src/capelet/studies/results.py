@@ -120,14 +120,15 @@ _FIELDS: dict[type, tuple[str, ...]] = {
         "winner",
         "holds",
         "candidate",
+        "single_class",
     ),
     # What a plan expects is for its build.
     Ruling: ("text", "verdict", "value", "low", "high", "why", "metric", "relation"),
 }
 
 
-# Of a row, what most rows have not is left out of the file.
-_ABSENT = {"winner": None, "holds": None, "candidate": False}
+# What most records have not is left out of the file, so that files of earlier days are as of today.
+_ABSENT = {"winner": None, "holds": None, "candidate": False, "single_class": 0}
 
 
 def _text(document: Mapping[str, Any]) -> str:
@@ -148,17 +149,15 @@ def _text(document: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     """Records, tuples and mappings as JSON has them."""
-    # Never a row's guesses: what is not named here is not written.
-    for record, names in _FIELDS.items():
-        if isinstance(value, record):
-            entries = {name: _plain(getattr(value, name)) for name in names}
-            return {
-                name: entry
-                for name, entry in entries.items()
-                if name not in _ABSENT or entry != _ABSENT[name]
-            }
     if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        # Never a row's guesses: what is not named here is not written.
+        names = _FIELDS.get(type(value), tuple(value.__dataclass_fields__))
+        entries = {name: _plain(getattr(value, name)) for name in names}
+        return {
+            name: entry
+            for name, entry in entries.items()
+            if name not in _ABSENT or entry != _ABSENT[name]
+        }
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -204,7 +203,9 @@ def _difference(item: Mapping[str, Any]) -> Difference:
             **item,
             "effect": None if effect is None else StandardisedEffect(**effect),
             "exclusions": Exclusions(
-                exclusions.get("degenerate", 0), tuple(exclusions.get("missing", ()))
+                exclusions.get("degenerate", 0),
+                tuple(exclusions.get("missing", ())),
+                exclusions.get("single_class", 0),
             ),
         }
     )

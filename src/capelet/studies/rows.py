@@ -29,6 +29,8 @@ ATTACKER, STRONGEST = "attacker", "strongest"
 CHOICE = (None, STRONGEST)
 # The level of a row on an axis that it does not have.
 ABSENT = "–"
+# Why a cell may be degenerate.
+CONSTANT_GUESSES, SINGLE_CLASS = "constant guesses", "victims of one class"
 # Metrics that the class guessed decides; others rank victims by scores, which no store keeps.
 OF_GUESSES = ("accuracy", "balanced_accuracy", "f1_weighted", "f1_macro")
 
@@ -51,9 +53,12 @@ class PseudonymGuesses:
 class Row:
     """One measurement of one cell; `seed` names the split.
 
-    `winner` is the attacker that was chosen in this split, and `holds` what it had beside labels. A
-    `candidate` is one of those among whom the choice was made: it is shown where attackers are
-    compared, and nowhere else, since the best of them on victims would be picked by luck.
+    A `degenerate` one tells nothing: its guesses are constant or, with `single_class`, its victims
+    are all of one class, so that balanced accuracy is the recall of that class alone, which a
+    constant guess drives to 1. `winner` is the attacker that was chosen in this split, and `holds`
+    what it had beside labels. A `candidate` is one of those among whom the choice was made: it is
+    shown where attackers are compared, and nowhere else, since the best of them on victims would be
+    picked by luck.
     """
 
     axes: Mapping[str, Level]
@@ -68,26 +73,42 @@ class Row:
     winner: str | None = None
     holds: str | None = None
     candidate: bool = False
+    single_class: bool = False
 
 
 @dataclass(frozen=True)
 class Exclusions:
-    """What a result is without: constant guesses, which tell nothing, and cells that are missing.
+    """What a result is without: cells that tell nothing, for either reason, and missing ones.
 
     >>> Exclusions(2, ("cape, split 1",)).sentence
     '2 degenerate cells left out (constant guesses); 1 cell missing (cape, split 1).'
+    >>> Exclusions(single_class=1).sentence
+    '1 degenerate cell left out (victims of one class).'
     """
 
     degenerate: int = 0
     missing: tuple[str, ...] = ()
+    single_class: int = 0
+
+    @classmethod
+    def of(cls, groups: Iterable[Sequence[Row]], missing: tuple[str, ...] = ()) -> Exclusions:
+        """The degenerate ones among groups that stay or go together, each counted once."""
+        single, constant = 0, 0
+        for group in groups:
+            # One class among the victims is the reason of whatever was guessed of them.
+            is_single = any(row.single_class for row in group)
+            single += is_single
+            constant += not is_single and any(row.degenerate for row in group)
+        return cls(constant, missing, single)
 
     @property
     def sentence(self) -> str:
-        parts = []
-        if self.degenerate:
-            parts.append(
-                f"{count_of(self.degenerate, 'degenerate cell')} left out (constant guesses)"
-            )
+        reasons = ((self.degenerate, CONSTANT_GUESSES), (self.single_class, SINGLE_CLASS))
+        parts = [
+            f"{count_of(count, 'degenerate cell')} left out ({reason})"
+            for count, reason in reasons
+            if count
+        ]
         if self.missing:
             parts.append(
                 f"{count_of(len(self.missing), 'cell')} missing ({_listing(self.missing)})"
@@ -130,6 +151,7 @@ def rows_of(
     pseudonyms), truth and guess.
     """
     by_target = {} if guesses is None else _guesses_by_target(guesses)
+    single = single_class_targets(findings)
     return [
         Row(
             axes,
@@ -138,15 +160,29 @@ def rows_of(
             item.target,
             item.metric,
             item.value,
-            item.degenerate,
+            item.degenerate or item.target in single,
             item.chance,
             by_target.get((item.kind, item.target)) if item.metric in OF_GUESSES else None,
             _winner(item),
             item.parameters.get("holds"),
+            single_class=item.target in single,
         )
         for item in findings
         if item.attacker in CHOICE and item.subgroup is None
     ]
+
+
+def single_class_targets(findings: Findings) -> set[str]:
+    """The targets whose victims are all of one class.
+
+    Findings have no counts of classes, but `majority` of the accuracy is the share of the commonest
+    class among victims: whoever names it always is always right where there is no other.
+    """
+    return {
+        item.target
+        for item in findings
+        if item.metric == "accuracy" and item.majority == 1.0 and item.subgroup is None
+    }
 
 
 def _winner(item: Finding) -> str | None:
@@ -237,7 +273,7 @@ def gather(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = 
     return Design(
         tuple(factors),
         tuple(Observation(*place, row.value) for place, row in usable.items()),
-        Exclusions(sum(row.degenerate for row in values.values()), _missing(values, len(factors))),
+        Exclusions.of(([row] for row in values.values()), _missing(values, len(factors))),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,18 @@ class Sweep:
     utility: Sequence[Row]
     leakage: Sequence[Row]
 
+    @property
+    def rows(self) -> list[Row]:
+        return [*self.utility, *self.leakage]
+
+    def without(self, splits: set[tuple[Level, ...]], blocks: Sequence[str]) -> Sweep:
+        """The sweep on the other splits."""
+        utility, leakage = (
+            [row for row in rows if split_of(row, blocks) not in splits]
+            for rows in (self.utility, self.leakage)
+        )
+        return replace(self, utility=utility, leakage=leakage)
+
 
 @dataclass(frozen=True)
 class MatchedDifference:
@@ -55,6 +67,7 @@ class MatchedDifference:
     n: int
     degenerate: int = 0
     note: str = CONDITIONAL
+    single_class: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as a results file has them."""
@@ -70,10 +83,14 @@ def compare_at_utility(
     level. Beyond the ends of a sweep nothing was measured, and nothing is said. Authors are
     resampled where every row has its guesses, else splits.
     """
-    rows = [row for sweep in (first, second) for row in (*sweep.utility, *sweep.leakage)]
-    units = units_of(rows, blocks)
+    # Victims are those of the split, whatever the setting: where they are all of one class, the
+    # split shows nothing of either method.
+    single = {split_of(row, blocks) for row in (*first.rows, *second.rows) if row.single_class}
+    first, second = (sweep.without(single, blocks) for sweep in (first, second))
+    rows = [*first.rows, *second.rows]
     for sweep in (first, second):
         _check_splits(sweep, {split_of(row, blocks) for row in rows}, blocks)
+    units = units_of(rows, blocks)
     lines = [_Line.trace(sweep, units) for sweep in (first, second)]
     if utility is not None:
         level = np.full(len(lines[0].utility[0]), utility)
@@ -100,6 +117,7 @@ def compare_at_utility(
         units.unit,
         units.count,
         sum(line.degenerate for line in lines),
+        single_class=len(single),
     )
 
 

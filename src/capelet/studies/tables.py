@@ -21,6 +21,8 @@ from capelet.reports.words import NOTHING, change, decimal, score_with_interval
 from capelet.studies.comparisons import Difference
 from capelet.studies.rows import (
     ATTACKER,
+    CONSTANT_GUESSES,
+    SINGLE_CLASS,
     Exclusions,
     Level,
     Row,
@@ -34,7 +36,7 @@ from capelet.studies.rows import (
 from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
 from capelet.studies.sweeps import MatchedDifference
 
-BEST, CONSTANT = "★", "†"
+BEST, CONSTANT, SINGLE = "★", "†", "‡"
 TWO_P_VALUES = (
     "P (repeated) judges each effect by its own variation between splits; where the two differ, "
     "the larger is to be believed."
@@ -77,8 +79,9 @@ class Layout:
 class Summary:
     """One cell of a table: the mean over `n` splits with its 95 % interval.
 
-    `degenerate` splits, where all guesses were one class, are left out of the mean. Where nothing
-    else is there the mean is theirs, and `n` is 0: the number is shown, and never the best.
+    `degenerate` splits, where all guesses were one class, and those whose victims are all of a
+    `single_class` are left out of the mean. Where nothing else is there the mean is theirs, and `n`
+    is 0: the number is shown, and never the best.
     """
 
     kind: str
@@ -92,6 +95,12 @@ class Summary:
     chance: float | None = None
     best: bool = False
     winners: str = ""
+    single_class: int = 0
+
+    @property
+    def marks(self) -> str:
+        """Why splits were left out."""
+        return CONSTANT * (self.degenerate > 0) + SINGLE * (self.single_class > 0)
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,6 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
         for column in across
         if (row, column) not in groups and not by_attacker
     )
-    degenerate = sum(cell.degenerate for line in cells for cell in line if cell is not None)
     with_best = tuple(zip(*map(_mark_best, zip(*cells, strict=True)), strict=True))
     heading = ", ".join(NAMES.get(name, name) for name in layout.axes_down)
     return ResultTable(
@@ -144,7 +152,7 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
         down,
         across,
         with_best,
-        Exclusions(degenerate, missing),
+        Exclusions.of(([row] for group in groups.values() for row in group), missing),
     )
 
 
@@ -182,8 +190,8 @@ def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary 
         return None
     usable = [row for row in rows if math.isfinite(row.value) and not row.degenerate]
     # A constant guess has the value of chance by construction; averaged in, it would look private.
-    constant = [row for row in rows if row.degenerate]
-    values = [row.value for row in usable or constant]
+    degenerate = [row for row in rows if row.degenerate]
+    values = [row.value for row in usable or degenerate]
     if not values:
         return None
     interval = student(values)
@@ -192,6 +200,7 @@ def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary 
     if low is not None and high is not None and measure_of(rows[0].metric).form == "share":
         # Student's interval knows nothing of the ends of a share, beyond which no mean can lie.
         low, high = max(low, 0.0), min(high, 1.0)
+    exclusions = Exclusions.of([row] for row in degenerate)
     chances = {row.chance for row in rows}
     return Summary(
         rows[0].kind,
@@ -201,9 +210,10 @@ def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary 
         low,
         high,
         len(usable),
-        len(constant),
+        exclusions.degenerate,
         chances.pop() if len(chances) == 1 else None,
-        winners=_winners(usable or constant) if with_winners else "",
+        winners=_winners(usable or degenerate) if with_winners else "",
+        single_class=exclusions.single_class,
     )
 
 
@@ -241,7 +251,7 @@ def _words(cell: Summary | None, common_n: int | None) -> str:
     if cell is None:
         return NOTHING
     finding = Finding(cell.kind, cell.target, cell.metric, cell.value, cell.low, cell.high)
-    marks = [BEST] * cell.best + [CONSTANT] * (cell.degenerate > 0)
+    marks = [BEST] * cell.best + list(cell.marks)
     size = [f"[{cell.n}]"] if cell.n not in (0, common_n) else []
     words = " ".join([score_with_interval(finding), *size, *marks])
     return f"{words}: {cell.winners}" if cell.winners else words
@@ -277,6 +287,9 @@ def _note(table: ResultTable, common_n: int | None, alone: bool) -> str:
         else "",
         f"{CONSTANT} constant guesses in some splits, which are left out, or in all of them."
         if table.exclusions.degenerate
+        else "",
+        f"{SINGLE} victims of one class in some splits, which are left out, or in all of them."
+        if table.exclusions.single_class
         else "",
         table.exclusions.sentence,
         f"{NOTHING} this attacker has nothing to hold there."
@@ -386,10 +399,12 @@ def matched_table(results: Sequence[MatchedDifference], title: str = "At equal u
         "second − first (95 %)", "unit",
     )  # fmt: skip
     constant = sum(item.degenerate for item in results)
+    single = sum(item.single_class for item in results)
     sentences = [
         "Read by straight lines between the settings that were measured.",
         "Differences of shares are in points.",
-        f"{count_of(constant, 'setting')} left out (constant guesses)." if constant else "",
+        f"{count_of(constant, 'setting')} left out ({CONSTANT_GUESSES})." if constant else "",
+        f"{count_of(single, 'split')} left out ({SINGLE_CLASS})." if single else "",
         CONDITIONAL,
     ]
     return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
