@@ -109,6 +109,22 @@ def test_a_cell_whose_victims_are_of_one_class_is_marked_without_being_measured_
     assert "2 degenerate cells left out (victims of one class)" in study_page(collection)
 
 
+def test_what_had_been_seen_goes_from_the_plan_to_the_page_and_the_result(
+    plan: Make, tmp_path: Path
+) -> None:
+    sentence = "Split 0 had been seen."
+    study = plan(axes=AXES, tables=TABLES, exploratory=sentence)
+    store, cells = write_store(study, tmp_path / "store"), study.cells()
+    collection = Collection.of(study, "full", cells, store)
+    assert f"**Exploratory:** {sentence}" in study_page(collection)
+    assert collection.document()["exploratory"] == sentence
+    assert publish(study, "full", cells, store).exploratory == sentence
+    # The control: the same cells, of which nothing had been seen.
+    other = plan(axes=AXES, tables=TABLES)
+    assert [item.cell.key for item in other.cells()] == [item.cell.key for item in cells]
+    assert "xploratory" not in study_page(Collection.of(other, "full", cells, store))
+
+
 def test_a_table_without_rows_is_not_drawn(plan: Make, tmp_path: Path) -> None:
     empty = {**TABLES[0], "title": "Another", "where": {**WHERE, "method": "cape"}}
     study = plan(axes=AXES, tables=[*TABLES, empty])

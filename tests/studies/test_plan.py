@@ -167,6 +167,15 @@ def test_a_slip_in_a_comparison_at_equal_utility_is_refused(
         plan(axes=axes, matched=[{**entry, **slip}])
 
 
+def test_what_had_been_seen_is_a_sentence(plan: Make) -> None:
+    """`true` would leave a reader to guess what had been seen."""
+    assert plan().exploratory == ""
+    assert plan(exploratory="Split 0 had been seen.").exploratory == "Split 0 had been seen."
+    for slip in (True, 1, ["seed 0"], "", " "):
+        with pytest.raises(CapeletError, match="is a sentence"):
+            plan(exploratory=slip)
+
+
 def test_too_many_cells_are_refused_unless_they_are_wished_for(plan: Make) -> None:
     study = plan(
         axes={

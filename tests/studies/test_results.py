@@ -19,6 +19,7 @@ from capelet.studies.comparisons import adjust, compare_splits, compare_victims
 from capelet.studies.documents import check_results
 from capelet.studies.experiments import EXPERIMENTS, Experiment, read_experiments
 from capelet.studies.result_pages import (
+    EXPLORATORY,
     quote_tables,
     quotes_of,
     result_files,
@@ -194,6 +195,26 @@ def test_the_page_says_all() -> None:
     assert "[CAPE, Table 3: four strategies](cape-strategies.md)" in index
 
 
+def test_what_had_been_seen_stands_beside_the_verdict() -> None:
+    sentence = "Split 0 had been seen."
+    full = replace(sample(), origin=replace(sample().origin, size="full"))
+    result = Result.parse(replace(full, exploratory=sentence).to_json(), "x.json")
+    page = results_page(result)
+    assert "**Fails (exploratory).**" in page and f"**Exploratory:** {sentence}" in page
+    # Below the claims, for whoever takes the table alone: in a paper, too.
+    assert page.count(f"Exploratory: {sentence}") == 1
+    assert f"Exploratory: {sentence}" in results_latex(result)
+    experiments = [Experiment("CAPE", "T3", "strategies", ("cape-strategies",))]
+    index = results_index([result], experiments)
+    assert "| [fails (exploratory)](cape-strategies.md) |" in index
+    assert "| fails (exploratory) | full |" in index and EXPLORATORY in index
+    assert "1 study: 1 fails." in index
+    # The control: a study of which nothing had been seen is not changed by the word.
+    assert "exploratory" not in full.to_json()
+    pages = [results_page(full), results_latex(full), results_index([full], experiments)]
+    assert not any("xploratory" in text for text in pages)
+
+
 # ---------------------------------------------------------------------------------------------
 # What a file may hold
 
@@ -235,6 +256,7 @@ DIGEST = "9f86d081884c7d659a2feaa0c55ad015"
         (("differences", 0, "exclusions", "missing"), [DIGEST]),
         (("at_utility", 0, "difference"), [0.1, 0.2, 0.3, 0.4]),
         (("claims", 0, "verdict"), "probably"),
+        (("exploratory",), True),
         (("origin", "seeds"), list(range(2000))),
         (("paper",), "../../etc"),
         (("schema",), 2),

@@ -121,6 +121,7 @@ class Collection:
             "cells": len(self.cells),
             "missing": self.missing,
             "broken": self.broken_cells,
+            "exploratory": self.plan.exploratory,
             "failures": [
                 {"axes": dict(item.axes), "seed": item.cell.seed, "reason": reason}
                 for item, reason in self.failures

@@ -31,6 +31,18 @@ LEAST_SPLITS = 3
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """Two cells to be compared on the same victims: levels of the first, of the second, of both.
+
+    `where` names kind, target and metric, and levels of axes that the two share.
+    """
+
+    first: Mapping[str, Level]
+    second: Mapping[str, Level]
+    where: Mapping[str, Level]
+
+
+@dataclass(frozen=True)
 class StandardisedEffect:
     """Hedges' g of paired differences: mean over deviation, corrected for few of them, with 95 %.
 

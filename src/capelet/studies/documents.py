@@ -194,7 +194,7 @@ _DOCUMENT: dict[str, Check] = {
         ),
     ),
     "title": _is_word,
-    **dict.fromkeys(("headline", "why"), _is_sentence),
+    **dict.fromkeys(("headline", "why", "exploratory"), _is_sentence),
     "verdict": lambda value: value in VERDICTS,
     "origin": _record(_ORIGIN),
     "rows": _list_of(_record(_ROW, _ROW_OPTIONAL)),
@@ -205,7 +205,7 @@ _DOCUMENT: dict[str, Check] = {
     "at_utility": _list_of(_record(_AT_UTILITY, {"single_class"})),
     "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why", "metric", "relation"}), 100),
 }
-_OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims"}
+_OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims", "exploratory"}
 
 
 def count_verdicts(verdicts: Sequence[str]) -> str:

@@ -26,6 +26,8 @@ def study_page(study: Collection) -> str:
     if plan.headline:
         asker = "Question" if plan.paper == BENCH else "The paper"
         parts.append(f"**{asker}:** {escape(plan.headline)}")
+    if plan.exploratory:
+        parts.append(f"**Exploratory:** {escape(plan.exploratory)}")
     if study.warning:
         parts.append(f"**{escape(study.warning)}**")
     if study.rulings:

@@ -3,6 +3,7 @@
     name = "strategies"
     kind = "protect"
     title = "Six strategies on three corpora"
+    exploratory = "one split had been seen when the claims were set"    # only where it is so
 
     [settings]                        # the same in every cell
     attackers = ["logistic", "kernel"]
@@ -43,11 +44,12 @@ from typing import Any, TypeVar
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.cell import Cell, canonical
 from capelet.studies.claims import Claim
+from capelet.studies.comparisons import Comparison
 from capelet.studies.kinds import KINDS, Kind
 from capelet.studies.measurements.inputs import named_inputs
 from capelet.studies.results import Analysis
-from capelet.studies.rows import Level
 from capelet.studies.sources import Source, corpus_and_digest
+from capelet.studies.sweeps import MatchedComparison
 from capelet.studies.tables import Layout
 
 # Beyond so many cells a plan is a slip of the pen more often than a wish.
@@ -59,40 +61,14 @@ _SPELLING = {name: spelling for spelling, name in ALIASES.items()}
 # The method of cells without any: what all methods are compared with.
 UNPROTECTED = "unprotected"
 _KEYS = (
-    "name", "kind", "title", "paper", "headline", "stand_ins", "settings", "axes", "sizes",
-    "corpora", "releases", "blocks", "tables", "analyses", "differences", "matched", "claims",
+    "name", "kind", "title", "paper", "headline", "stand_ins", "exploratory", "settings", "axes",
+    "sizes", "corpora", "releases", "blocks", "tables", "analyses", "differences", "matched",
+    "claims",
 )  # fmt: skip
 _SOURCES = ("corpus", "auxiliary")
 
 Axes = Mapping[str, Any]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two cells to be compared on the same victims: levels of the first, of the second, of both.
-
-    `where` names kind, target and metric, and levels of axes that the two share.
-    """
-
-    first: Mapping[str, Level]
-    second: Mapping[str, Level]
-    where: Mapping[str, Level]
-
-
-@dataclass(frozen=True)
-class MatchedComparison:
-    """Two methods at equal utility, each along `axis`: levels of both sides, and the two measures.
-
-    `at` is the task score; without it the first has a single setting, whose score it is.
-    """
-
-    first: Mapping[str, Level]
-    second: Mapping[str, Level]
-    axis: str
-    utility: Mapping[str, Level]
-    leakage: Mapping[str, Level]
-    at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +102,7 @@ class Plan:
     matched: tuple[MatchedComparison, ...] = ()
     stand_ins: str = ""
     folder: Path = Path()
+    exploratory: str = ""
 
     @classmethod
     def read(cls, path: Path | str) -> Plan:
@@ -179,6 +156,7 @@ class Plan:
             ),
             str(document.get("stand_ins", "")),
             folder,
+            _exploratory(document),
         )
         plan._check_names()
         return plan
@@ -195,7 +173,8 @@ class Plan:
         for table in (self.settings, *self.sizes.values()):
             _check_keys(table, keys, what)
         self._check_releases()
-        self._check_matched()
+        for item in self.matched:
+            item.check(self.axis_names)
         for size, limits in self.sizes.items():
             for name, values in limits.items():
                 if self._is_axis(name) and name != "seed":
@@ -209,19 +188,6 @@ class Plan:
             raise CapeletError(
                 f"the plan has a release {name!r}, which is a method already; call it otherwise"
             )
-
-    def _check_matched(self) -> None:
-        """Both sides go along an axis of the plan; a slip would show only on the finished page."""
-        for item in self.matched:
-            if item.axis not in self.axis_names:
-                raise CapeletError(
-                    f"a comparison at equal utility goes along {item.axis!r}, which is no axis of "
-                    f"the plan; {did_you_mean(item.axis, self.axis_names)}"
-                )
-            for side in (item.first, item.second):
-                if not isinstance(side, Mapping) or not side:
-                    raise CapeletError("a side of a comparison at equal utility names its levels")
-                _check_keys(side, self.axis_names, "a side of a comparison at equal utility")
 
     def _check_limit(self, size: str, name: str, values: Any) -> None:
         """A value that no axis has would silently leave nothing to measure."""
@@ -379,6 +345,17 @@ class Plan:
             hint = did_you_mean(str(name), ["raw", *self.releases])
             raise CapeletError(f"the plan has no release {name!r}, which it names; {hint}")
         return {**values_with_steps, "steps": self.releases[name].get("steps", [])}
+
+
+def _exploratory(document: Mapping[str, Any]) -> str:
+    """Why verdicts are no confirmation: what had been seen when the claims were written."""
+    reason = document.get("exploratory", "")
+    # `true` alone would leave a reader to guess what had been seen.
+    if not isinstance(reason, str) or ("exploratory" in document and not reason.strip()):
+        raise CapeletError(
+            "'exploratory' of a plan is a sentence: what had been seen when its claims were set"
+        )
+    return reason
 
 
 def _default_blocks(axes: Axes, groups: Sequence[Axes]) -> list[str]:

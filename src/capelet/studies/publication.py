@@ -9,13 +9,19 @@ from collections.abc import Mapping, Sequence
 
 from capelet.errors import DataError, OutputError
 from capelet.studies.collection import Collection
-from capelet.studies.comparisons import Difference, adjust, compare_splits, compare_victims
+from capelet.studies.comparisons import (
+    Comparison,
+    Difference,
+    adjust,
+    compare_splits,
+    compare_victims,
+)
 from capelet.studies.documents import count_verdicts
-from capelet.studies.plan import Comparison, MatchedComparison, Plan, PlannedCell
+from capelet.studies.plan import Plan, PlannedCell
 from capelet.studies.results import Origin, Result
 from capelet.studies.rows import Level, Row, count_of, pick
 from capelet.studies.store import Store
-from capelet.studies.sweeps import MatchedDifference, Sweep, compare_at_utility
+from capelet.studies.sweeps import MatchedComparison, MatchedDifference, Sweep, compare_at_utility
 from capelet.studies.tables import join_levels
 
 
@@ -55,6 +61,7 @@ def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -
         _differences(study.rows, plan),
         matched,
         claims=study.rulings,
+        exploratory=plan.exploratory,
     )
 
 

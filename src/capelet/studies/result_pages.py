@@ -40,6 +40,10 @@ from capelet.studies.tables import (
 )
 
 INDEX, CARDS, FULL = "index.md", "cards", "full"
+EXPLORATORY = (
+    "*Exploratory*: some cells had been seen when the claims were set, so that these cells do not "
+    "confirm them; the page says what."
+)
 # A card quotes a table of results between these two lines: the file's name, the table's number. As
 # long as its study has not been run, the line says so, and what stands there is left alone.
 _QUOTE = re.compile(
@@ -54,7 +58,8 @@ def results_page(result: Result) -> str:
     asker = "Question" if result.paper == BENCH else "The paper"
     parts = [
         f"# {escape(result.title)}",
-        f"**{escape(result.verdict.capitalize())}.** {escape(result.why)}",
+        f"**{escape(_verdict(result).capitalize())}.** {escape(result.why)}",
+        *([f"**Exploratory:** {escape(result.exploratory)}"] if result.exploratory else []),
         f"**{asker}:** {escape(result.headline)}",
     ]
     if result.origin.stand_ins:
@@ -95,7 +100,7 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
         "| study | verdict | size | splits | date | computing |",
         "| --- | --- | --- | ---: | --- | ---: |",
         *(
-            f"| [{escape(item.title)}]({item.name}.md) | {escape(item.verdict)} | "
+            f"| [{escape(item.title)}]({item.name}.md) | {escape(_verdict(item))} | "
             f"{escape(item.origin.size)} | {len(item.origin.seeds)} | "
             f"{escape(item.origin.date)} | {duration(item.origin.seconds)} |"
             for item in by_name
@@ -105,7 +110,7 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
     outcome = count_verdicts([item.verdict for item in results])
     summary = f"{number}: {outcome}." if results else "None is kept yet."
     # A small study checks that a plan runs; its verdict is not one on the paper.
-    verdicts = {item.name: item.verdict for item in results if item.origin.size == FULL}
+    verdicts = {item.name: _verdict(item) for item in results if item.origin.size == FULL}
     parts = [
         "# Results: the papers’ tables, run again",
         "Every page here is drawn from a file in `data/` and from nothing else; a test draws them "
@@ -118,6 +123,7 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
         ),
         summary,
         *(["\n".join(lines)] if results else []),
+        *([EXPLORATORY] if any(item.exploratory for item in results) else []),
         escape(CONDITIONAL),
     ]
     return "\n\n".join(parts) + "\n"
@@ -214,15 +220,22 @@ def _statistics(result: Result) -> list[Table]:
     return tables
 
 
+def _verdict(result: Result) -> str:
+    """In a word or two: claims that were set after a look at cells are not confirmed by them."""
+    return f"{result.verdict} (exploratory)" if result.exploratory else result.verdict
+
+
 def _claims_table(result: Result) -> Table:
     lines = [
         Line((item.text, item.verdict, _estimate(item), item.why or NOTHING))
         for item in result.claims
     ]
+    note = f"Exploratory: {result.exploratory}" if result.exploratory else ""
     return Table(
         "What is claimed" if result.paper == BENCH else "What the paper claims",
         ("claim", "verdict", "estimate (95 %)", "why"),
         tuple(lines),
+        note,
         words=4,
     )
 

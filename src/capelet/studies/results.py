@@ -48,7 +48,10 @@ class Origin:
 
 @dataclass(frozen=True)
 class Result:
-    """A study of one table of a paper: its headline, our rows, and the verdict."""
+    """A study of one table of a paper: its headline, our rows, and the verdict.
+
+    `exploratory` says what had been seen when its claims were set; nothing, where nothing had.
+    """
 
     paper: str
     plan: str
@@ -64,6 +67,7 @@ class Result:
     differences: tuple[Difference, ...] = ()
     at_utility: tuple[MatchedDifference, ...] = ()
     claims: tuple[Ruling, ...] = ()
+    exploratory: str = ""
 
     @property
     def name(self) -> str:
@@ -128,7 +132,13 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 
 
 # What most records have not is left out of the file, so that files of earlier days are as of today.
-_ABSENT = {"winner": None, "holds": None, "candidate": False, "single_class": 0}
+_ABSENT = {
+    "winner": None,
+    "holds": None,
+    "candidate": False,
+    "single_class": 0,
+    "exploratory": "",
+}
 
 
 def _text(document: Mapping[str, Any]) -> str:

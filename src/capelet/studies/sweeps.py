@@ -8,13 +8,13 @@ read by a straight line, at the same task score for both. Beyond the ends nothin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from capelet.errors import DataError
+from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings.intervals import percentile
 from capelet.findings.metrics import Floats
 from capelet.studies.resampling import People, Splits, Unit, units_of
@@ -24,6 +24,33 @@ from capelet.studies.statistics import CONDITIONAL
 # A few resampled sweeps may end just short of the level; more of them, and the ends of the interval
 # would be those of another question.
 MOST_BEYOND = 0.05
+
+
+@dataclass(frozen=True)
+class MatchedComparison:
+    """Two methods at equal utility, each along `axis`: levels of both sides, and the two measures.
+
+    `at` is the task score; without it the first has a single setting, whose score it is.
+    """
+
+    first: Mapping[str, Level]
+    second: Mapping[str, Level]
+    axis: str
+    utility: Mapping[str, Level]
+    leakage: Mapping[str, Level]
+    at: float | None = None
+
+    def check(self, axes: Sequence[str]) -> None:
+        """Both sides go along an axis of the plan; a slip would show only on the finished page."""
+        for side in (self.first, self.second):
+            if not isinstance(side, Mapping) or not side:
+                raise CapeletError("a side of a comparison at equal utility names its levels")
+        for name in (self.axis, *self.first, *self.second):
+            if name not in axes:
+                raise CapeletError(
+                    f"a comparison at equal utility names {name!r}, which is no axis of the plan; "
+                    f"{did_you_mean(str(name), axes)}"
+                )
 
 
 @dataclass(frozen=True)
