@@ -17,9 +17,16 @@ from capelet.errors import OutputError
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import adjust, compare_splits, compare_victims
 from capelet.studies.documents import check_results
-from capelet.studies.experiments import EXPERIMENTS, Experiment, read_experiments
+from capelet.studies.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    read_experiments,
+    read_papers,
+)
 from capelet.studies.result_pages import (
     EXPLORATORY,
+    PROTOCOL,
+    READING,
     quote_tables,
     quotes_of,
     result_files,
@@ -303,6 +310,8 @@ def test_every_experiment_has_a_plan_or_a_reason_and_every_plan_an_experiment() 
     assert names == plans
     papers = {item.paper for item in experiments}
     assert papers == {"CAPE", "YAWYW", "DPNR", "Leakage", "PrivReg", "ours"}
+    # A short name says nothing to whoever has not read the paper.
+    assert set(read_papers(RESULTS / "data" / EXPERIMENTS)) == papers
 
 
 def test_the_index_has_every_experiment_with_its_verdict_or_why_there_is_none() -> None:
@@ -317,6 +326,12 @@ def test_the_index_has_every_experiment_with_its_verdict_or_why_there_is_none() 
         "run at its full size yet |" in index
     )
     assert "| CAPE | T9 | times | cannot be tested here: a time is of a machine |" in index
+    # Which paper is meant is said where it is named, and how a verdict is read before any is given.
+    cited = results_index([result], experiments, {"CAPE": "Plant & others (2021)"})
+    assert "- CAPE: Plant &amp; others (2021)" in cited and "CAPE: Plant" not in index
+    assert cited.index(READING) < cited.index(PROTOCOL) < cited.index("[fails]")
+    # A folder of somebody else has no explanations beside it to link to.
+    assert READING in results_index([result]) and "](../" not in results_index([result])
     # A small study is listed among the studies, and is no verdict on the paper.
     small = results_index([sample()], experiments)
     assert "`papers/cape/strategies.toml`: not run" in small and "| small | 3 |" in small
@@ -338,6 +353,17 @@ def test_a_list_of_experiments_that_types_verdicts_is_refused(
     path.write_text(content)
     with pytest.raises(OutputError, match=complaint):
         read_experiments(path)
+
+
+def test_a_citation_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / EXPERIMENTS
+    assert read_papers(path) == {}
+    path.write_text('[papers]\nCAPE = "Plant (2021)"\n')
+    assert read_papers(path) == {"CAPE": "Plant (2021)"}
+    for slip in ("papers = 3", "[papers]\nCAPE = 2021"):
+        path.write_text(slip)
+        with pytest.raises(OutputError, match="a citation each"):
+            read_papers(path)
 
 
 # ---- tables in cards -----------------------------------------------------------------------------

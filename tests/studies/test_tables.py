@@ -13,19 +13,14 @@ import pytest
 from capelet.errors import DataError
 from capelet.reports import latex, markdown
 from capelet.reports.draw.svg import MARGIN, standalone
-from capelet.studies.comparisons import adjust, compare_splits
 from capelet.studies.pictures import picture
 from capelet.studies.rows import Row
-from capelet.studies.statistics import CONDITIONAL, anova, student
-from capelet.studies.sweeps import MatchedDifference
+from capelet.studies.statistics import CONDITIONAL, student
 from capelet.studies.tables import (
     BEST,
     CONSTANT,
     SINGLE,
     Layout,
-    anova_table,
-    difference_table,
-    matched_table,
     page_table,
     tabulate,
 )
@@ -111,7 +106,7 @@ def test_what_is_missing_is_a_dash_and_is_named() -> None:
     items = [row for row in rows() if not (row.target == "stars" and row.axes["method"] == "gr")]
     drawn = page_table(tabulate(items, Layout("By method", "method")))
     assert drawn.lines[1].cells[2] == "–"
-    assert "1 cell missing (gr, stars)" in drawn.note
+    assert "1 cell without a value (gr, stars)" in drawn.note
     fewer = [row for row in rows() if row.seed or row.axes["method"] != "gr"]
     drawn = page_table(tabulate(fewer, Layout("By method", "method")))
     assert drawn.lines[1].cells[1].endswith(f"[2] {BEST}")
@@ -155,33 +150,6 @@ def test_latex_of_our_signs() -> None:
     assert r"\begin{tabular}{lrr}" in code
 
 
-def test_every_table_of_statistics_says_what_it_is_conditional_on() -> None:
-    leak = [row for row in rows() if row.kind != "utility" and row.axes["method"] != "cape"]
-    sides = [[row for row in leak if row.axes["method"] == name] for name in ("fx", "gr")]
-    differences = adjust([compare_splits(*sides)])
-    triple = (0.6, 0.55, 0.65)
-    matched = MatchedDifference(
-        "ldp", "cape", "gender", "accuracy", 0.8, triple, triple, (0.0, -0.1, 0.1), "split", 5
-    )
-    drawn = (
-        anova_table(anova(leak, ["method"])),
-        difference_table(differences),
-        matched_table([matched]),
-    )
-    for table in drawn:
-        assert CONDITIONAL in table.note
-        assert {len(line.cells) for line in table.lines} == {len(table.columns)}
-        assert CONDITIONAL in markdown.table(table)
-    assert drawn[0].columns[:5] == ("source", "SS", "df", "F", "P")
-    assert drawn[0].lines[-1].cells[0] == "residual"
-    assert drawn[1].lines[0].cells[3].startswith("−10.0 (")
-    assert drawn[1].lines[0].cells[5] == drawn[1].lines[0].cells[4]  # Holm of one is itself
-    # A setting without a real guess is left out of a line, and is counted.
-    with_constant = matched_table([matched, replace(matched, degenerate=2)])
-    assert "2 settings left out (constant guesses)." in with_constant.note
-    assert "left out" not in drawn[2].note
-
-
 def test_the_table_is_json() -> None:
     document = json.loads(json.dumps(tabulate(rows(), Layout("By method", "method")).to_json()))
     assert document["cells"][0][0]["n"] == 3
@@ -223,6 +191,17 @@ def test_two_settings_are_a_grid() -> None:
     # The palest cell is the least, the deepest the most.
     depths = [float(item) for item in re.findall(r'fill-opacity="([\d.]+)"', drawing)]
     assert min(depths) == 0.0 and max(depths) == 0.55
+
+
+def test_numbers_stand_in_their_order_whatever_the_order_of_the_plan() -> None:
+    """Groups of a plan may name λ = 1 before 0.5; a reader looks for a trend along the axis."""
+    items = sorted(grid_rows(), key=lambda row: (row.axes["lambda"] != 1.0, -row.axes["epsilon"]))
+    table = tabulate(items, Layout("Leakage", "epsilon", "lambda"))
+    assert (table.rows, table.columns) == ((0.1, 1.0, 8.0), (0.5, 1.0))
+    assert table == tabulate(grid_rows(), Layout("Leakage", "epsilon", "lambda"))
+    # A number alone does not say of what it is; a name does.
+    assert page_table(table).columns == ("ε", "λ 0.5", "λ 1")
+    assert page_table(tabulate(rows(), Layout("By method", "target", "method"))).columns[1] == "fx"
 
 
 def test_strategies_are_dots_with_intervals() -> None:

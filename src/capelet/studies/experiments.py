@@ -1,7 +1,8 @@
 """The papers' experiments, row by row: which plans run each again, or why none can.
 
 `experiments.toml` lies beside the files of results and is written by hand; verdicts are not in it.
-They are those of the results that its plans have, so that no verdict is typed.
+They are those of the results that its plans have, so that no verdict is typed. Its table `papers`
+says which paper each short name is.
 """
 
 from __future__ import annotations
@@ -56,6 +57,19 @@ def read_experiments(path: Path) -> list[Experiment]:
         ) from None
 
 
+def read_papers(path: Path) -> dict[str, str]:
+    """The citation of each paper by its short name; none where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        papers = tomllib.loads(path.read_text("utf-8")).get("papers", {})
+        if not isinstance(papers, dict) or not all(isinstance(it, str) for it in papers.values()):
+            raise ValueError("its papers are names with a citation each")
+    except (tomllib.TOMLDecodeError, ValueError) as error:
+        raise OutputError(f"{str(path)!r} does not cite papers as it should: {error}") from None
+    return papers
+
+
 def _experiment(entry: Mapping[str, object]) -> Experiment:
     unknown = sorted(set(entry) - _KEYS)
     if unknown:
@@ -72,7 +86,7 @@ def _experiment(entry: Mapping[str, object]) -> Experiment:
 def experiments_table(experiments: Sequence[Experiment], verdicts: Mapping[str, str]) -> str:
     """The table of the index: every row of every paper, with what came of it."""
     lines = [
-        "| paper | table, figure | what is in it | here |",
+        "| paper | table, figure | what is in it | verdict here |",
         "| --- | --- | --- | --- |",
         *(
             f"| {escape(item.paper)} | {escape(item.place)} | {escape(item.content)} | "

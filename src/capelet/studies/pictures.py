@@ -9,7 +9,7 @@ from capelet.reports.draw.grid import Grid, heat_grid
 from capelet.reports.draw.pareto import NAMES
 from capelet.reports.words import is_share
 from capelet.studies.rows import Level, format_level
-from capelet.studies.tables import BEST, ResultTable, Summary
+from capelet.studies.tables import BEST, ResultTable, Summary, name_column
 
 # More would be a page of their own: every attacker against every release.
 MOST_DOTS = 40
@@ -56,7 +56,7 @@ def _dots(table: ResultTable) -> list[Bar]:
             cell.low,
             cell.high,
             marks=marks_of([("chance", cell.chance)]),
-            group=format_level(column),
+            group=name_column(table, column),
         )
         for place, column in enumerate(table.columns)
         for row, line in zip(table.rows, table.cells, strict=True)

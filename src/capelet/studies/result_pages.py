@@ -25,21 +25,32 @@ from capelet.studies.experiments import (
     Experiment,
     experiments_table,
     read_experiments,
+    read_papers,
 )
 from capelet.studies.pictures import picture
 from capelet.studies.results import DATA, Result, read_results
 from capelet.studies.rows import pick
+from capelet.studies.statistic_tables import anova_table, difference_table, matched_table
 from capelet.studies.statistics import CONDITIONAL, anova
-from capelet.studies.tables import (
-    ResultTable,
-    anova_table,
-    difference_table,
-    matched_table,
-    page_table,
-    tabulate,
-)
+from capelet.studies.tables import ResultTable, page_table, tabulate
 
 INDEX, CARDS, FULL = "index.md", "cards", "full"
+READING = (
+    "A study *holds* where all of its claims do, *fails* where one of them fails, and else *cannot "
+    "be tested here*. A claim holds where the whole 95 % interval lies on its side of the margin, "
+    "fails where none of it does, and cannot be tested where the interval leaves both open, or "
+    "where data are not to be had. So a study that fails may have claims that hold: its page has "
+    "them one by one, beside what the paper says, and names what stands in for data that are not "
+    "public."
+)
+# Of our own pages: attackers, splits and noise are not those of the papers, and that is the point.
+PROTOCOL = (
+    "Attackers are trained afresh on released vectors, an author’s texts are all in one part of a "
+    "split, and noise has the sensitivity that its ε asks for; where it has not, the page begins "
+    "with *broken* ([why so](../explanation/protocol.md)). More: [how a study is "
+    "run](../how-to/studies.md), [what its P-values mean](../explanation/splits-as-blocks.md), "
+    "[what is kept of people](../cards/studies.md)."
+)
 EXPLORATORY = (
     "*Exploratory*: some cells had been seen when the claims were set, so that these cells do not "
     "confirm them; the page says what."
@@ -93,11 +104,15 @@ def results_latex(result: Result) -> str:
     return "\n".join([head, *map(latex.table, tables)])
 
 
-def results_index(results: Sequence[Result], experiments: Sequence[Experiment] = ()) -> str:
+def results_index(
+    results: Sequence[Result],
+    experiments: Sequence[Experiment] = (),
+    papers: Mapping[str, str] | None = None,
+) -> str:
     """Every experiment of the papers with its verdict or why it has none, then all studies."""
     by_name = sorted(results, key=lambda item: item.name)
     lines = [
-        "| study | verdict | size | splits | date | computing |",
+        "| study | verdict | size | splits | date | computing time |",
         "| --- | --- | --- | ---: | --- | ---: |",
         *(
             f"| [{escape(item.title)}]({item.name}.md) | {escape(_verdict(item))} | "
@@ -116,11 +131,10 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
         "Every page here is drawn from a file in `data/` and from nothing else; a test draws them "
         "again and compares. The files hold means over victims and paired differences, and nothing "
         "about any one person.",
-        *(
-            ["## The papers’ experiments", experiments_table(experiments, verdicts), "## Studies"]
-            if experiments
-            else []
-        ),
+        READING,
+        *([PROTOCOL, "## The papers’ experiments"] if experiments else []),
+        *([bullets([f"{name}: {escape(papers[name])}" for name in papers])] if papers else []),
+        *([experiments_table(experiments, verdicts), "## Studies"] if experiments else []),
         summary,
         *(["\n".join(lines)] if results else []),
         *([EXPLORATORY] if any(item.exploratory for item in results) else []),
@@ -132,8 +146,8 @@ def results_index(results: Sequence[Result], experiments: Sequence[Experiment] =
 def result_files(folder: Path) -> dict[str, str]:
     """Every file of a folder of results, by name, as its data files have it drawn."""
     results = list(read_results(folder).values())
-    experiments = read_experiments(folder / DATA / EXPERIMENTS)
-    files = {INDEX: results_index(results, experiments)}
+    account = folder / DATA / EXPERIMENTS
+    files = {INDEX: results_index(results, read_experiments(account), read_papers(account))}
     for result in results:
         files[f"{result.name}.md"] = results_page(result)
         files[f"{result.name}.tex"] = results_latex(result)

@@ -81,7 +81,7 @@ class Exclusions:
     """What a result is without: cells that tell nothing, for either reason, and missing ones.
 
     >>> Exclusions(2, ("cape, split 1",)).sentence
-    '2 degenerate cells left out (constant guesses); 1 cell missing (cape, split 1).'
+    '2 degenerate cells left out (constant guesses); 1 cell without a value (cape, split 1).'
     >>> Exclusions(single_class=1).sentence
     '1 degenerate cell left out (victims of one class).'
     """
@@ -111,7 +111,7 @@ class Exclusions:
         ]
         if self.missing:
             parts.append(
-                f"{count_of(len(self.missing), 'cell')} missing ({_listing(self.missing)})"
+                f"{count_of(len(self.missing), 'cell')} without a value ({_listing(self.missing)})"
             )
         return "; ".join(parts) + "." if parts else ""
 

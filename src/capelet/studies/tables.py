@@ -1,7 +1,7 @@
 """Tables of a study: two axes, a mean over splits in each cell, and what its numbers rest on.
 
 A `ResultTable` holds numbers; `page_table` puts them into words as a block that every renderer of
-`reports` can draw (HTML, Markdown, LaTeX). Tables of statistics become the same block.
+`reports` can draw (HTML, Markdown, LaTeX).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from capelet.findings import Finding
 from capelet.findings.kinds import better, kind_of, measure_of
 from capelet.reports.draw.pareto import NAMES
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, change, decimal, score_with_interval
-from capelet.studies.comparisons import Difference
+from capelet.reports.words import NOTHING, score_with_interval
 from capelet.studies.rows import (
     ATTACKER,
     CONSTANT_GUESSES,
@@ -33,16 +32,9 @@ from capelet.studies.rows import (
     is_asked_for,
     level_of,
 )
-from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova, student
-from capelet.studies.sweeps import MatchedDifference
+from capelet.studies.statistics import CONDITIONAL, student
 
 BEST, CONSTANT, SINGLE = "★", "†", "‡"
-TWO_P_VALUES = (
-    "P (repeated) judges each effect by its own variation between splits; where the two differ, "
-    "the larger is to be believed."
-)
-# P-values below are all alike: far beyond what these models can promise.
-_LEAST_P = 0.001
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
     # Refuses two values of one split in a cell: they would count its people twice.
     for group in groups.values():
         gather(group, (), blocks)
-    down, across = (tuple(dict.fromkeys(place[i] for place in groups)) for i in (0, 1))
+    down, across = (_in_order(place[i] for place in groups) for i in (0, 1))
     cells = [
         [_summary(groups.get((row, column)), layout.winners) for column in across] for row in down
     ]
@@ -154,6 +146,12 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
         with_best,
         Exclusions.of(([row] for group in groups.values() for row in group), missing),
     )
+
+
+def _in_order(levels: Iterable[Level]) -> tuple[Level, ...]:
+    """Numbers by size, since groups of a plan may name them in any order; names as they come."""
+    once = tuple(dict.fromkeys(levels))
+    return once if any(isinstance(level, str) for level in once) else tuple(sorted(once))
 
 
 def _level_down(row: Row, axes: Sequence[str]) -> Level | None:
@@ -263,11 +261,17 @@ def _heading(table: ResultTable, place: int) -> str:
         {cell.metric for cell in column if cell is not None}
         for column in zip(*table.cells, strict=True)
     ]
-    level = format_level(table.columns[place])
+    level = name_column(table, table.columns[place])
     if len(set.union(*metrics)) == 1 or len(metrics[place]) != 1 or table.across == "metric":
         return level
     (metric,) = metrics[place]
     return f"{level} ({measure_of(metric).title})"
+
+
+def name_column(table: ResultTable, level: Level) -> str:
+    """A level above its column; a bare number would not say of what it is: `λ 0.5`."""
+    name = format_level(level)
+    return name if isinstance(level, str) else f"{NAMES.get(table.across, table.across)} {name}"
 
 
 def _note(table: ResultTable, common_n: int | None, alone: bool) -> str:
@@ -285,12 +289,14 @@ def _note(table: ResultTable, common_n: int | None, alone: bool) -> str:
         "After the colon: who was chosen, in how many splits, and what it held."
         if any(cell.winners for cell in cells)
         else "",
-        f"{CONSTANT} constant guesses in some splits, which are left out, or in all of them."
-        if table.exclusions.degenerate
-        else "",
-        f"{SINGLE} victims of one class in some splits, which are left out, or in all of them."
-        if table.exclusions.single_class
-        else "",
+        *(
+            f"{mark} {reason} in some splits, which are left out, or in all of them."
+            for mark, reason, count in (
+                (CONSTANT, CONSTANT_GUESSES, table.exclusions.degenerate),
+                (SINGLE, SINGLE_CLASS, table.exclusions.single_class),
+            )
+            if count
+        ),
         table.exclusions.sentence,
         f"{NOTHING} this attacker has nothing to hold there."
         if ATTACKER in (table.down, table.across) and None in itertools.chain(*table.cells)
@@ -298,148 +304,3 @@ def _note(table: ResultTable, common_n: int | None, alone: bool) -> str:
         CONDITIONAL if alone and any(cell.low is not None for cell in cells) else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
-
-
-def anova_table(result: Anova) -> Table:
-    """The analysis of variance as it is printed: SS, df, F, P, critical F, partial η²."""
-    has_repeated = any(effect.p_repeated is not None for effect in result.effects)
-    lines = [
-        Line(
-            (
-                effect.source,
-                _number(effect.sum_of_squares),
-                str(effect.df),
-                decimal(effect.f, 2),
-                p_value(effect.p),
-                *([_p_or_dash(effect.p_repeated)] if has_repeated else []),
-                decimal(effect.f_crit, 2),
-                f"{effect.eta_squared:.2f} ({effect.eta_low:.2f}–{effect.eta_high:.2f})",
-            )
-        )
-        for effect in result.effects
-    ]
-    blanks = (NOTHING,) * (4 + has_repeated)
-    lines.append(
-        Line(("residual", _number(result.residual), str(result.residual_df), *blanks), "control")
-    )
-    critical = f"F at {100 * SIGNIFICANCE:g} %"
-    columns = (
-        "source", "SS", "df", "F", "P", *(["P (repeated)"] if has_repeated else []), critical,
-        "partial η² (90 %)",
-    )  # fmt: skip
-    measure = measure_of(result.metric).title
-    title = f"Analysis of variance of {result.target} ({measure}), within splits"
-    return Table(
-        title,
-        columns,
-        tuple(lines),
-        " ".join(
-            sentence
-            for sentence in (
-                f"{count_of(result.splits, 'split')} as blocks.",
-                TWO_P_VALUES if has_repeated else "",
-                result.exclusions.sentence,
-                result.note,
-            )
-            if sentence
-        ),
-    )
-
-
-def difference_table(differences: Sequence[Difference], title: str = "Paired differences") -> Table:
-    """Second minus first, one comparison per line, with Holm's P beside the plain one."""
-    lines = [
-        Line(
-            (
-                item.first,
-                item.second,
-                item.target,
-                _change(item.metric, (item.value, item.low, item.high)),
-                p_value(item.p),
-                _p_or_dash(item.p_holm),
-                _effect(item),
-                count_of(item.n, item.unit),
-            )
-        )
-        for item in differences
-    ]
-    columns = (
-        "first", "second", "target", "second − first (95 %)", "P", "P (Holm)", "g (95 %)", "unit",
-    )  # fmt: skip
-    units = {item.unit for item in differences}
-    sentences = [
-        "Differences of shares are in points.",
-        "Over authors the interval is for these attackers and new people." * ("author" in units),
-        "g: Hedges’ g of the differences by split (d_z)." * ("split" in units),
-        *dict.fromkeys(item.exclusions.sentence for item in differences),
-        CONDITIONAL,
-    ]
-    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
-
-
-def matched_table(results: Sequence[MatchedDifference], title: str = "At equal utility") -> Table:
-    """What two methods leak at the same task score."""
-    lines = [
-        Line(
-            (
-                item.first,
-                item.second,
-                item.target,
-                decimal(item.utility, 3),
-                _value(item, item.first_leakage),
-                _value(item, item.second_leakage),
-                _change(item.metric, item.difference),
-                count_of(item.n, item.unit),
-            )
-        )
-        for item in results
-    ]
-    columns = (
-        "first", "second", "target", "task score", "first leaks", "second leaks",
-        "second − first (95 %)", "unit",
-    )  # fmt: skip
-    constant = sum(item.degenerate for item in results)
-    single = sum(item.single_class for item in results)
-    sentences = [
-        "Read by straight lines between the settings that were measured.",
-        "Differences of shares are in points.",
-        f"{count_of(constant, 'setting')} left out ({CONSTANT_GUESSES})." if constant else "",
-        f"{count_of(single, 'split')} left out ({SINGLE_CLASS})." if single else "",
-        CONDITIONAL,
-    ]
-    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
-
-
-def p_value(p: float) -> str:
-    """Three decimals; a bound where they would be noughts.
-
-    >>> p_value(0.0214), p_value(0.00004)
-    ('0.021', '<0.001')
-    """
-    return f"<{_LEAST_P}" if p < _LEAST_P else f"{p:.3f}"
-
-
-def _p_or_dash(p: float | None) -> str:
-    return NOTHING if p is None else p_value(p)
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}".replace("-", "−")
-
-
-def _value(item: MatchedDifference, ends: tuple[float, float, float]) -> str:
-    return score_with_interval(Finding("", item.target, item.metric, *ends))
-
-
-def _change(metric: str, ends: tuple[float, float, float]) -> str:
-    value, low, high = (change(metric, end) for end in ends)
-    return f"{value} ({low} to {high})"
-
-
-def _effect(item: Difference) -> str:
-    if item.effect is None:
-        return NOTHING
-    value, low, high = (
-        decimal(end, 2) for end in (item.effect.value, item.effect.low, item.effect.high)
-    )
-    return f"{value} ({low} to {high})"
