@@ -130,8 +130,9 @@ class FastTokens:
         return tokenized
 
     def _known(self, text: str) -> Tokens | None:
-        is_own = isinstance(text, TokenizedText) and text.tokenizer is self
-        return text.tokens if is_own else None
+        if isinstance(text, TokenizedText) and text.tokenizer is self:
+            return text.tokens
+        return None
 
     def counts(self, texts: Sequence[str]) -> Ints:
         """How many tokens of each text are read, special ones and the prompt included."""
