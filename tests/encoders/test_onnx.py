@@ -109,3 +109,35 @@ def test_batches_are_of_one_length_and_hold_every_row() -> None:
     total = sum(len(batch) for batch in batches)
     assert total - len(rows) == int((np.bincount(lengths)[1:] == 1).sum())
     assert equal_batches(np.array([0, 0]), 64) == []
+
+
+def test_a_text_with_its_tokens_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
+) -> None:
+    engine = engine_of(str(tiny_folder))
+    texts = ["a dog", "ein Bär, grün", "red"]
+    expected = engine.encode(texts, lambda *_: None)
+    tokenized = engine.tokenize(texts)
+    assert list(tokenized) == texts
+    assert np.array_equal(engine.token_counts(tokenized), engine.token_counts(texts))
+    reads: list[list[str]] = []
+    encode = engine.tokens._encode
+    monkeypatch.setattr(
+        engine.tokens, "_encode", lambda some: (reads.append(list(some)), encode(some))[1]
+    )
+    # In between one that has none: it alone is read.
+    mixed = [tokenized[0], "a cat", tokenized[2]]
+    vectors = engine.encode(mixed, lambda *_: None)
+    assert reads == [["a cat"]]
+    assert np.array_equal(bits(vectors[[0, 2]]), bits(expected[[0, 2]]))
+
+
+def test_tokens_of_another_tokenizer_or_of_a_changed_text_are_not_taken(tiny_folder: Path) -> None:
+    """The control: what is carried along counts only for the very text and tokenizer."""
+    engine, other = (OnnxEngine(lambda: engine_of(str(tiny_folder))._folder) for _ in range(2))
+    (text,) = engine.tokenize(["a dog"])
+    text.tokens.ids[:] = 0  # type: ignore[attr-defined]
+    honest = bits(engine.encode(["a dog"], lambda *_: None))
+    assert not np.array_equal(bits(engine.encode([text], lambda *_: None)), honest)
+    assert np.array_equal(bits(other.encode([text], lambda *_: None)), honest)
+    assert np.array_equal(bits(engine.encode([text + ""], lambda *_: None)), honest)

@@ -264,3 +264,26 @@ def test_no_page_of_the_framework(serve: Serve) -> None:
         "/metrics",
     }
     assert not re.search("HTTPValidationError", str(schema))
+
+
+def test_nothing_is_told_to_a_tracer_of_the_environment(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FastAPI tells whatever provider there is of addresses, and of errors with their messages."""
+    pytest.importorskip("fastapi.telemetry")
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+    from opentelemetry import trace
+
+    tracers: list[object] = []
+
+    class Provider:
+        def get_tracer(self, *names: object, **_: object) -> trace.Tracer:
+            tracers.append(names)
+            return trace.NoOpTracer()
+
+    monkeypatch.setattr(trace, "get_tracer_provider", Provider)
+    assert serve().ask("a").status_code == 200
+    assert not tracers
+    TestClient(FastAPI()).get("/")
+    assert tracers  # the control: an application that leaves it as it is

@@ -31,6 +31,7 @@ from capelet.encoders.tokens import (
     FastTokens,
     Ints,
     Rows,
+    Tokens,
     equal_batches,
     pad_batch,
     token_batches,
@@ -40,6 +41,7 @@ from capelet.interfaces import Progress, Vectors
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Encoding
+
 
 _BUDGET = 256  # tokens in a batch: measured a little better than 512, clearly than 1,024
 _PROBES = ("a cat sat", "the old dog was not in the red house by the sea , and nobody was there")
@@ -108,6 +110,9 @@ class OnnxEngine:
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self.tokens.truncated(texts)
 
+    def tokenize(self, texts: Sequence[str]) -> Sequence[str]:
+        return self.tokens.tokenize(texts)
+
     def token_counts(self, texts: Sequence[str]) -> Ints:
         return self.tokens.counts(texts)
 
@@ -153,7 +158,7 @@ class OnnxEngine:
             return False
         return all(self._keeps_bits(encoding) for encoding in self.tokens(_PROBES))
 
-    def _keeps_bits(self, encoding: Encoding) -> bool:
+    def _keeps_bits(self, encoding: Encoding | Tokens) -> bool:
         """Whether a probe has one vector in batches of two, five and many, first and last."""
         rows = pad_batch([encoding], self._card["inputs"], self._card["pad"])
         # Of the same length and other content: the probe's tokens backwards.

@@ -7,6 +7,7 @@ and long ones few, and the padding that a transformer would compute for nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,29 @@ def equal_batches(lengths: Ints, budget: int) -> list[Rows]:
     return batches
 
 
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """What a tokenizer made of a text, in eight bytes a token; its own `Encoding` has a hundred."""
+
+    ids: npt.NDArray[np.int32]
+    type_ids: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class TokenizedText(str):
+    """A text that carries its tokens, so that whoever encodes it need not read it again.
+
+    To everybody else it is a plain text, and any change of it gives one: a step that rewrites words
+    drops the tokens with them. Only the tokenizer that made the tokens takes them.
+    """
+
+    __slots__ = ("tokenizer", "tokens")
+    tokenizer: FastTokens
+    tokens: Tokens
+
+
 class FastTokens:
     """A `tokenizers` tokenizer with a length limit, and the arrays a transformer wants."""
 
@@ -82,8 +106,33 @@ class FastTokens:
     def save(self, path: Path) -> None:
         path.write_text(self._tokenizer.to_str(), encoding="utf-8")
 
-    def __call__(self, texts: Sequence[str]) -> list[Encoding]:
+    def __call__(self, texts: Sequence[str]) -> list[Encoding | Tokens]:
+        """The tokens of each text, as it carries them or read now."""
+        known = [self._known(text) for text in texts]
+        unread = [text for text, tokens in zip(texts, known, strict=True) if tokens is None]
+        encodings = iter(self._encode(unread))
+        return [next(encodings) if tokens is None else tokens for tokens in known]
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """The texts, each with its tokens."""
+        return [
+            self._with_tokens(text, encoding)
+            for text, encoding in zip(texts, self._encode(texts), strict=True)
+        ]
+
+    def _encode(self, texts: Sequence[str]) -> list[Encoding]:
         return self._tokenizer.encode_batch_fast([self.prompt + text for text in texts])
+
+    def _with_tokens(self, text: str, encoding: Encoding) -> TokenizedText:
+        ids, type_ids = (np.array(row, np.int32) for row in (encoding.ids, encoding.type_ids))
+        tokenized = TokenizedText(text)
+        tokenized.tokenizer, tokenized.tokens = self, Tokens(ids, type_ids)
+        return tokenized
+
+    def _known(self, text: str) -> Tokens | None:
+        if isinstance(text, TokenizedText) and text.tokenizer is self:
+            return text.tokens
+        return None
 
     def counts(self, texts: Sequence[str]) -> Ints:
         """How many tokens of each text are read, special ones and the prompt included."""
@@ -107,7 +156,7 @@ class FastTokens:
 
 
 def pad_batch(
-    encodings: Sequence[Encoding], names: Sequence[str], pad: dict[str, Any]
+    encodings: Sequence[Encoding | Tokens], names: Sequence[str], pad: dict[str, Any]
 ) -> dict[str, Ints]:
     """The arrays of one batch by input name, padded on the side and with the id of `pad`."""
     width = max(len(encoding) for encoding in encodings)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from capelet.encoders.folders import content_hash, token_table, transformer_folder
 from capelet.encoders.quiet import quiet, without_bars
-from capelet.encoders.tokens import FastTokens
+from capelet.encoders.tokens import FastTokens, TokenizedText
 from capelet.errors import EncoderError, MissingExtra
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.training.device import choose, gpu_available
@@ -49,6 +49,10 @@ class Engine(Protocol):
     def encode(self, texts: Sequence[str], progress: Progress) -> Vectors: ...
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]: ...
+
+    def tokenize(self, texts: Sequence[str]) -> Sequence[str]:
+        """The texts, with their tokens where `encode` can use them."""
+        ...
 
     def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]: ...
 
@@ -101,6 +105,13 @@ class TransformerEncoder:
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._ready_engine().truncated([_sound(text) for text in texts])
+
+    def tokenize(self, texts: Sequence[str]) -> Sequence[str]:
+        """The texts as they are, and where the back-end can use them with their tokens.
+
+        For who counts first and encodes later: each text is then read once.
+        """
+        return self._ready_engine().tokenize([_sound(text) for text in texts])
 
     def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """How many tokens are read of each text: what costs time, and never more than the limit."""
@@ -200,6 +211,9 @@ class TorchEngine:
         ]
         return np.array(counts, dtype=np.int64) > limit
 
+    def tokenize(self, texts: Sequence[str]) -> Sequence[str]:
+        return texts  # sentence-transformers reads them itself
+
     def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         model = self.model
         if self._tokens is not None:
@@ -218,7 +232,9 @@ class TorchEngine:
 
 def _sound(text: str) -> str:
     """The text with any half of a surrogate pair, which no tokenizer takes, replaced by '?'."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(text, TokenizedText) or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def sentence_transformer(

@@ -79,6 +79,9 @@ def frame_app(title: str, front: Front, has_tls: bool) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         default_response_class=Response,
+        # What a provider in the environment would be told (addresses with their queries, messages
+        # of errors) is nobody's here; versions without telemetry take no notice.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service = front
     app.add_middleware(

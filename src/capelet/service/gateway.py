@@ -47,7 +47,9 @@ _NO_VECTORS = np.zeros((0, 0), dtype=np.float32)
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """An encoder that can say what it reads of a text."""
+    """An encoder that can say what it reads of a text, and need not read it again."""
+
+    def tokenize(self, texts: Sequence[str]) -> Sequence[str]: ...
 
     def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]: ...
 
@@ -81,6 +83,9 @@ class Gateway:
         encoder = private.encoder
         assert encoder is not None  # `check_recipe`: it takes texts
         self.encoder = encoder
+        inner = bare(encoder)
+        # Asked once: to look through a protocol takes as long as to read a line of text.
+        self._token_counter = inner if isinstance(inner, CountsTokens) else None
         self._dimension: int | None = None
         self.callers = Callers(ledger)
         # In memory only, and in the order in which they were refused.
@@ -122,7 +127,7 @@ class Gateway:
                 "second release: send an Idempotency-Key"
             )
         subjects = _subjects(query, key)
-        lengths = self._count_tokens(query.texts)
+        texts, lengths = self._count_tokens(query.texts)
         if (tokens := int(lengths.sum())) > self.settings.bounds.tokens:
             raise bad_input(
                 f"the texts have {tokens:,} tokens together; at most "
@@ -131,14 +136,14 @@ class Gateway:
             )
         with store_errors():
             request = self._request(key, body, idempotency)
-            names = self._names(key, query.texts, subjects, request)
+            names = self._names(key, texts, subjects, request)
             answer = None if request is None else self.ledger.answer(request)
             if request is not None and answer is not None and answer.digest != request.digest:
                 raise other_body()
             order = Order(
                 subjects, names, _NO_VECTORS, self.guarantee, "", self.limits.budget, request
             )
-            job = _job(order, query.texts, lengths.tolist(), self.ledger.find(names))
+            job = _job(order, texts, lengths.tolist(), self.ledger.find(names))
             # What no encoder gathers need not wait for others.
             job.gathers_lengths = getattr(bare(self.encoder), "gathers_lengths", False)
             self._check_budget(job)
@@ -196,12 +201,13 @@ class Gateway:
         while len(self._refusals) > _MOST_REFUSALS:
             self._refusals.pop(next(iter(self._refusals)))
 
-    def _count_tokens(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        encoder = bare(self.encoder)
-        if isinstance(encoder, CountsTokens):
-            return encoder.token_counts(texts)
+    def _count_tokens(self, texts: Sequence[str]) -> tuple[Sequence[str], npt.NDArray[np.int64]]:
+        """What is read of each text, and the texts with it where their encoder can use that."""
+        if (counter := self._token_counter) is not None:
+            texts = counter.tokenize(texts)
+            return texts, counter.token_counts(texts)
         # OpenAI's rule of thumb, where an encoder has no tokens: four letters are one.
-        return np.array([-(-len(text) // 4) for text in texts], dtype=np.int64)
+        return texts, np.array([-(-len(text) // 4) for text in texts], dtype=np.int64)
 
 
 def _job(

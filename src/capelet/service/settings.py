@@ -26,7 +26,8 @@ class Bounds:
     body_seconds: float = 20.0
     waiting_texts: int = 8192  # four of the largest requests
     batch_texts: int = 128
-    batch_tokens: int = 8192
+    # A quarter of a second of MiniLM on two cores: so long may a text wait that just missed one.
+    batch_tokens: int = 4096
     # Lengths in one batch. An encoder runs one length at a time on each core, so these keep all
     # cores at work, and whatever has another length meets more of its own meanwhile: with 32
     # clients half as many texts are computed alone as with all lengths at once.

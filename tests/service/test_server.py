@@ -1,0 +1,81 @@
+"""How the server's threads behave: they wait for a core, and the loop wakes once for many."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import httpx
+import pytest
+
+from capelet.service.app import _Mailbox
+from capelet.service.server import interrupt_nobody
+from service.running import Running
+
+Serve = Callable[..., Running]
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux has this policy")
+def test_threads_of_the_server_push_nobody_off_a_core(serve: Serve) -> None:
+    running = serve()
+    assert running.ask("a").status_code == 200
+    threads = [*running.service.batcher._threads, *running.service.pool._threads]
+    numbers = [thread.native_id for thread in threads if thread.native_id is not None]
+    assert {os.sched_getscheduler(number) for number in numbers} == {os.SCHED_BATCH}
+    # The control: the thread that asked is as it was.
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.mark.parametrize("error", [PermissionError, OSError])
+def test_a_sandbox_that_forbids_it_is_no_error(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbid, raising=False)
+    interrupt_nobody()
+
+
+def test_a_system_without_the_policy_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "SCHED_BATCH", raising=False)
+    monkeypatch.delattr(os, "sched_setscheduler", raising=False)
+    interrupt_nobody()
+
+
+def test_the_loop_is_woken_once_for_all_that_end_together() -> None:
+    async def receive() -> tuple[int, list[Any]]:
+        loop, wakes = asyncio.get_running_loop(), 0
+        call = loop.call_soon_threadsafe
+
+        def count(*arguments: Any) -> Any:
+            nonlocal wakes
+            wakes += 1
+            return call(*arguments)
+
+        loop.call_soon_threadsafe = count  # type: ignore[method-assign]
+        mailbox, ends = _Mailbox(), [Future[Any]() for _ in range(4)]
+        arrivals = [mailbox.expect(end) for end in ends]
+        ends[0].set_result("a")
+        ends[1].set_exception(ValueError("b"))
+        ends[2].cancel()
+        first = await asyncio.gather(*arrivals[:3], return_exceptions=True)
+        # What ends after the loop looked wakes it again.
+        ends[3].set_result("d")
+        return wakes, [*first, await arrivals[3]]
+
+    wakes, (a, b, c, d) = asyncio.run(receive())
+    assert wakes == 2
+    assert (a, d) == ("a", "d")
+    assert isinstance(b, ValueError) and isinstance(c, asyncio.CancelledError)
+
+
+def test_the_direct_route_has_one_method(serve: Serve) -> None:
+    running = serve()
+    response = httpx.get(f"{running.url}/v1/embeddings")
+    assert response.status_code == 405
+    assert response.headers["allow"] == "POST"
+    assert response.json()["error"]["message"] == "this address has no such method"
