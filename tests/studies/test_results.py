@@ -250,6 +250,7 @@ DIGEST = "9f86d081884c7d659a2feaa0c55ad015"
         (("rows", 0, "guess"), 1),
         (("rows", 0, "guesses"), {"victims": [DIGEST]}),
         (("rows", 0, "axes", "victim"), "v17"),
+        (("rows", 0, "axes", "unit"), "v17"),
         (("rows", 0, "axes", "author"), 17),
         (("rows", 0, "axes", "authors"), "mary"),
         (("rows", 0, "axes", "method"), DIGEST),
@@ -280,6 +281,7 @@ def test_whatever_else_is_refused(path: tuple[str | int, ...], value: Any) -> No
 def test_what_results_hold_is_not_refused() -> None:
     check_results(document())
     check_results(change(("rows", 0, "axes", "authors"), 800))
+    check_results(change(("rows", 0, "axes", "unit"), "author"))
     check_results(change(("rows", 0, "value"), None))
 
 

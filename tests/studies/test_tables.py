@@ -70,6 +70,14 @@ def test_the_best_leaks_least_and_works_most_and_is_never_constant() -> None:
     assert cell is not None and cell.best
 
 
+def test_nothing_is_best_along_an_axis_that_nobody_chooses() -> None:
+    groups = [
+        replace(row, axes={"method": "fx", "subgroup": str(row.axes["method"])}) for row in rows()
+    ]
+    table = tabulate(groups, Layout("By group", "subgroup"))
+    assert not any(cell is not None and cell.best for line in table.cells for cell in line)
+
+
 def test_in_words() -> None:
     drawn = page_table(tabulate(rows(), Layout("By method", "method")))
     assert drawn.columns == ("method", "gender (balanced accuracy)", "stars (accuracy)")

@@ -25,8 +25,10 @@ MOST_SEEDS = 1000
 # Axes that would make a row one about a person, and those that may only say how many there are.
 PERSONAL = {
     "author", "guess", "guesses", "id", "person", "pseudonym", "row", "subject", "text", "truth",
-    "unit", "user", "victim",
+    "user", "victim",
 }  # fmt: skip
+# The unit of a guarantee is one of these; any other word could be somebody's name.
+UNITS = {"record", "text", "author", "–"}
 COUNTS = {"authors", "people", "rows", "subjects", "texts", "units", "users", "victims"}
 
 Check = Callable[[Any], bool]
@@ -95,7 +97,8 @@ def _is_axes(value: Any) -> bool:
         return False
     names = all(_is_word(name) and name.lower() not in PERSONAL for name in value)
     levels = all(_is_word(level) or _is_number(level) for level in value.values())
-    return names and levels and not any(isinstance(value.get(name), str) for name in COUNTS)
+    counts = not any(isinstance(value.get(name), str) for name in COUNTS)
+    return names and levels and counts and value.get("unit", "–") in UNITS
 
 
 def _or_null(fits: Check) -> Check:

@@ -35,6 +35,8 @@ from capelet.studies.rows import (
 from capelet.studies.statistics import CONDITIONAL, student
 
 BEST, CONSTANT, SINGLE = "★", "†", "‡"
+# Axes along which nobody chooses: the fewest repetitions of a secret are not the best method.
+CIRCUMSTANCES = {ATTACKER, "corpus", "shots", "subgroup", "target", "writers"}
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,9 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
         for column in across
         if (row, column) not in groups and not by_attacker
     )
-    with_best = tuple(zip(*map(_mark_best, zip(*cells, strict=True)), strict=True))
+    if not set(layout.axes_down) & CIRCUMSTANCES:
+        columns = map(_mark_best, zip(*cells, strict=True))
+        cells = [list(line) for line in zip(*columns, strict=True)]
     heading = ", ".join(NAMES.get(name, name) for name in layout.axes_down)
     return ResultTable(
         layout.title,
@@ -143,7 +147,7 @@ def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) ->
         layout.across,
         down,
         across,
-        with_best,
+        tuple(map(tuple, cells)),
         Exclusions.of(([row] for group in groups.values() for row in group), missing),
     )
 
