@@ -22,7 +22,11 @@ Serve = Callable[..., Running]
 def test_threads_of_the_server_push_nobody_off_a_core(serve: Serve) -> None:
     running = serve()
     assert running.ask("a").status_code == 200
-    threads = [*running.service.batcher._threads, *running.service.pool._threads]
+    service = running.service
+    # Long enough to be decided on another thread than short ones.
+    assert running.ask(["a" * 20_000] * 4).status_code == 200
+    threads = [*service.batcher._threads, *service.pool._threads, service._desk.thread]
+    assert service.pool._threads
     numbers = [thread.native_id for thread in threads if thread.native_id is not None]
     assert {os.sched_getscheduler(number) for number in numbers} == {os.SCHED_BATCH}
     # The control: the thread that asked is as it was.
