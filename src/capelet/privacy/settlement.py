@@ -358,7 +358,8 @@ def vector_of(content: bytes) -> Vectors:
 def _stack(rows: Sequence[Vectors], width: int) -> Vectors:
     if any(len(row) != width for row in rows):
         raise CapeletError("the ledger holds a vector of another width under one of these names")
-    return np.stack(rows) if rows else np.zeros((0, width), dtype=np.float32)
+    # Not `stack`, which takes five times as long for the one row of most requests.
+    return np.array(rows, dtype=np.float32).reshape(len(rows), width)
 
 
 def _of_passing_texts(guarantee: Guarantee) -> Guarantee:

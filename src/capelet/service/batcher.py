@@ -70,10 +70,10 @@ class Job:
 
     def complete(self, width: int) -> Order:
         """The order with a vector for every row."""
-        vectors = np.stack([self.draws[name] for name in self.order.names])
-        if vectors.shape[1] != width:
+        rows = [self.draws[name] for name in self.order.names]
+        if any(len(row) != width for row in rows):
             raise CapeletError("a stored vector has another width than the recipe's")
-        return replace(self.order, vectors=vectors)
+        return replace(self.order, vectors=np.array(rows))
 
     def fail(self, error: Exception) -> None:
         # A caller who left has cancelled it.
