@@ -112,7 +112,7 @@ class Service(Front):
         if is_small:
             self._desk.put(partial(self._send, errand, decide))
         else:
-            # Half a second for the longest: small ones do not stand behind it.
+            # To read the longest takes some half a second: small ones do not stand behind it.
             self.pool.submit(self._send, errand, decide)
         watch = None if request is None else asyncio.ensure_future(wait_until_gone(request))
         if watch is not None:
