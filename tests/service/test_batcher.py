@@ -104,6 +104,18 @@ def test_what_came_meanwhile_shares_a_batch(make: Make, encoder: SlowEncoder) ->
     assert [len(batch) for batch in encoder.batches] == [1, 20]
 
 
+def test_a_stored_vector_of_another_width_spoils_its_request_alone(make: Make) -> None:
+    batcher = make()
+    spoilt = job("a", "b")
+    spoilt.draws[spoilt.order.names[1]] = np.zeros(WIDTH + 1, dtype=np.float32)
+    spoilt.waiting.remove(1)
+    with pytest.raises(Refusal, match="a fault of the gateway"):
+        result(batcher.submit(spoilt))
+    # The control: the store's thread goes on, and the right width is settled.
+    assert batcher.is_alive
+    assert result(batcher.submit(job("a", "b"))).vectors.shape == (2, WIDTH)
+
+
 def test_bounds_in_texts_and_tokens(make: Make, encoder: SlowEncoder) -> None:
     batcher = make(batch_texts=8, batch_tokens=40)
     encoder.hold()

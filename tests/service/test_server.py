@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from capelet.service.app import _Mailbox
+from capelet.service.app import _Desk, _Mailbox
 from capelet.service.server import interrupt_nobody
 from service.running import Running
 
@@ -22,7 +24,11 @@ Serve = Callable[..., Running]
 def test_threads_of_the_server_push_nobody_off_a_core(serve: Serve) -> None:
     running = serve()
     assert running.ask("a").status_code == 200
-    threads = [*running.service.batcher._threads, *running.service.pool._threads]
+    service = running.service
+    # Long enough to be decided on another thread than short ones.
+    assert running.ask(["a" * 20_000] * 4).status_code == 200
+    threads = [*service.batcher._threads, *service.pool._threads, service._desk.thread]
+    assert service.pool._threads
     numbers = [thread.native_id for thread in threads if thread.native_id is not None]
     assert {os.sched_getscheduler(number) for number in numbers} == {os.SCHED_BATCH}
     # The control: the thread that asked is as it was.
@@ -71,6 +77,47 @@ def test_the_loop_is_woken_once_for_all_that_end_together() -> None:
     assert wakes == 2
     assert (a, d) == ("a", "d")
     assert isinstance(b, ValueError) and isinstance(c, asyncio.CancelledError)
+
+
+def test_small_requests_do_not_stand_behind_a_long_one(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = serve()
+    gateway, gate, begun = running.gateway, threading.Event(), threading.Event()
+    plan, bodies = gateway.plan, []
+
+    def hold_long_ones(key: Any, body: bytes, idempotency: str | None) -> Any:
+        bodies.append(len(body))
+        if len(body) > 65_536:
+            begun.set()
+            assert gate.wait(30)
+        return plan(key, body, idempotency)
+
+    monkeypatch.setattr(gateway, "plan", hold_long_ones)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            long = pool.submit(running.ask, ["a" * 20_000] * 4)
+            assert begun.wait(10)
+            assert running.ask("a").status_code == 200
+            # The control: the long one was decided on before, and is not through yet.
+            assert bodies[0] > bodies[1] and not long.done()
+        finally:
+            gate.set()
+        assert long.result(30).status_code == 200
+
+
+def test_small_requests_are_decided_on_in_order_and_all_before_the_end() -> None:
+    desk, numbers, threads = _Desk(), list[int](), set[int]()
+
+    def decide(number: int) -> None:
+        threads.add(threading.get_ident())
+        numbers.append(number)
+
+    for number in range(100):
+        desk.put(partial(decide, number))
+    desk.close()
+    assert numbers == list(range(100))
+    assert len(threads) == 1 and not desk.thread.is_alive()
 
 
 def test_the_direct_route_has_one_method(serve: Serve) -> None:

@@ -110,7 +110,8 @@ class FastTokens:
         """The tokens of each text, as it carries them or read now."""
         known = [self._known(text) for text in texts]
         unread = [text for text, tokens in zip(texts, known, strict=True) if tokens is None]
-        encodings = iter(self._encode(unread))
+        # The tokenizer gives up the interpreter's lock even for nothing: another thread takes it.
+        encodings = iter(self._encode(unread) if unread else [])
         return [next(encodings) if tokens is None else tokens for tokens in known]
 
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:

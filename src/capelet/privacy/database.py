@@ -390,6 +390,9 @@ class Database:
     def all_keys(self) -> list[KeyRow]:
         return [KeyRow(*row) for row in self._rows(f"{_KEY_ROWS} ORDER BY made, id")]
 
+    def has_keys(self) -> bool:
+        return bool(self._rows("SELECT 1 FROM keys LIMIT 1"))
+
     def key_of_digest(self, digest: bytes) -> KeyRow | None:
         rows = self._rows(f"{_KEY_ROWS} WHERE digest = ?", digest)
         return KeyRow(*rows[0]) if rows else None

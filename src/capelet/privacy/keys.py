@@ -93,7 +93,7 @@ class Keys:
 
     def exist(self) -> bool:
         """Whether a key was ever made: who revokes the last one does not let everybody in."""
-        return bool(self._db.all_keys())
+        return self._db.has_keys()
 
     def _digest(self, secret: str) -> bytes:
         return self._db.digest(b"api key", secret.encode("utf-8", "surrogatepass"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import queue
 import threading
 import time
 from collections import deque
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -30,7 +32,7 @@ from capelet.release.heads import Head
 from capelet.service.answers import describe_privacy, privacy_headers, write_answer
 from capelet.service.batcher import Batcher
 from capelet.service.classify import Classifier, add_classify
-from capelet.service.errors import Refusal, other_body, store_down, store_errors, unavailable
+from capelet.service.errors import Refusal, StoreErrors, other_body, store_down, unavailable
 from capelet.service.front import Front, answer_json, frame_app
 from capelet.service.gateway import Gateway, Plan, refuse_budget
 from capelet.service.page import OperatorPage
@@ -64,6 +66,7 @@ class Service(Front):
         self.gateway, self.readings = gateway, readings
         self._batcher: Batcher | None = None
         self._mailbox: _Mailbox
+        self._desk: _Desk
 
     @property
     def batcher(self) -> Batcher:
@@ -73,7 +76,7 @@ class Service(Front):
 
     def start(self) -> None:
         super().start()
-        self._mailbox = _Mailbox()
+        self._mailbox, self._desk = _Mailbox(), _Desk()
         gateway = self.gateway
         self._batcher = Batcher(
             gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
@@ -97,15 +100,20 @@ class Service(Front):
     def stop(self) -> None:
         """Finish what is in flight, refuse what is new."""
         self.batcher.close()
+        self._desk.close()
         super().stop()
 
     async def answer(
-        self, decide: Callable[[], Plan], request: Request | None = None
+        self, decide: Callable[[], Plan], request: Request | None = None, is_small: bool = True
     ) -> tuple[Plan, Settlement]:
         """A plan, decided on a thread, and what the store holds for it once drawn and charged."""
         errand = _Errand()
         arrival = self._mailbox.expect(errand.future)
-        self.pool.submit(self._send, errand, decide)
+        if is_small:
+            self._desk.put(partial(self._send, errand, decide))
+        else:
+            # To read the longest takes some half a second: small ones do not stand behind it.
+            self.pool.submit(self._send, errand, decide)
         watch = None if request is None else asyncio.ensure_future(wait_until_gone(request))
         if watch is not None:
             watch.add_done_callback(lambda _: _leave(errand, arrival))
@@ -141,13 +149,39 @@ class Service(Front):
             errand.future.set_exception(error)
 
     def is_ready(self) -> bool:
-        with store_errors():
+        with StoreErrors():
             self.gateway.ledger.ping()
         return self.gateway.is_loaded and self.batcher.is_alive
 
 
 class _CallerGone(Exception):
     """The connection was closed before there was an answer."""
+
+
+class _Desk:
+    """One thread decides on small requests, in the order in which they came.
+
+    They would wait for each other on many threads, too, since a store has one connection and the
+    interpreter one lock; only that each would wake a thread of its own, and find the cores taken.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name="capelet-decide", daemon=True)
+        self.thread.start()
+
+    def put(self, task: Callable[[], None]) -> None:
+        """Have a task done, which raises nothing."""
+        self._tasks.put(task)
+
+    def close(self) -> None:
+        """Do what lies here, and end."""
+        self._tasks.put(None)
+        self.thread.join()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
 
 
 class _Mailbox:
@@ -268,8 +302,8 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
 
     async def embed(request: Request) -> Response:
         start = time.perf_counter()
-        decide = await _decision(service, request)
-        plan, settlement = await service.answer(decide, request)
+        decide, is_small = await _decision(service, request)
+        plan, settlement = await service.answer(decide, request, is_small)
         response = _respond(plan, settlement, gateway)
         service.metrics.time_answer(time.perf_counter() - start)
         return response
@@ -317,8 +351,11 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
         return answer_json(_describe_model(gateway))
 
 
-async def _decision(service: Service, request: Request) -> Callable[[], Plan]:
-    """How to plan a request, on a thread: in one go where it is small, else the key comes first."""
+async def _decision(service: Service, request: Request) -> tuple[Callable[[], Plan], bool]:
+    """How to plan a request, on a thread, and whether it is small.
+
+    A small one is planned in one go; of another the key comes first.
+    """
     gateway, headers = service.gateway, request.headers
     length = headers.get("content-length", "")
     is_small = length.isdecimal() and int(length) <= _SMALL
@@ -332,7 +369,7 @@ async def _decision(service: Service, request: Request) -> Callable[[], Plan]:
         idempotency = parse_idempotency_key(headers.get("idempotency-key"))
         return gateway.plan(caller, body, idempotency)
 
-    return decide
+    return decide, is_small
 
 
 def _respond(plan: Plan, settlement: Settlement, gateway: Gateway) -> Response:

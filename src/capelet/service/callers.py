@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capelet.privacy.keys import ApiKey
 from capelet.privacy.store import Ledger
-from capelet.service.errors import not_allowed, store_errors, unknown_key
+from capelet.service.errors import StoreErrors, not_allowed, unknown_key
 
 # Whoever asks while there are no keys: then only programs on this machine can.
 ANYONE = ApiKey(id="", label="", subject=None, is_operator=False, made="", revoked=None)
@@ -24,7 +24,7 @@ class Callers:
     def look_for_keys(self) -> None:
         """Learn whether there are keys; until it is known, only this machine may ask."""
         if self._ledger is not None and not self.has_keys:
-            with store_errors():
+            with StoreErrors():
                 self._ledger.open()
                 self.has_keys = self._ledger.keys.exist()
 
@@ -32,7 +32,7 @@ class Callers:
         """The key that asks; without one only while there are none at all."""
         if self._ledger is None:
             return ANYONE
-        with store_errors():
+        with StoreErrors():
             # A store that is not open reads as an empty one, which has no keys: that would let
             # everybody in while a database is down.
             self._ledger.open()

@@ -6,8 +6,7 @@ positions and bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from capelet.errors import CapeletError, OutputError
@@ -117,13 +116,18 @@ def store_down() -> Refusal:
     )
 
 
-@contextmanager
-def store_errors() -> Iterator[None]:
-    """Trouble with the store becomes one refusal; its own words may name hosts and paths."""
-    try:
-        yield
-    except (OutputError, OSError):
-        raise store_down() from None
+class StoreErrors:
+    """Trouble with the store becomes one refusal; its own words may name hosts and paths.
+
+    A class and not a generator: it stands around each step of each request, and holds nothing.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OutputError | OSError):
+            raise store_down() from None
 
 
 def our_fault() -> Refusal:

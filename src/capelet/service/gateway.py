@@ -30,11 +30,11 @@ from capelet.release.recipe import recipe_hash
 from capelet.service.batcher import Job
 from capelet.service.callers import Callers
 from capelet.service.errors import (
+    StoreErrors,
     bad_input,
     not_allowed,
     other_body,
     over_budget,
-    store_errors,
 )
 from capelet.service.schemas import EncodingFormat, Query, parse_query
 from capelet.service.settings import Settings, check_recipe
@@ -83,7 +83,7 @@ class Gateway:
         encoder = private.encoder
         assert encoder is not None  # `check_recipe`: it takes texts
         self.encoder = encoder
-        inner = bare(encoder)
+        self._inner_encoder = inner = bare(encoder)
         # Asked once: to look through a protocol takes as long as to read a line of text.
         self._token_counter = inner if isinstance(inner, CountsTokens) else None
         self._dimension: int | None = None
@@ -128,13 +128,13 @@ class Gateway:
             )
         subjects = _subjects(query, key)
         texts, lengths = self._count_tokens(query.texts)
-        if (tokens := int(lengths.sum())) > self.settings.bounds.tokens:
+        if (tokens := sum(lengths)) > self.settings.bounds.tokens:
             raise bad_input(
                 f"the texts have {tokens:,} tokens together; at most "
                 f"{self.settings.bounds.tokens:,} in one request",
                 "input",
             )
-        with store_errors():
+        with StoreErrors():
             request = self._request(key, body, idempotency)
             names = self._names(key, texts, subjects, request)
             answer = None if request is None else self.ledger.answer(request)
@@ -143,9 +143,9 @@ class Gateway:
             order = Order(
                 subjects, names, _NO_VECTORS, self.guarantee, "", self.limits.budget, request
             )
-            job = _job(order, texts, lengths.tolist(), self.ledger.find(names))
+            job = _job(order, texts, lengths, self.ledger.find(names))
             # What no encoder gathers need not wait for others.
-            job.gathers_lengths = getattr(bare(self.encoder), "gathers_lengths", False)
+            job.gathers_lengths = getattr(self._inner_encoder, "gathers_lengths", False)
             self._check_budget(job)
         return Plan(job, query.encoding_format, tokens, None if answer is None else answer.charged)
 
@@ -201,13 +201,13 @@ class Gateway:
         while len(self._refusals) > _MOST_REFUSALS:
             self._refusals.pop(next(iter(self._refusals)))
 
-    def _count_tokens(self, texts: Sequence[str]) -> tuple[Sequence[str], npt.NDArray[np.int64]]:
+    def _count_tokens(self, texts: Sequence[str]) -> tuple[Sequence[str], list[int]]:
         """What is read of each text, and the texts with it where their encoder can use that."""
         if (counter := self._token_counter) is not None:
             texts = counter.tokenize(texts)
-            return texts, counter.token_counts(texts)
+            return texts, counter.token_counts(texts).tolist()
         # OpenAI's rule of thumb, where an encoder has no tokens: four letters are one.
-        return texts, np.array([-(-len(text) // 4) for text in texts], dtype=np.int64)
+        return texts, [-(-len(text) // 4) for text in texts]
 
 
 def _job(

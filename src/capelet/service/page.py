@@ -25,7 +25,7 @@ from capelet.privacy.budgets import SLACK
 from capelet.privacy.guarantees import Guarantee, ceiling, link_releases
 from capelet.privacy.keys import ApiKey
 from capelet.reports.html import templates as report_templates
-from capelet.service.errors import Refusal, bad_input, not_allowed, store_errors
+from capelet.service.errors import Refusal, StoreErrors, bad_input, not_allowed
 from capelet.service.gateway import Gateway
 from capelet.service.readings import Reading
 from capelet.service.schemas import Query
@@ -176,7 +176,7 @@ class OperatorPage:
     def _facts(self) -> Mapping[str, Any]:
         service = self._service
         gateway = service.gateway
-        with store_errors():
+        with StoreErrors():
             counts = gateway.ledger.counts()
             near = gateway.ledger.people_near_limit(_NEAR)
         readings = service.readings
@@ -240,7 +240,7 @@ def describe_gaps(guarantee: Guarantee, repeats: str) -> list[str]:
 
 
 def _operators(gateway: Gateway) -> dict[str, ApiKey]:
-    with store_errors():
+    with StoreErrors():
         keys = gateway.ledger.keys.all()
     return {key.id: key for key in keys if key.is_operator and key.revoked is None}
 
