@@ -11,7 +11,7 @@ the Python of an environment with infinity-emb, which then serves the same weigh
 store or charge, to the same clients. Then a person with many releases is charged (`store.py`), and
 at last requests go on, and the memory of the server is watched.
 
-One text at a time is the dearest way to ask, and the default: a request costs about 1 ms whatever
+One text at a time is the dearest way to ask, and the default: a request costs about 0.8 ms whatever
 it asks (0.13 ms of it is a bare uvicorn that reads and writes the same bodies).
 """
 

@@ -1,8 +1,8 @@
 """One thread draws, one settles: whatever waits when the encoder is free goes through it together.
 
 There is no timer. A lone text is taken at once; under load the texts that came meanwhile share a
-batch, which is what makes a text cost about what it costs in bulk: 1.15 × (fp32) and 1.1 to 1.3 ×
-(int8), where a thread for each request costs 2.3 × and 1.6 ×, since each batch then has one text.
+batch, which is what makes a text cost about what it costs in bulk: 1.1 to 1.2 ×, where a thread for
+each request costs 2.3 × (fp32) and 1.5 × (int8), since each batch then has one text.
 
 What was drawn is handed to a second thread, which settles all that lies there in one transaction
 (group commit: one `fsync` for many requests) and only then lets the *stored* vectors out. A
