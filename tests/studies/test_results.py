@@ -170,6 +170,15 @@ def test_victims_of_one_class_stay_in_the_file_and_others_leave_no_trace() -> No
     assert "1 degenerate cell left out (victims of one class)" in results_page(again)
 
 
+def test_a_share_of_the_other_side_is_told_from_points() -> None:
+    ruling = Ruling("twice as many", "holds", None, 0.904, 0.662, 1.147, 3, relation="within")
+    relative = replace(sample(), claims=(replace(ruling, scale="relative"),))
+    again = Result.parse(relative.to_json(), "x.json")
+    assert "+90.4 % (+66.2 to +114.7)" in results_page(again)
+    # The control: without a scale no file says anything of it.
+    assert "scale" not in replace(sample(), claims=(ruling,)).to_json()
+
+
 def test_no_victim_is_in_the_file_or_on_the_page() -> None:
     result = sample()
     texts = result.to_json() + results_page(result)

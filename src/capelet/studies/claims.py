@@ -60,6 +60,7 @@ class Ruling:
     why: str = ""
     metric: str = ""
     relation: str = ""
+    scale: str = "absolute"
 
     @property
     def surprising(self) -> bool:
@@ -143,7 +144,7 @@ class Claim:
         why = "the interval leaves both open" if verdict == UNTESTED else ""
         return Ruling(
             self.text, verdict, expected, mean, low, high, len(by_split), why,
-            str(self.measure["metric"]), self.relation,
+            str(self.measure["metric"]), self.relation, self.scale,
         )  # fmt: skip
 
     def _by_split(self, values: Sequence[Row]) -> list[float]:

@@ -167,8 +167,9 @@ _CLAIM: dict[str, Check] = {
     "verdict": lambda value: value in VERDICTS,
     **dict.fromkeys(("value", "low", "high"), _or_null(_is_number)),
     "why": _is_sentence,
-    **dict.fromkeys(("metric", "relation"), _is_word),
+    **dict.fromkeys(("metric", "relation", "scale"), _is_word),
 }
+_CLAIM_OPTIONAL = {"value", "low", "high", "why", "metric", "relation", "scale"}
 _LAYOUT: dict[str, Check] = {
     **dict.fromkeys(("title", "across"), _is_word),
     "down": lambda value: _is_word(value) or _list_of(_is_word, 4)(value),
@@ -206,7 +207,7 @@ _DOCUMENT: dict[str, Check] = {
     "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
     "differences": _list_of(_record(_DIFFERENCE)),
     "at_utility": _list_of(_record(_AT_UTILITY, {"single_class"})),
-    "claims": _list_of(_record(_CLAIM, {"value", "low", "high", "why", "metric", "relation"}), 100),
+    "claims": _list_of(_record(_CLAIM, _CLAIM_OPTIONAL), 100),
 }
 _OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims", "exploratory"}
 

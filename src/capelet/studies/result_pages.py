@@ -17,7 +17,13 @@ from capelet.reports import latex
 from capelet.reports.draw.svg import standalone
 from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, change, duration, score_with_interval
+from capelet.reports.words import (
+    NOTHING,
+    change,
+    duration,
+    score_with_interval,
+    signed_points,
+)
 from capelet.studies.claims import Ruling
 from capelet.studies.documents import BENCH, count_verdicts
 from capelet.studies.experiments import (
@@ -258,6 +264,10 @@ def _estimate(item: Ruling) -> str:
     if item.value is None:
         return NOTHING
     metric = item.metric or "accuracy"
+    if item.scale == "relative":
+        # A share of the other side, which may be more than all of it.
+        value, low, high = map(signed_points, (item.value, item.low, item.high))
+        return f"{value} % ({low} to {high})"
     if item.relation == "within":
         return score_with_interval(Finding("", "", metric, item.value, item.low, item.high))
     # Of shares in points.

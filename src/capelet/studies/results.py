@@ -127,7 +127,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
         "single_class",
     ),
     # What a plan expects is for its build.
-    Ruling: ("text", "verdict", "value", "low", "high", "why", "metric", "relation"),
+    Ruling: ("text", "verdict", "value", "low", "high", "why", "metric", "relation", "scale"),
 }
 
 
@@ -138,6 +138,7 @@ _ABSENT = {
     "candidate": False,
     "single_class": 0,
     "exploratory": "",
+    "scale": "absolute",
 }
 
 
