@@ -115,9 +115,17 @@ def test_small_requests_are_decided_on_in_order_and_all_before_the_end() -> None
 
     for number in range(100):
         desk.put(partial(decide, number))
+    assert desk.is_alive
     desk.close()
     assert numbers == list(range(100))
-    assert len(threads) == 1 and not desk.thread.is_alive()
+    assert len(threads) == 1 and not desk.is_alive
+
+
+def test_a_gateway_where_nobody_decides_is_not_ready(serve: Serve) -> None:
+    running = serve()
+    assert httpx.get(f"{running.url}/readyz").status_code == 200
+    running.service._desk.close()
+    assert httpx.get(f"{running.url}/readyz").status_code == 503
 
 
 def test_the_direct_route_has_one_method(serve: Serve) -> None:

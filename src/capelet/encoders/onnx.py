@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Encoding
 
-
 _BUDGET = 256  # tokens in a batch: measured a little better than 512, clearly than 1,024
 _PROBES = ("a cat sat", "the old dog was not in the red house by the sea , and nobody was there")
 _CHUNK = 4096  # texts tokenised at a time, which bounds the memory

@@ -108,11 +108,11 @@ class FastTokens:
 
     def __call__(self, texts: Sequence[str]) -> list[Encoding | Tokens]:
         """The tokens of each text, as it carries them or read now."""
-        known = [self._known(text) for text in texts]
-        unread = [text for text, tokens in zip(texts, known, strict=True) if tokens is None]
+        own = [self._tokens_of(text) for text in texts]
+        unread = [text for text, tokens in zip(texts, own, strict=True) if tokens is None]
         # The tokenizer gives up the interpreter's lock even for nothing: another thread takes it.
         encodings = iter(self._encode(unread) if unread else [])
-        return [next(encodings) if tokens is None else tokens for tokens in known]
+        return [next(encodings) if tokens is None else tokens for tokens in own]
 
     def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
         """The texts, each with its tokens."""
@@ -130,7 +130,7 @@ class FastTokens:
         tokenized.tokenizer, tokenized.tokens = self, Tokens(ids, type_ids)
         return tokenized
 
-    def _known(self, text: str) -> Tokens | None:
+    def _tokens_of(self, text: str) -> Tokens | None:
         if isinstance(text, TokenizedText) and text.tokenizer is self:
             return text.tokens
         return None

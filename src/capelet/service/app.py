@@ -91,7 +91,7 @@ class Service(Front):
             if self.readings is not None:
                 self.readings.learn()
             # Models and modules stay until the end: the garbage collector need not look through
-            # them again and again, which costs a short text 2 % of its time.
+            # them again and again.
             gc.collect()
             gc.freeze()
         except Exception as error:
@@ -151,7 +151,7 @@ class Service(Front):
     def is_ready(self) -> bool:
         with StoreErrors():
             self.gateway.ledger.ping()
-        return self.gateway.is_loaded and self.batcher.is_alive
+        return self.gateway.is_loaded and self.batcher.is_alive and self._desk.is_alive
 
 
 class _CallerGone(Exception):
@@ -169,6 +169,11 @@ class _Desk:
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._work, name="capelet-decide", daemon=True)
         self.thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether anybody decides: without this thread small requests would wait for ever."""
+        return self.thread.is_alive()
 
     def put(self, task: Callable[[], None]) -> None:
         """Have a task done, which raises nothing."""

@@ -142,9 +142,9 @@ def interrupt_nobody() -> None:
     """Let this thread, and those that it starts, wait for a core and not push others off it.
 
     All cores are at work on the encoder. A thread that wakes for one more request would take a core
-    at once, and leave cold caches behind: under load that cost a short text 5 to 10 % of its time.
-    One that waits for its turn, a few milliseconds, finds several requests. Linux calls it "batch";
-    it needs no privilege, and where a core is free it changes nothing.
+    at once, and leave cold caches behind. One that waits for its turn, a few milliseconds, finds
+    several requests. Linux calls it "batch"; it needs no privilege, and where a core is free it
+    changes nothing.
     """
     if not hasattr(os, "SCHED_BATCH"):
         return

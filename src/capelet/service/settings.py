@@ -26,7 +26,7 @@ class Bounds:
     body_seconds: float = 20.0
     waiting_texts: int = 8192  # four of the largest requests
     batch_texts: int = 128
-    # A quarter of a second of MiniLM on two cores: so long may a text wait that just missed one.
+    # A text that just missed a batch waits for it: half the tokens, half as long.
     batch_tokens: int = 4096
     # Lengths in one batch. An encoder runs one length at a time on each core, so these keep all
     # cores at work, and whatever has another length meets more of its own meanwhile: with 32
