@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -62,6 +63,17 @@ def test_a_plan_is_whole(path: Path) -> None:
     for size in ("small", "full"):
         # Every name is known, and every corpus can be read.
         assert len(plan.cells(size)) >= plan.count(size)
+
+
+_QUANTITY = re.compile(r"\d|half|halves|quarter|third|tenth|point|at chance|at one perplexity")
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_claim_with_a_margin_says_how_much(path: Path) -> None:
+    """Else a page has "more" beside a difference that is all above zero, and no verdict."""
+    for claim in Plan.read(path).claims:
+        if claim.margin or claim.band:
+            assert _QUANTITY.search(claim.text), claim.text
 
 
 def test_a_plan_with_a_specimen_says_broken_where_it_is_read_first() -> None:

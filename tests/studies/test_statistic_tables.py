@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capelet.reports import markdown
+from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import adjust, compare_splits
 from capelet.studies.rows import Row
-from capelet.studies.statistic_tables import anova_table, difference_table, matched_table
+from capelet.studies.statistic_tables import (
+    anova_table,
+    difference_table,
+    estimate,
+    matched_table,
+)
 from capelet.studies.statistics import CONDITIONAL, anova
 from capelet.studies.sweeps import MatchedDifference
 
@@ -47,3 +53,16 @@ def test_every_table_of_statistics_says_what_it_is_conditional_on() -> None:
     assert "left out" not in drawn[2].note
     single = matched_table([replace(matched, single_class=1)])
     assert "1 split left out (victims of one class)." in single.note
+
+
+def test_an_estimate_is_in_points_in_parts_of_the_other_side_or_a_score() -> None:
+    ruling = Ruling("less", "holds", value=-0.3, low=-0.4, high=-0.2, metric="balanced_accuracy")
+    assert estimate(ruling) == "−30.0 (−40.0 to −20.0)"
+    assert estimate(replace(ruling, scale="relative")) == "−30.0 % (−40.0 to −20.0)"
+    # The interval of a mean reaches beyond what a share can be; it is not printed so.
+    band = replace(ruling, relation="within", value=0.999, low=0.9975, high=1.0005)
+    assert estimate(band) == "99.9 % (99.8–100.0)"
+    assert estimate(replace(ruling, metric="exposure_bits", value=-8.0, low=-9.0, high=-7.0)) == (
+        "−8.0 (−9.0 to −7.0)"
+    )
+    assert estimate(Ruling("less", "cannot be tested here")) == "–"

@@ -273,12 +273,10 @@ def _print_counts(counts: Counts) -> None:
 
 
 def _print_rulings(rulings: Iterable[Ruling]) -> None:
+    from capelet.studies.statistic_tables import estimate
+
     for item in rulings:
-        figure = (
-            ""
-            if item.value is None
-            else f" {item.value:+.3f} ({item.low:+.3f} to {item.high:+.3f})"
-        )
+        figure = "" if item.value is None else f": {estimate(item)}"
         why = f" ({item.why})" if item.why else ""
         surprise = f"; expected: {item.expected}" if item.surprising else ""
         echo(f"[{item.verdict}] {item.text}{figure}{why}{surprise}")

@@ -161,9 +161,13 @@ def score_with_interval(row: Finding) -> str:
     value = score(row.metric, row.value)
     if row.low is None or row.high is None or not (is_number(row.low) and is_number(row.high)):
         return value
+    ends = [row.low, row.high]
+    if measure_of(row.metric).form == "share" and 0 <= row.value <= 1:
+        # An interval about a mean may reach beyond what a share can be.
+        ends = [min(max(end, 0.0), 1.0) for end in ends]
     # The unit once, behind the value.
-    ends = [re.sub(r" (%|points?)$", "", score(row.metric, end)) for end in (row.low, row.high)]
-    return f"{value} ({ends[0]}–{ends[1]})"
+    low, high = (re.sub(r" (%|points?)$", "", score(row.metric, end)) for end in ends)
+    return f"{value} ({low}–{high})"
 
 
 def figure(row: Finding, digits: int = 0) -> str:

@@ -13,6 +13,7 @@ from capelet.reports.words import NOTHING
 from capelet.studies.claims import Ruling
 from capelet.studies.documents import BENCH
 from capelet.studies.rows import Row, format_level
+from capelet.studies.statistic_tables import estimate
 from capelet.studies.tables import page_table, tabulate
 
 if TYPE_CHECKING:
@@ -41,13 +42,11 @@ def study_page(study: Collection) -> str:
 
 
 def _claims(rulings: Sequence[Ruling]) -> Table:
-    lines = []
-    for item in rulings:
-        figure = NOTHING
-        if item.value is not None:
-            figure = f"{item.value:+.3f} ({item.low:+.3f} to {item.high:+.3f})"
-        lines.append(Line((item.text, item.verdict, item.why or NOTHING, figure, str(item.pairs))))
-    columns = ("claim", "verdict", "why", "difference (95 %)", "splits")
+    lines = [
+        Line((item.text, item.verdict, item.why or NOTHING, estimate(item), str(item.pairs)))
+        for item in rulings
+    ]
+    columns = ("claim", "verdict", "why", "estimate (95 %)", "splits")
     return Table("Claims", columns, tuple(lines), words=3)
 
 

@@ -12,19 +12,11 @@ from pathlib import Path
 
 from capelet.errors import OutputError, did_you_mean
 from capelet.files import write_whole
-from capelet.findings import Finding
 from capelet.reports import latex
 from capelet.reports.draw.svg import standalone
 from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
-from capelet.reports.words import (
-    NOTHING,
-    change,
-    duration,
-    score_with_interval,
-    signed_points,
-)
-from capelet.studies.claims import Ruling
+from capelet.reports.words import NOTHING, duration
 from capelet.studies.documents import BENCH, count_verdicts
 from capelet.studies.experiments import (
     EXPERIMENTS,
@@ -36,7 +28,7 @@ from capelet.studies.experiments import (
 from capelet.studies.pictures import picture
 from capelet.studies.results import DATA, Result, read_results
 from capelet.studies.rows import pick
-from capelet.studies.statistic_tables import anova_table, difference_table, matched_table
+from capelet.studies.statistic_tables import anova_table, difference_table, estimate, matched_table
 from capelet.studies.statistics import CONDITIONAL, anova
 from capelet.studies.tables import ResultTable, page_table, tabulate
 
@@ -247,7 +239,7 @@ def _verdict(result: Result) -> str:
 
 def _claims_table(result: Result) -> Table:
     lines = [
-        Line((item.text, item.verdict, _estimate(item), item.why or NOTHING))
+        Line((item.text, item.verdict, estimate(item), item.why or NOTHING))
         for item in result.claims
     ]
     note = f"Exploratory: {result.exploratory}" if result.exploratory else ""
@@ -258,21 +250,6 @@ def _claims_table(result: Result) -> Table:
         note,
         words=4,
     )
-
-
-def _estimate(item: Ruling) -> str:
-    if item.value is None:
-        return NOTHING
-    metric = item.metric or "accuracy"
-    if item.scale == "relative":
-        # A share of the other side, which may be more than all of it.
-        value, low, high = map(signed_points, (item.value, item.low, item.high))
-        return f"{value} % ({low} to {high})"
-    if item.relation == "within":
-        return score_with_interval(Finding("", "", metric, item.value, item.low, item.high))
-    # Of shares in points.
-    value, low, high = (change(metric, end) for end in (item.value, item.low, item.high))
-    return f"{value} ({low} to {high})"
 
 
 def _origin(result: Result) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, change, decimal, score_with_interval
+from capelet.reports.words import NOTHING, change, decimal, score_with_interval, signed_points
+from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference
 from capelet.studies.rows import CONSTANT_GUESSES, SINGLE_CLASS, count_of
 from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova
@@ -132,6 +133,25 @@ def matched_table(results: Sequence[MatchedDifference], title: str = "At equal u
         CONDITIONAL,
     ]
     return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
+
+
+def estimate(ruling: Ruling) -> str:
+    """What a claim came to, with its interval: shares in points, and parts of the other side in %.
+
+    >>> estimate(Ruling("less", "holds", value=-0.05, low=-0.07, high=-0.03, metric="accuracy"))
+    '−5.0 (−7.0 to −3.0)'
+    """
+    if ruling.value is None or ruling.low is None or ruling.high is None:
+        return NOTHING
+    metric = ruling.metric or "accuracy"
+    ends = (ruling.value, ruling.low, ruling.high)
+    if ruling.scale == "relative":
+        # A share of the other side, which may be more than all of it.
+        value, low, high = map(signed_points, ends)
+        return f"{value} % ({low} to {high})"
+    if ruling.relation == "within":
+        return score_with_interval(Finding("", "", metric, *ends))
+    return _change(metric, ends)
 
 
 def p_value(p: float) -> str:
