@@ -15,7 +15,7 @@ from scripts import run_script, scripts_in
 NEEDS = {
     "maps.py": (),
     "attackers.py": ("stance",),
-    "private_maps.py": ("blog", "ag_entities"),
+    "training_game.py": ("ag_entities",),
     "judge_power.py": (),
     "coverage.py": (),
     "shared_splits.py": (),
@@ -85,19 +85,10 @@ def test_attackers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(out.read_text().splitlines()) == 3
 
 
-def test_private_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    need("private_maps.py")
-    out = tmp_path / "rows.jsonl"
-    size = ("--encoder", "wordllama", "--rows", 1500, "--seeds", 1, "--epsilon", 8)
-    command = ("private_maps.py", "figures", *size, "--sets", "blog", "--out", out)
-    run_script("studies", *command)
-    (row,) = [json.loads(line) for line in out.read_text().splitlines()]
-    assert "for each author under replace" in row["promise"] and 0 < row["task"] < 1
-    assert "| `blog` | 8 (author) |" in capsys.readouterr().out
-    run_script("studies", *command)  # nothing is missing, so nothing is trained again
-    assert len(out.read_text().splitlines()) == 1
-    game = ("--encoder", "wordllama", "--rows", 60, "--rounds", 10, "--epsilon", 8)
-    run_script("studies", "private_maps.py", "game", *game)
+def test_training_game(capsys: pytest.CaptureFixture[str]) -> None:
+    need("training_game.py")
+    size = ("--encoder", "wordllama", "--rows", 60, "--rounds", 10, "--epsilon", 8)
+    run_script("studies", "training_game.py", *size)
     printed = capsys.readouterr().out
     assert "| 8 | 1 × |" in printed and "| 1 | 0.01 × |" in printed
 

@@ -96,6 +96,36 @@ def test_noisy_releases_are_attacked_through_their_noise(plan: Callable[..., Pla
     assert scores[0] > 0.8 and scores[1] < 0.7
 
 
+def test_a_promise_to_those_who_train_is_a_setting_and_its_noise_can_be_repeated() -> None:
+    settings = {
+        "rows": 1000, "encoder": "wordllama", "method": "bottleneck", "epsilon": 8,
+        "split": "keyed", "attackers": ["logistic"],
+    }  # fmt: skip
+    study = {"kind": "protect", "settings": settings, "axes": {**REVIEWS, "train_epsilon": [0.2]}}
+
+    def task(**parts: Any) -> tuple[float, str]:
+        _, item = Plan.of({**study, **parts}).cells()  # the first one is "unprotected"
+        measurement = compute(item.cell).measurement
+        assert measurement is not None
+        findings = measurement.findings
+        return findings.select(kind="utility", metric="accuracy")[0].value, findings.to_json()
+
+    first, text = task()
+    assert task() == (first, text)
+    # At so small an ε little is learnt: the control is the same map, trained without a promise.
+    assert task(axes=REVIEWS)[0] > first + 0.2
+    for wrong, words in (
+        ({"axes": {**REVIEWS, "unit": ["author"]}}, "belong to train_epsilon"),
+        ({"axes": {**study["axes"], "unit": ["writer"]}}, "the unit is 'writer'"),
+        ({"settings": {**settings, "method": "leace", "epsilon": None}}, "cannot be trained with"),
+        ({"settings": {**settings, "keep": "neighbours"}}, "a private training keeps a task"),
+        # What is unprotected would have other parts.
+        ({"settings": {**settings, "split": "auto"}}, "split = 'keyed'"),
+    ):
+        with pytest.raises(CapeletError, match=words):
+            Plan.of({**study, **wrong}).cells()
+
+
 def test_a_corpus_or_an_encoder_that_is_another_here_is_a_failure_with_its_reason(
     plan: Callable[..., Plan],
 ) -> None:

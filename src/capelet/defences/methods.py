@@ -341,8 +341,7 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
     check_count("width", settings.width)
     check_number("mu", settings.mu, 0.0, 1.0 - 2.0**-53)
     _check_fight(name, record, settings)
-    if settings.training is not None:
-        _check_private_training(name, record, settings)
+    check_private_training(name, settings)
 
 
 def _check_fight(name: str, record: Method, settings: Settings) -> None:
@@ -392,9 +391,11 @@ def check_attributes(settings: Settings, names: Sequence[str]) -> None:
             )
 
 
-def _check_private_training(name: str, record: Method, settings: Settings) -> None:
+def check_private_training(name: str, settings: Settings) -> None:
     """Refuse what DP-SGD cannot cover, before anything is read or encoded."""
-    if not record.private_training:
+    if settings.training is None:
+        return
+    if not method(name).private_training:
         raise CapeletError(
             f"the method {name!r} cannot be trained with differential privacy: in its training one "
             "text moves others; leave --train-epsilon out, or take "

@@ -42,6 +42,7 @@ from capelet.workflows.training import (
     rewritten_lessons,
     settings_of,
 )
+from capelet.workflows.units import check_classes, check_units
 
 # The name of the encoder's own vectors among several clouds.
 ORIGINAL = "original"
@@ -120,10 +121,14 @@ def measure_method(
     `hold_out` are private attributes that the training may not see.
     """
     choice = method(name).with_lambda(settings)
+    if choice.training is not None:
+        check_units(corpus, choice.training, protocol.split_kind, bool(protocol.derived))
     plan = protocol.plan(corpus)
     parts = plan.splits[0]
     against = attributes_to_fight(plan, hold_out)
     check_needs(name, choice, plan.label, against)
+    if choice.training is not None:
+        check_classes([*against, *([plan.label] if plan.label is not None else [])])
     check_attributes(choice, [item.name for item in against])
     plain = PrivateEncoder(*([encoder] if encoder is not None else []))
     if plain.consumes != "texts" and not method(name).on_vectors:

@@ -49,15 +49,17 @@ def measure_audit(cell: Cell) -> Measurement:
 
 # Settings that stand in records of their own, under the names that the command line gives them.
 _CHOICES = ("width", "head_units", "dropout", "batch", "rate", "epochs")
+_TRAINING = ("train_epsilon", "train_delta", "unit")
 _INNER = ("schedule", "training", "heads", "seed", "device")
 
 
 def setting_keys() -> dict[str, Any]:
-    """Every setting of a method and of its schedule, and the papers' presets."""
+    """Every setting of a method, its schedule and its promise, and the papers' presets."""
     from capelet.defences.settings import Schedule, Settings
 
     names = [item.name for record in (Settings, Schedule) for item in fields(record)]
-    return {name: None for name in (*names, *_CHOICES, "preset") if name not in _INNER}
+    keys = (*names, *_CHOICES, *_TRAINING, "preset")
+    return {name: None for name in keys if name not in _INNER}
 
 
 def _settings(inputs: Mapping[str, Any]) -> Any:
@@ -69,14 +71,29 @@ def _settings(inputs: Mapping[str, Any]) -> Any:
 
     # The processor always: which device there is must not change a cell's numbers.
     settings = Settings(
-        **values_for(Settings), schedule=Schedule(**values_for(Schedule), device="cpu")
+        **values_for(Settings),
+        schedule=Schedule(**values_for(Schedule), device="cpu"),
+        training=_promise(inputs),
     )
     choices = {name: inputs.get(name) for name in _CHOICES}
     return with_choices(settings, inputs.get("preset"), choices)
 
 
+def _promise(inputs: Mapping[str, Any]) -> Any:
+    """What the training promises each text, or each author; its noise is the split's, in a cell."""
+    from capelet.defences.settings import TrainingPrivacy
+
+    epsilon, delta, unit = (inputs.get(name) for name in _TRAINING)
+    if epsilon is None:
+        if delta is not None or unit is not None:
+            raise CapeletError("train_delta and unit belong to train_epsilon; correct the plan")
+        return None
+    return TrainingPrivacy(epsilon, delta, unit or "text")
+
+
 def check_method(inputs: Mapping[str, Any]) -> None:
-    from capelet.defences.methods import check_mechanism, method
+    from capelet.defences.methods import check_mechanism, check_private_training, method
+    from capelet.workflows.units import SPLIT
 
     check_attackers(inputs)
     if inputs.get("method") is None:
@@ -87,6 +104,12 @@ def check_method(inputs: Mapping[str, Any]) -> None:
         raise CapeletError(f"the method {inputs['method']!r} {state} epsilon; correct the plan")
     settings = _settings({key: value for key, value in inputs.items() if value is not None})
     check_mechanism(inputs["method"], settings)
+    check_private_training(inputs["method"], settings)
+    if settings.training is not None and inputs["split"] != SPLIT:
+        raise CapeletError(
+            f"with train_epsilon each row's part is decided by itself: give split = {SPLIT!r} in "
+            "the plan's settings, so that what is unprotected has the same parts"
+        )
 
 
 def measure_protect(cell: Cell) -> Measurement:
