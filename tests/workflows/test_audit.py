@@ -13,13 +13,14 @@ import pytest
 from capelet.data.corpus import Corpus
 from capelet.data.reviews import optimum
 from capelet.encoders import load as load_encoder
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, DataError
+from capelet.evaluation.plan import Plan
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import OTHER_METRICS
 from capelet.mechanisms import Laplace, Projection, WordDropout
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
-from capelet.reports import render_html
+from capelet.reports import render_html, verdicts
 from capelet.workflows.audit import audit
 
 
@@ -255,6 +256,32 @@ def test_blog_gender_by_author(dataset: Callable[..., Corpus]) -> None:
     findings = audit(dataset("blog"))
     assert findings.provenance["split"]["kind"] == "by_author"
     assert strongest(findings, "gender").value >= 0.61
+
+
+def few_people(with_b: int, shift: float) -> Corpus:
+    """Twelve authors of sixty texts, of whom the first few have the class b."""
+    author = np.repeat(np.arange(12), 60)
+    vectors = np.random.default_rng(0).normal(size=(len(author), 16)).astype(np.float32)
+    vectors[author < with_b, 0] += shift
+    secret = np.where(author < with_b, "b", "a")
+    return Corpus("few", vectors=vectors, private={"secret": secret}, author=author.astype(str))
+
+
+def test_victims_of_one_class_are_no_leak() -> None:
+    """Who names the only class of a split is always right: in pure noise that was a strong leak."""
+    noise = audit(few_people(4, 0.0), attackers=["logistic", "boosting"], seeds=5)
+    row = strongest(noise, "secret")
+    assert row.parameters["one_class_seeds"] == 1 and len(row.parameters["by_seed"]) == 4
+    (verdict,) = verdicts(noise)
+    assert verdict.outcome == "inconclusive" and "1 of 5 seeds left out" in verdict.sentence
+    # The control: what the vectors do tell is found in the seeds that are left.
+    planted = audit(few_people(4, 6.0), attackers=["logistic"], seeds=5)
+    assert verdicts(planted)[0].outcome == "leak" and strongest(planted, "secret").value > 0.85
+    rare = few_people(2, 0.0)
+    splits = Plan.of(rare, seeds=20).splits
+    bare = [item.seed for item in splits if set(rare.private["secret"][item.victims]) == {"a"}]
+    with pytest.raises(DataError, match="whose rarest class 2 of 12 authors have"):
+        audit(rare, attackers=["logistic"], seeds=bare[:2])
 
 
 def test_the_old_name_of_the_encoder_is_still_taken() -> None:

@@ -25,6 +25,7 @@ from capelet.attacks.attribute import (
     View,
     attack,
     few_labels,
+    fit_candidate,
     one_thread,
 )
 from capelet.data.corpus import Rows, Split
@@ -162,6 +163,9 @@ def measure(
     insider = access.insider
     insiders = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
     for secret in plan.secrets:
+        if not any(parts is item for item in plan.scored_splits(secret)):
+            tick()
+            continue
         view, text = _view(plan, vectors, parts, "attacker", secret, views)
         adaptive = adaptive_guesses(insiders, secret)
         if access.redraw is not None:
@@ -286,7 +290,7 @@ def _secret(
     for _ in range(NULLS):
         random_codes = permute(secret.codes, plan.units, random)
         random_secret = Secret(result.view, random_codes, len(secret.classes))
-        null = family.fit(result.view, random_secret, settings)
+        null = fit_candidate(family, result.view, random_secret, settings)
         add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
     if label_guesses is not None and plan.label is not None:
         label_parts = Parts(*(label_guesses[rows] for rows in view.rows))
@@ -322,8 +326,11 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
                 choice = _choice(tally, kind, name, metric, bootstrap)
                 row = replace(row, parameters={**row.parameters, **choice})
             if kind == "attribute-inference":
-                holding = holds(attacker, winners)
-                row = replace(row, parameters={**row.parameters, "holds": holding})
+                about: dict[str, Any] = {"holds": holds(attacker, winners)}
+                left_out = len(plan.splits) - len(plan.scored_splits(target))
+                if left_out:
+                    about["one_class_seeds"] = left_out
+                row = replace(row, parameters={**row.parameters, **about})
             rows.append(replace(row, recipe_hash=release.recipe_hash))
     more = people_findings(tally.people, targets, bootstrap, ceilings)
     rows += [replace(row, recipe_hash=release.recipe_hash) for row in more]

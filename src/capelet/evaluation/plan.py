@@ -93,6 +93,28 @@ class Plan:
         )
         return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
 
+    def scored_splits(self, target: Attribute) -> tuple[Split, ...]:
+        """The splits whose victims have two classes of the target; all of them, if none has.
+
+        Where few people have a class, a split by author may have none of them among its victims:
+        whoever names the other class always would be right, and look like a leak.
+        """
+        several = tuple(item for item in self.splits if not _is_of_one_class(target, item.victims))
+        return several or self.splits
+
+    def check_victims(self) -> None:
+        """Refuse a secret of which no split could show anything."""
+        for secret in self.secrets:
+            if all(_is_of_one_class(secret, item.victims) for item in self.splits):
+                classes = np.unique(secret.codes[secret.codes >= 0])
+                counts = [len(np.unique(self.units[secret.codes == code])) for code in classes]
+                who = "authors" if self.corpus.author is not None else "texts"
+                raise DataError(
+                    f"in every split all victims are of one class of {secret.name!r}, whose rarest "
+                    f"class {min(counts):,} of {sum(counts):,} {who} have; give texts of more "
+                    f"{who}, other --seeds, or leave the attribute out"
+                )
+
     def with_common_victims(self) -> Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
         return replace(self, splits=share_victims(self.splits, self.units))
@@ -116,6 +138,11 @@ class Plan:
             f"commonest class of {self.label.name!r} ({max(prior):.1%}); the least ε that can is "
             f"{least_epsilon(prior):.3g}",
         )
+
+
+def _is_of_one_class(target: Attribute, rows: Codes) -> bool:
+    codes = target.codes[rows]
+    return len(np.unique(codes[codes >= 0])) < 2
 
 
 def rows_left_out(parts: Split, rows: int) -> tuple[str, ...]:

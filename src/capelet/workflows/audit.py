@@ -278,7 +278,10 @@ def plan_of(
     """The plan of the kinds that were asked for; without attributes and task it is the splits."""
     if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
-        return Plan.of(corpus, seeds, split_kind, derived, bins, trained)
+        plan = Plan.of(corpus, seeds, split_kind, derived, bins, trained)
+        if "attributes" in attacks.kinds:
+            plan.check_victims()
+        return plan
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
     parts = split_corpus(corpus, split_kind, seed_list(seeds)[0], trained=trained)
     notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))

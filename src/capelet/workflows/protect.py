@@ -130,6 +130,7 @@ def protect(
         check_units(corpus, choice.training, split_kind, bool(derived))
         split_kind = SPLIT
     plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
+    plan.check_victims()
     against = attributes_to_fight(plan, held_out)
     has_search = max_leakage is not None or min_utility is not None
     if has_search:

@@ -199,6 +199,7 @@ def _statement(row: Finding, judgement: Judgement, label: float | None, text: fl
     head += f" against {percent(row.chance, digits)} by chance; {outcome}."
     more = (
         people_words(judgement),
+        _one_class_seeds(row),
         _constant_seeds(row),
         _references(row, label, text, digits),
         winner_sentence(row),
@@ -225,6 +226,15 @@ def _outcome_words(row: Finding, judgement: Judgement, digits: int) -> str:
     if room is not None and room > 0:
         return f"inconclusive: the interval leaves room for a gain of up to {room_words}"
     return "inconclusive: without an interval the score cannot be told from luck"
+
+
+def _one_class_seeds(row: Finding) -> str:
+    """How many seeds were left out because their victims could not be told apart."""
+    number = row.parameters.get("one_class_seeds")
+    if not number:
+        return ""
+    seeds = number + len(row.parameters.get("by_seed") or [])
+    return f"{count(number)} of {count(seeds)} seeds left out: their victims are of one class."
 
 
 def _constant_seeds(row: Finding) -> str:
