@@ -188,6 +188,11 @@ def test_a_claim_is_of_one_process_until_it_ends(
     assert pipe.recv() is True
     assert not store.claim("key") and store.is_claimed("key")
     assert store.claim("other")  # the control
+    # Killed between the writing of its cell and the end of its claim: nobody would claim it again.
+    (tmp_path / "store" / "claims" / "left").touch()
+    store.sweep_claims()
+    names = {path.name for path in (tmp_path / "store" / "claims").iterdir()}
+    assert names == {"key", "other"} and not store.claim("key")
     pipe.send("end")
     process.join()
     assert not store.is_claimed("key") and store.claim("key")

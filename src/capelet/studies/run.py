@@ -49,6 +49,7 @@ class Run:
 
     def measure(self, cells: Sequence[Cell], retry: bool = False) -> Counts:
         """Measure every cell that the store does not have; failures too, if `retry`."""
+        self._store.sweep_claims()
         missing = [cell for cell in cells if self._is_missing(cell, retry)]
         self.counts.hits = len(cells) - len(missing)
         try:

@@ -265,6 +265,11 @@ class Store:
         self.give_back(key)
         return False
 
+    def sweep_claims(self) -> None:
+        """Remove claims that nobody holds: of a run that was killed when its cell was written."""
+        for path in list((self.folder / CLAIMS).iterdir()):
+            self.is_claimed(path.name)
+
     def give_back(self, key: str) -> None:
         """Unlock a cell; its claim's file goes, so that a store does not fill with empty ones."""
         stream = self._claims.pop(key, None)
