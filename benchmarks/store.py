@@ -4,7 +4,7 @@
 
 50,000 charges of one person lie in one store, none in another; then both are charged by turns, on
 SQLite and, where the tests' wheel brings one, on PostgreSQL.
-Claim: the history costs at most 1.5 × as much (in 0.1.0 it cost 40 ×: all rows were summed).
+Claim: the history costs at most 1.5 × as much (it would cost 40 × if all rows were summed).
 """
 
 from __future__ import annotations

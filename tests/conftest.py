@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -59,8 +60,17 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def single_thread() -> Iterator[None]:
     """As in an audit: small matrices are not worth sharing between threads."""
-    with one_thread():
+    # `tools/processors.py` asks again with two.
+    with one_thread() if os.environ.get("TEST_THREADS", "1") == "1" else nullcontext():
         yield
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """0022, as most people have it: files that others may read then are so on any machine."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

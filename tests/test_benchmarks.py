@@ -20,6 +20,7 @@ SIZES: dict[str, tuple[object, ...]] = {
     "inversion.py": ("--vectors", 8, "--loop", 1, "--steps", 2),
     "language.py": ("--steps", 1),
     "noise.py": ("--rows", 20, "--texts", 4, "--repeat", 0),
+    "rows.py": ("--rows", 20, "--texts", 20, "--repeat", 1),
     "store.py": ("--rows", 20, "--charges", 3, "--repeat", 1),
     "studies.py": ("--cells", 2, "--rows", 200),
     "training.py": ("--rows", 200, "--repeat", 1),

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
+import re
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from capelet import files
 from capelet.errors import OutputError
 from capelet.files import (
     DiskError,
     TemporaryFolder,
+    cache_folder,
     check_writable,
     copy_whole,
+    expand_user,
     inner_folder,
     onto_disk,
     private_folder,
+    state_folder,
     sweep,
     writable_folder,
     write_first,
@@ -51,6 +58,85 @@ def test_unwritable_places_are_said_and_nothing_is_made(tmp_path: Path) -> None:
         writable_folder(tmp_path / "file" / "below")
     check_writable(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
+
+
+def test_below_a_folder_that_may_not_be_looked_into_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may look everywhere, so the system's answers to anybody else are played here."""
+    closed, stat_of, access = tmp_path / "closed", os.stat, os.access
+    closed.mkdir()
+
+    def refuse_stat(path: Any, **options: Any) -> os.stat_result:
+        if closed in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat_of(path, **options)
+
+    def refuse_access(path: Path, mode: int) -> bool:
+        is_refused = closed in path.parents or (path == closed and mode != os.F_OK)
+        return not is_refused and access(path, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", refuse_stat)
+        patch.setattr(os, "access", refuse_access)
+        with pytest.raises(OutputError, match=r"the state folder .* is not writable\); move it"):
+            check_writable(closed / "deep" / "er", "the state folder", "move it")
+
+
+# ---- whose folder it is --------------------------------------------------------------------------
+
+
+def forget_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number nobody has written down."""
+
+    def nobody(number: int) -> Any:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "CAPELET_CACHE", "CAPELET_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+
+
+def test_a_user_without_a_home_has_a_cache_that_cannot_be_written_and_no_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    forget_home(monkeypatch)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert cache_folder() == Path("/.cache/capelet")
+    assert state_folder() == Path("/.local/state/capelet")
+    monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "mine"))
+    assert state_folder() == tmp_path / "mine"
+    # A folder of that name, wherever one stands, is not what was meant.
+    monkeypatch.setenv("CAPELET_STATE", "~/state")
+    with pytest.raises(OutputError, match="CAPELET_STATE is '~/state'"):
+        state_folder()
+    # Nothing to put in the place of `~`.
+    assert expand_user("~/models") == Path("~/models")
+
+
+def test_the_tilde_is_the_users_own_and_that_of_nobody_is_a_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CAPELET_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_folder() == tmp_path / ".cache" / "capelet"
+    assert expand_user("~/models") == tmp_path / "models"
+    assert expand_user("~no-such-user-here/models") == Path("~no-such-user-here/models")
+    with pytest.raises(RuntimeError):
+        Path("~no-such-user-here/models").expanduser()
+
+
+def test_nobody_else_asks_for_a_home() -> None:
+    """`Path.expanduser` and `Path.home` raise where there is none."""
+    source = Path(files.__file__).parent
+    others = [
+        path.name
+        for path in source.rglob("*.py")
+        if re.search(r"\.expanduser\(|Path\.home\(", path.read_text("utf-8"))
+    ]
+    assert others == ["files.py"]
 
 
 # A process that is killed while it writes: it reports that its file is open, and waits.

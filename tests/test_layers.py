@@ -8,7 +8,7 @@ from pathlib import Path
 import capelet
 
 LAYERS = [
-    ["errors", "files", "interfaces", "engines"],
+    ["errors", "files", "silence", "numerics", "interfaces", "engines"],
     ["data", "privacy", "findings"],
     ["training", "encoders"],
     ["mechanisms"],

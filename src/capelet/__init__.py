@@ -15,6 +15,10 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from capelet import silence
+
+# Before anything else is imported: most packages read such a switch only once.
+silence.switch_off()
 # Threads that wait for each other sleep instead of spinning: on a busy machine the spinning of one
 # training takes the cores that it waits for. OpenMP reads this when torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

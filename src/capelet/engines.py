@@ -14,11 +14,14 @@ import multiprocessing
 import os
 import pickle
 import secrets
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, Protocol
@@ -27,6 +30,10 @@ from capelet.errors import CapeletError, MissingExtra, did_you_mean
 
 # Seconds to wait for the head of a cluster before saying that there is none.
 _PATIENCE = 5.0
+
+# Ray names sockets in its folder, with some 65 letters of its own and 13 of ours; the kernel takes
+# 107 for the path of a socket.
+_LONGEST_FOLDER = 28
 
 # What the libraries of linear algebra read when they are loaded.
 _THREADS = (
@@ -194,8 +201,11 @@ class RayCluster:
         self._ray = ray
         self._most = workers
         self._own = not ray.is_initialized()
+        folder = _short_folder() if self._own and address is None else None
+        # Also where no cluster comes about, and where nobody closes it.
+        self._end = weakref.finalize(self, _end_cluster, ray if self._own else None, folder)
         if self._own:
-            _connect(ray, address)
+            _connect(ray, address, folder)
         # No retries by Ray itself: it would not tell that a task was run twice.
         self._remote = ray.remote(max_retries=0, num_cpus=1)(compute)
         self._busy: dict[Any, Any] = {}
@@ -226,17 +236,14 @@ class RayCluster:
             with contextlib.suppress(Exception):
                 self._ray.cancel(reference, force=True)
         self._busy = {}
-        if self._own:
-            self._ray.shutdown()
+        self._end()
 
 
 def _import_ray(address: str | None) -> Any:
     """Ray, with settings that it reads when it is imported; the user's own go first."""
-    # It would else report its use to its makers.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
-        # A cluster of our own listens on every interface, and whoever reaches it may run code. With
-        # a token that only its processes have, others are turned away (Ray 2.52 and newer).
+        # Whoever reaches a cluster of our own may run code. With a token that only its processes
+        # have, others are turned away (Ray 2.52 and newer).
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     try:
@@ -246,21 +253,70 @@ def _import_ray(address: str | None) -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str | None) -> None:
-    """Join the cluster at the address; one sentence where there is none."""
+def _connect(ray: Any, address: str | None, folder: str | None) -> None:
+    """Join the cluster at the address; one sentence where there is none.
+
+    Without an address one is begun here, with its logs and sockets in the folder.
+    """
     missing = (
         f"there is no Ray cluster at {address!r}; begin one with `ray start --head`, and give the "
         "address that it prints with --address"
     )
     if address is not None and not _answers(address):
         raise CapeletError(missing)
-    # Its dashboard takes jobs from anybody who reaches it; of a cluster elsewhere it is not ours.
-    own = {"include_dashboard": False} if address is None else {}
     try:
         # Its messages would mix with ours, and results are for standard output.
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        settings = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address is None:
+            with _of_this_machine(ray):
+                ray.init(**settings, include_dashboard=False, _temp_dir=folder)
+        else:
+            ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError):
         raise CapeletError(missing) from None
+
+
+def _short_folder() -> str | None:
+    """A folder for a cluster of our own, to be removed with it; None where Ray's own must do.
+
+    Ray would else leave its logs in the temporary folder, for all to read.
+    """
+    if "RAY_TMPDIR" in os.environ or len(tempfile.gettempdir()) > _LONGEST_FOLDER:
+        return None
+    return tempfile.mkdtemp(prefix="ray-")
+
+
+def _end_cluster(ray: Any, folder: str | None) -> None:
+    if ray is not None:
+        ray.shutdown()
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _of_this_machine(ray: Any) -> Iterator[None]:
+    """Begin a cluster on loopback, and without the process that serves its dashboard.
+
+    Ray would else listen on every interface, and learn its own address by a socket towards a public
+    name server; the switch is the one that it has for other systems, read when it is imported and,
+    by processes that it begins, from the environment. The dashboard takes jobs from anybody who
+    reaches it. Without it its process still asks the hosts of three clouds whether it runs there,
+    also where it may not report; there is no switch for that. Ray takes this answer for a server
+    that could not be started, and goes on.
+    """
+    services, constants = ray._private.services, ray._private.ray_constants
+    switch = constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    originals = services.start_api_server, constants.ENABLE_RAY_CLUSTER, os.environ.get(switch)
+    services.start_api_server = lambda *_, **__: (None, None)
+    constants.ENABLE_RAY_CLUSTER, os.environ[switch] = False, "0"
+    try:
+        yield
+    finally:
+        services.start_api_server, constants.ENABLE_RAY_CLUSTER, value = originals
+        if value is None:
+            del os.environ[switch]
+        else:
+            os.environ[switch] = value
 
 
 def _answers(address: str) -> bool:

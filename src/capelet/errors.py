@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import difflib
 import re
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
+
+# A frame of a traceback is ours by where its file lies: a user's own script may lie below a folder
+# of the same name, as every script in a clone of this repository does.
+_PACKAGE = Path(__file__).parent
 
 # Options whose argument in Python has another name than theirs.
 _ARGUMENTS = {
@@ -81,7 +87,7 @@ class StoreDown(OutputError):
 
 
 class FolderError(EncoderError, OutputError):
-    """A model folder is missing, changed, of a newer format, or unsafe to read."""
+    """A model folder is missing, changed, of another format, or unsafe to read."""
 
 
 class MissingExtra(CapeletError):
@@ -103,3 +109,15 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     return "there is " + ", ".join(choices) if choices else "there is none"
+
+
+def describe_fault(error: BaseException) -> str:
+    """`ValueError at audit.py:12`: the kind of a fault and the last line of Capelet on its way.
+
+    Never its message, which may quote a text, and no line of anybody else's: a place in another
+    package, or in a user's script, tells whoever is to mend Capelet little.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
+    place = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+    return f"{type(error).__name__}{place}"

@@ -225,26 +225,44 @@ def writable_folder(path: Path | str) -> Path:
     return folder
 
 
-def check_writable(path: Path | str) -> None:
+def check_writable(
+    path: Path | str, what: str = "the output folder", advice: str = "choose another with --out"
+) -> None:
     """Complain, without writing anything, when `writable_folder` would fail."""
     nearest = Path(path).absolute()
-    while not nearest.exists():
+    # Not `exists`, which raises below a folder of somebody else's that may not be looked into.
+    while not os.access(nearest, os.F_OK):
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        what = "is a file" if nearest.is_file() else "is not writable"
+        reason = "is a file" if nearest.is_file() else "is not writable"
         raise OutputError(
-            f"cannot write to the output folder {str(path)!r} ({str(nearest)!r} {what}); "
-            "choose another with --out"
+            f"cannot write to {what} {str(path)!r} ({str(nearest)!r} {reason}); {advice}"
         )
+
+
+def expand_user(path: Path | str) -> Path:
+    """The path with the user's own folder for `~`; the `~` of nobody is the name of a file.
+
+    `Path.expanduser` raises there, and where the user has no folder at all.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
+def home_folder() -> Path:
+    """The user's own folder; the root for a user who has none, as in many containers.
+
+    It cannot be written there, and whoever was to write says so: a cache is gone without, a
+    training whose rows could not be recorded is refused.
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def cache_folder() -> Path:
     """Where Capelet keeps what it can make again; `CAPELET_CACHE` moves it."""
-    override = os.environ.get("CAPELET_CACHE")
-    if override:
-        return Path(override).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "capelet"
+    return _user_folder("CAPELET_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def state_folder() -> Path:
@@ -252,11 +270,22 @@ def state_folder() -> Path:
 
     Apart from the cache, which anybody may clear: here lie keys, and which rows trained a map.
     """
-    override = os.environ.get("CAPELET_STATE")
-    if override:
-        return Path(override).expanduser()
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "capelet"
+    return _user_folder("CAPELET_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def _user_folder(own: str, base: str, inside: str) -> Path:
+    """The folder that the one variable names, or `capelet` in that of the other, or in the home."""
+    for name, inner in ((own, ""), (base, "capelet")):
+        value = os.environ.get(name)
+        if value:
+            folder = expand_user(value)
+            if folder.parts[0].startswith("~"):
+                # Where whoever runs this stands, it would be a folder of that name.
+                raise OutputError(
+                    f"{name} is {value!r}, and there is no such user's folder; give a whole path"
+                )
+            return folder / inner
+    return home_folder() / inside / "capelet"
 
 
 def private_folder(path: Path) -> Path:

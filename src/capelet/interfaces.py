@@ -48,7 +48,9 @@ class Encoder(Protocol):
 
     `fingerprint` is a hash of everything that decides the vectors (weights, pooling, length limit,
     back-end): equal fingerprints mean equal vectors. Loading is lazy: the model is read at the
-    first `encode`, `dimension` or `fingerprint`.
+    first `encode`, `dimension` or `fingerprint`. An encoder whose rows depend on their own text
+    alone, to the last bit, says so in its own class by `isolates_rows = True`; of any other a
+    guarantee says that this was not tested.
     """
 
     @property
@@ -68,6 +70,16 @@ class Encoder(Protocol):
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Which of the texts are longer than the encoder reads."""
         ...
+
+
+def isolates_rows(item: object) -> bool:
+    """Whether an encoder, or a step, says that its rows depend on themselves alone.
+
+    Somebody else's class speaks for itself: what it inherits was said of other code.
+    """
+    if type(item).__module__.partition(".")[0] == __package__:
+        return getattr(item, "isolates_rows", False) is True
+    return vars(type(item)).get("isolates_rows") is True
 
 
 class Step(Protocol):

@@ -149,7 +149,7 @@ def test_a_rerun_finishes_what_was_killed_while_it_cleared_away(
     assert [path.name for path in (tmp_path / ".out.parquet.parts").iterdir()] == ["run.db"]
     assert call(*command)[0] == 0
     assert target.read_bytes() == content and not (tmp_path / ".out.parquet.parts").exists()
-    # As after a kill in the removal of an earlier version, which took the database first.
+    # A part without the database that says whose it is.
     target.unlink()
     (tmp_path / ".out.parquet.parts").mkdir()
     (tmp_path / ".out.parquet.parts" / "00000000.parquet").write_bytes(b"of nobody")

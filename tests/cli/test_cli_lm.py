@@ -150,8 +150,6 @@ def test_what_cannot_be_trained_is_said_in_one_sentence(
 ) -> None:
     import re
 
-    if "dpsgd" in words:
-        pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     out = tmp_path / "model"
     columns_ = ["--text", "body", "--author", "who"]
     done = invoke("lm", "train", folder / "mine.jsonl", *columns_, *SMALL, *words, "--out", out)
@@ -248,7 +246,6 @@ def test_an_author_needs_two_texts_of_which_the_division_may_take_one(tmp_path: 
 
 
 def test_dp_sgd_states_its_epsilon_in_the_folder(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     out = tmp_path / "private"
     done = invoke(
         *["lm", "train", folder / "mine.jsonl", "--text", "body", *SMALL, "--out", out],
@@ -297,7 +294,6 @@ PRICE |= {"count_epsilon", "words_epsilon"}
 def test_what_leaves_with_a_promise_is_public_noised_or_absent(
     folder: Path, tmp_path: Path, state: Path, unit: str
 ) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     out = tmp_path / "private"
     source = folder / "mine.jsonl"
     words = ["--words", write_words(tmp_path / "words.txt"), "--method", "dpsgd", "--epsilon", 8]
@@ -333,7 +329,6 @@ def test_what_leaves_with_a_promise_is_public_noised_or_absent(
 
 
 def test_an_attack_on_a_promise_writes_its_findings_elsewhere(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     out = tmp_path / "private"
     words = ["--words", write_words(tmp_path / "words.txt"), "--method", "dpsgd", "--epsilon", 8]
     done = invoke(
@@ -377,7 +372,6 @@ def test_no_folder_confirms_a_guessed_text_and_none_names_an_author(folder: Path
 def test_an_unnamed_author_cannot_be_the_unit_and_one_alone_neither(
     folder: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     words = ["--text", "body", *SMALL, *BY_AUTHOR, "--epsilon", 8, "--out", tmp_path / "model"]
     unnamed = invoke("lm", "train", folder / "mine.jsonl", *words)
     assert unnamed.exit_code == 2 and "'author' needs authors" in unnamed.stderr
@@ -443,7 +437,7 @@ def test_a_full_disk_at_any_write_is_one_sentence_and_loses_nothing(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": 99}, "has format 99, and this version reads up to 1"),
+        ({"format": 99}, "has format 99, and this version reads 1"),
         ({"files": {"model.json": "0"}}, "was changed after it was written"),
         ({"files": {}}, "not in the manifest"),
     ],

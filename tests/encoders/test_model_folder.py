@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from capelet.encoders.dual import DualEncoder, save_dual
+from capelet.encoders.dual import DualEncoder, is_dual, save_dual
 from capelet.encoders.dual_networks import build
 from capelet.encoders.model_folder import (
     AUTO_ENCODER,
@@ -89,7 +89,8 @@ def test_a_file_that_is_not_listed_is_never_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"format": FORMAT + 1}, "install a newer capelet"),
+        ({"format": FORMAT - 1}, "has format 0, and this version reads 1"),
+        ({"format": FORMAT + 1}, "has format 2, and this version reads 1"),
         ({"format": "new"}, "is broken"),
         ({"files": ["weights.safetensors"]}, "is broken"),
         ({"kind": "something"}, "is not an auto-encoder"),
@@ -164,32 +165,25 @@ def test_every_kind_says_what_it_is_and_both_errors_catch_it(tmp_path: Path) -> 
             open_folder(tmp_path, kind)
 
 
-# ---- folders from before there was a manifest, by hand -------------------------------------------
+# ---- a folder whose manifest was taken away ------------------------------------------------------
 
 
-def as_old(folder: Path, description: str, weights: str) -> None:
-    """The same folder as the first version wrote it: schema and hash in the description."""
+def hash_inside(folder: Path, description: str, weights: str) -> None:
+    """Take the manifest away, and put a hash of the weights where no manifest is needed."""
     (folder / MANIFEST).unlink()
     path = folder / description
     digest = hashlib.sha256((folder / weights).read_bytes()).hexdigest()
     path.write_text(json.dumps({"schema": 1, "weights": digest, **json.loads(path.read_text())}))
 
 
-def test_an_old_dual_encoder_still_loads(tmp_path: Path) -> None:
+def test_a_dual_encoder_without_its_manifest_is_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = build("lstm", 5, 8, 1, 4).eval()
     folder = save_dual(tmp_path / "dual", network, ["<pad>", "<unk>", "a", "b", "c"], 6, {})
-    new = DualEncoder(str(folder))
-    vectors, fingerprint = new.encode(["a b", "c"]), new.fingerprint
-    as_old(folder, "dual.json", "dual.safetensors")
-    old = DualEncoder(str(folder))
-    assert old.fingerprint == fingerprint and (old.encode(["a b", "c"]) == vectors).all()
-    (folder / "dual.safetensors").write_bytes(b"other")
-    with pytest.raises(EncoderError, match="was changed after"):
-        DualEncoder(str(folder)).encode(["a"])
-    about = (folder / "dual.json").read_text()
-    (folder / "dual.json").write_text(about.replace('"schema": 1', '"schema": 2'))
-    with pytest.raises(EncoderError, match="install a newer capelet"):
+    DualEncoder(str(folder)).encode(["a b", "c"])  # the control
+    hash_inside(folder, "dual.json", "dual.safetensors")
+    assert is_dual(folder)  # known as what it was, and by that refused
+    with pytest.raises(EncoderError, match=r"manifest .* is missing"):
         DualEncoder(str(folder))
 
 
@@ -199,18 +193,11 @@ def language_model() -> LanguageModel:
     return LanguageModel(network, words, training={"seed": 0})
 
 
-def test_an_old_language_model_still_loads(tmp_path: Path) -> None:
-    model = language_model()
-    folder = model.save(tmp_path / "model")
-    as_old(folder, "model.json", "model.safetensors")
-    (folder / "canaries.json").write_text(
-        json.dumps([{"author": "a", "words": ["one", "text"], "repetitions": 2}])
-    )
-    old = LanguageModel.load(folder)
-    assert old.vocabulary.words == model.vocabulary.words and old.canaries[0].repetitions == 2
-    assert old.training == {"seed": 0}
-    (folder / "model.safetensors").write_bytes(b"other")
-    with pytest.raises(OutputError, match="was changed after"):
+def test_a_language_model_without_its_manifest_is_refused(tmp_path: Path) -> None:
+    folder = language_model().save(tmp_path / "model")
+    assert LanguageModel.load(folder).training == {"seed": 0}  # the control
+    hash_inside(folder, "model.json", "model.safetensors")
+    with pytest.raises(OutputError, match=r"manifest .* is missing"):
         LanguageModel.load(folder)
 
 
@@ -221,6 +208,6 @@ def test_a_changed_promise_of_a_language_model_is_refused(tmp_path: Path) -> Non
     path.write_text(path.read_text().replace("no guarantee", "a guarantee"))
     with pytest.raises(OutputError, match="was changed after"):
         LanguageModel.load(folder)
-    (folder / MANIFEST).unlink()  # and it does not become an old folder by that
+    (folder / MANIFEST).unlink()
     with pytest.raises(OutputError, match="is missing"):
         LanguageModel.load(folder)

@@ -1,4 +1,4 @@
-"""A vector depends on its own text alone, to the last bit, whatever travels with it."""
+"""What ONNX Runtime is asked, and that carried tokens are used; rows alone are in `test_rows`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,14 @@ import pytest
 
 from capelet.encoders import load
 from capelet.encoders.onnx import OnnxEngine
-from capelet.encoders.tokens import equal_batches, pad_batch
+from capelet.encoders.tokens import token_arrays
 from capelet.interfaces import Vectors
 
-# Of many lengths, some of them several times, some once.
-TEXTS = [
-    " ".join(["the dog was good and red", "a cat", "is not very bad !"][i % 3 :] * (1 + i % 5))
-    for i in range(30)
-]
-TEXTS += ["blue", "", "a very bad cat, and not a red house !" * 3]
-CASES = ["minilm/onnx", "minilm/int8", "tiny/onnx", "tiny/int8", "wordllama/auto", "glove/auto"]
+TEXT = "the dog was good and red"
 
 
 def bits(vectors: Vectors) -> np.ndarray:
     return np.ascontiguousarray(vectors, dtype=np.float32).view(np.uint32)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_neighbours_do_not_move_a_bit(case: str, tiny_folder: Path) -> None:
-    name, backend = case.split("/")
-    encoder = load(str(tiny_folder) if name == "tiny" else name, backend)
-    together = bits(encoder.encode(TEXTS))
-    alone = bits(np.concatenate([encoder.encode([text]) for text in TEXTS]))
-    backwards = bits(encoder.encode(TEXTS[::-1])[::-1])
-    others = bits(encoder.encode(["not good", *TEXTS[::2], "red dog house"])[1:-1])
-    assert np.array_equal(together, alone)
-    assert np.array_equal(together, backwards)
-    assert np.array_equal(together[::2], others)
 
 
 def engine_of(name: str, backend: str = "onnx") -> OnnxEngine:
@@ -47,33 +28,28 @@ def engine_of(name: str, backend: str = "onnx") -> OnnxEngine:
 
 
 def test_padding_and_being_alone_do_move_bits() -> None:
-    """Why batches are of one length and of two texts at least: the control of the test above."""
+    """Why batches are of one length and of two texts at least."""
     engine = engine_of("minilm")
-    card, session = engine._card, engine.session
+    text = engine.tokens([TEXT])[0]
 
-    def run(*texts: str) -> Vectors:
-        arrays = pad_batch(engine.tokens(texts), card["inputs"], card["pad"])
-        return session.run(None, arrays)[0]
+    def run(count: int, padding: int = 0) -> Vectors:
+        arrays = token_arrays([text] * count, engine._card["inputs"])
+        wide = {name: np.pad(array, ((0, 0), (0, padding))) for name, array in arrays.items()}
+        return engine.session.run(None, wide)[0][:1]
 
-    text, longer = TEXTS[4], TEXTS[4] + TEXTS[3]
-    pair = bits(run(text, text)[:1])
-    padded, alone = bits(run(text, longer)[:1]), bits(run(text))
-    assert not np.array_equal(pair, padded) or not np.array_equal(pair, alone)
-    assert np.allclose(run(text, text)[0], run(text)[0], atol=1e-6)
+    pair = run(2)
+    assert any(not np.array_equal(bits(pair), bits(other)) for other in (run(1), run(2, 20)))
+    assert np.allclose(pair, run(1), atol=1e-6) and np.allclose(pair, run(2, 20), atol=1e-6)
 
 
 def test_int8_scales_over_a_batch_so_texts_travel_alone() -> None:
     engine = engine_of("minilm", "int8")
-    assert not engine.is_independent
+    assert engine.batch_size is None
     assert not engine.gathers_lengths
-    card = engine._card
-
-    def run(*texts: str) -> Vectors:
-        arrays = pad_batch(engine.tokens(texts), card["inputs"], card["pad"])
-        return engine.session.run(None, arrays)[0]
-
+    probe, other = engine.tokens(["a good dog", "the bad cat"])
+    assert len(probe) == len(other)
     # The control: together, a neighbour of the same length moves far more than the last bits.
-    apart = np.abs(run("a good dog")[0] - run("a good dog", "nobody was there")[0]).max()
+    apart = np.abs(engine._run([probe])[0] - engine._run([probe, other])[0]).max()
     assert apart > 1e-5
 
 
@@ -81,34 +57,28 @@ def test_a_machine_whose_kernels_mix_texts_sends_them_alone(
     monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
 ) -> None:
     engine = engine_of(str(tiny_folder))
-    inner, shapes = engine.session, []
+    shapes: list[int] = []
 
-    class Mixing:
-        """A session in which the size of a batch moves the last bits."""
+    class Session:
+        """One in which the size of a batch moves the last bits, or does not."""
+
+        is_mixing = False
 
         def run(self, names: object, arrays: dict[str, np.ndarray]) -> list[Vectors]:
-            vectors = inner.run(names, arrays)[0]
-            shapes.append(len(vectors))
-            return [vectors * np.float32(1 + len(vectors) * 1e-6)]
+            shapes.append(len(arrays["input_ids"]))
+            sums = arrays["input_ids"].sum(axis=1, keepdims=True).astype(np.float32)
+            move = np.float32(1 + self.is_mixing * shapes[-1] * 1e-6)
+            return [np.repeat(sums, engine.dimension, axis=1) * move]
 
-    assert engine.is_independent and engine.gathers_lengths  # the control
-    del engine.is_independent
-    monkeypatch.setattr(engine, "_session", Mixing())
-    assert not engine.is_independent
+    monkeypatch.setattr(engine, "_session", Session())
+    for is_mixing in (False, True):
+        monkeypatch.setattr(Session, "is_mixing", is_mixing)
+        vars(engine).pop("batch_size", None)
+        assert (engine.batch_size is None) is is_mixing
+        assert engine.gathers_lengths is not is_mixing
     shapes.clear()
     engine.encode(["a dog", "a cat", "red"], lambda *_: None)
     assert shapes == [1, 1, 1]
-
-
-def test_batches_are_of_one_length_and_hold_every_row() -> None:
-    lengths = np.random.default_rng(0).integers(0, 40, 500)
-    batches = equal_batches(lengths, 64)
-    assert all(len(batch) > 1 and len(set(lengths[batch])) == 1 for batch in batches)
-    rows = np.unique(np.concatenate(batches))
-    assert np.array_equal(rows, np.flatnonzero(lengths > 0))
-    total = sum(len(batch) for batch in batches)
-    assert total - len(rows) == int((np.bincount(lengths)[1:] == 1).sum())
-    assert equal_batches(np.array([0, 0]), 64) == []
 
 
 def test_a_text_with_its_tokens_is_not_read_again(

@@ -1,4 +1,4 @@
-"""A tuned encoder travels inside its private encoder: covered by the manifest, and once without."""
+"""A tuned encoder travels inside its private encoder, and is refused without its manifest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from capelet.encoders.model_folder import MANIFEST, TUNED_ENCODER, kind_of
 from capelet.encoders.own import TunedEncoder
 from capelet.errors import CapeletError
-from capelet.privacy.guarantees import NONE
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
 
@@ -49,28 +48,30 @@ def test_changed_weights_are_refused(private: PrivateEncoder, tmp_path: Path) ->
         PrivateEncoder(str(folder))
 
 
-def test_an_old_folder_with_a_tuned_encoder_still_loads(
+@pytest.mark.parametrize("outer", [True, False])
+def test_a_tuned_encoder_without_a_manifest_is_refused(
+    private: PrivateEncoder, tmp_path: Path, outer: bool
+) -> None:
+    folder = private.save(tmp_path / "private")
+    (folder / "encoder" / MANIFEST).unlink()
+    if outer:
+        (folder / MANIFEST).unlink()
+    sentence = "manifest .* is missing" if outer else "'encoder/manifest.json' is missing"
+    with pytest.raises(CapeletError, match=sentence):
+        PrivateEncoder(str(folder))
+
+
+def test_a_tuned_encoder_that_does_not_say_what_trained_it_is_refused(
     private: PrivateEncoder, tmp_path: Path
 ) -> None:
-    """As the first version wrote it: no manifest anywhere, the fingerprint in the recipe."""
+    """Also by whoever may write both manifests: nobody could tell who trained it."""
     folder = private.save(tmp_path / "private")
-    for path in (folder, folder / "encoder"):
-        (path / MANIFEST).unlink()
-    encoder, learnt = private.encoder, private.steps[1]
-    assert isinstance(encoder, TunedEncoder) and isinstance(learnt, Map)
-    (folder / learnt.file).write_bytes(learnt._save({"format": 1}))
-    recipe = (folder / "recipe.toml").read_text()
-    recipe = recipe.replace(f'id = "{encoder.origin.id}"', f'fingerprint = "{encoder.fingerprint}"')
-    recipe = recipe.replace(f'id = "{learnt.origin.id}"', f'sha256 = "{learnt.digest}"')
-    (folder / "recipe.toml").write_text(recipe)
-    digest = hashlib.sha256(recipe.encode()).hexdigest()
-    (folder / "private.json").write_text(json.dumps({"format": 1, "recipe_sha256": digest}))
-    back = PrivateEncoder(str(folder))
-    assert isinstance(back.encoder, TunedEncoder) and back.guarantee.training == NONE
-    assert back.encoder.fingerprint == encoder.fingerprint  # the same model, under a keyed name
-    assert encoder.fingerprint not in back.to_recipe() and learnt.digest not in back.to_recipe()
-    assert PrivateEncoder(str(folder)).recipe == back.recipe
-    settings = folder / "encoder" / "tokenizer_config.json"
-    settings.write_text(settings.read_text() + " ")
-    with pytest.raises(CapeletError, match="fingerprint differs"):
+    inner, outer = folder / "encoder" / MANIFEST, folder / MANIFEST
+    manifest = json.loads(inner.read_text())
+    del manifest["origin"]
+    inner.write_text(json.dumps(manifest))
+    listed = json.loads(outer.read_text())
+    listed["files"]["encoder/manifest.json"] = hashlib.sha256(inner.read_bytes()).hexdigest()
+    outer.write_text(json.dumps(listed))
+    with pytest.raises(CapeletError, match=r"manifest .*encoder' is broken"):
         PrivateEncoder(str(folder))

@@ -84,9 +84,14 @@ def test_a_run_without_vectors_uses_the_same_builder() -> None:
     assert list(about) == ["capelet", "created", "data", "guarantee", "canaries"]
 
 
-def test_the_cache_does_not_name_its_user() -> None:
+def test_the_cache_does_not_name_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
     class Cached:
-        folder = Path.home() / "cache" / "vectors"
+        folder = Path("/people/ann/cache/vectors")
 
+    monkeypatch.setenv("HOME", "/people/ann")
     assert describe_cache(Cached()) == "~/cache/vectors"  # type: ignore[arg-type]
+    # Everything lies in the root, which is the home of a user without one.
+    monkeypatch.setenv("HOME", "/")
+    Cached.folder = Path("/data/vectors")
+    assert describe_cache(Cached()) == "/data/vectors"  # type: ignore[arg-type]
     assert describe_cache(None) is None

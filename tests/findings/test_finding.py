@@ -61,6 +61,17 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
         Findings.load(tmp_path)
 
 
+def test_findings_that_list_no_artefacts_are_refused(tmp_path: Path) -> None:
+    Findings((), artefacts={"curve": {}}).save(tmp_path)
+    path = tmp_path / "findings.json"
+    document = json.loads(path.read_text())
+    del document["artefacts"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(OutputError, match="its 'artefacts' are no list of names"):
+        Findings.load(tmp_path)
+
+
+@pytest.mark.usefixtures("usual_umask")
 def test_an_artefact_that_shows_texts_is_for_its_owner_only(tmp_path: Path) -> None:
     artefacts = {"open": {"redacted": False}, "closed": {"redacted": True}, "curve": {}}
     folder = Findings((), artefacts=artefacts).save(tmp_path) / "artefacts"

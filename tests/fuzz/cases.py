@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 import capelet
 
-# Beforehand: to import a model framework may take longer than a case's alarm.
+# Beforehand: to import a model framework is no work of a case's.
 import capelet.workflows.language.training
 import capelet.workflows.protect
 from capelet.data.corpus import Corpus

@@ -311,7 +311,8 @@ def test_directions_of_any_size_and_type() -> None:
 def test_a_projection_is_the_product_at_any_size() -> None:
     rows = np.random.default_rng(1).normal(size=(4, 6))
     for scale in (1.0, 1e-200, 1e200):
-        assert Projection(3)(rows * scale) == pytest.approx(rows * scale @ signs(6, 3))
+        expected = rows * scale @ signs(6, 3) / math.sqrt(3)
+        assert Projection(3)(rows * scale) == pytest.approx(expected)
     most = np.finfo(np.float64).max
     assert np.abs(Projection(2)(np.full((1, 64), most))).max() <= most
     assert np.isfinite(Projection(2)(np.full((1, 64), 3e38, dtype=np.float32))).all()
@@ -490,7 +491,7 @@ def test_the_projection_is_public_fixed_and_keeps_distances() -> None:
     matrix = signs(384, 64)
     # Written down once: a release made elsewhere, or by another version, uses the same matrix.
     assert (signs(4, 3) > 0).astype(int).tolist() == [[0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 1]]
-    assert np.array_equal(np.abs(matrix), np.full((384, 64), 1 / 8))
+    assert np.array_equal(np.abs(matrix), np.ones((384, 64)))
     assert not matrix.flags.writeable
     rows = np.random.default_rng(0).normal(size=(30, 384))
     near = Projection(64)(rows)

@@ -64,6 +64,8 @@ def test_what_grew_since_contains_its_anchor(book: Path) -> None:
         ("UPDATE facts SET value = '{\"epsilon\": 1e9}' WHERE name = 'budget'", "its budget"),
         ("UPDATE facts SET value = x'00' WHERE name = 'key'", "another stands in its place"),
         ("UPDATE facts SET value = 'a' WHERE name = 'key'", "another stands in its place"),
+        ("DELETE FROM facts WHERE name = 'key'", "another stands in its place"),
+        ("DELETE FROM facts WHERE name = 'identity'", "another stands in its place"),
     ],
 )
 def test_every_edit_is_noticed(book: Path, edit: str, sentence: str) -> None:

@@ -143,11 +143,12 @@ def test_a_disk_that_is_full_charges_nothing(url: str) -> None:
         ledger.verify(ledger.head)
 
 
-def test_a_store_of_a_newer_version_is_refused(url: str) -> None:
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_store_of_another_version_is_refused(url: str, version: int) -> None:
     with Ledger(url) as ledger:
         settle(ledger, b"a")
-    execute(url, "UPDATE capelet.facts SET value = '4' WHERE name = 'version'")
-    with pytest.raises(OutputError, match=r"a newer Capelet \(version 4 of the store"):
+    execute(url, f"UPDATE capelet.facts SET value = '{version}' WHERE name = 'version'")
+    with pytest.raises(OutputError, match=f"is a store of version {version}, and this Capelet"):
         Ledger(url)
 
 

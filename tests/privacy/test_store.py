@@ -347,14 +347,17 @@ def test_what_is_no_ledger_is_left_alone(path: Path, tmp_path: Path) -> None:
         Ledger(tmp_path / "no" / "folder.db").open()
 
 
-def test_a_store_of_a_newer_version_is_refused(path: Path) -> None:
+@pytest.mark.parametrize("version", [0, 2, 4])
+def test_a_store_of_another_version_is_refused_and_left_alone(path: Path, version: int) -> None:
     with Ledger(path) as ledger:
         settle(ledger, ["ann"])
     direct = sqlite3.connect(path)
-    direct.execute("PRAGMA user_version = 4")
+    direct.execute(f"PRAGMA user_version = {version}")
     direct.close()
-    with pytest.raises(OutputError, match=r"a newer Capelet \(version 4 of the store"):
+    before = path.read_bytes()
+    with pytest.raises(OutputError, match=rf"is a store of version {version}, and .* reads "):
         Ledger(path)
+    assert path.read_bytes() == before
 
 
 def test_a_full_disk_charges_nothing_in_part(path: Path) -> None:

@@ -63,6 +63,7 @@ class Length:
     """An encoder of two coordinates: how long a text is, and a constant."""
 
     name, backend, dimension, fingerprint = "length", "none", 2, "0" * 64
+    isolates_rows = True
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> np.ndarray:
         return np.array([[len(text), 1] for text in texts], dtype=np.float32)

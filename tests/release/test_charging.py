@@ -40,9 +40,9 @@ def release(folder: Path, rows: list[list[float]], people: list[str], **options:
 
 
 def test_equal_texts_of_one_person_cannot_be_told_from_unequal_ones(tmp_path: Path) -> None:
-    """(t, t) against (t, u) at ε = 0.1: 0.1.0 released equal rows for the first, and so told them
-    apart with certainty, where ε permits 52 % at most. In one block, across blocks, and in a run
-    that follows."""
+    """(t, t) against (t, u) at ε = 0.1: equal rows for the first would tell them apart with
+    certainty, where ε permits 52 % at most. In one block, across blocks, and in a run that follows.
+    """
     for people in (["ann"] * 3, ["ann", "bob", "ann"]):
         vectors = release(tmp_path, [T, T, T], people)
         assert len(np.unique(vectors, axis=0)) == 3
@@ -119,15 +119,6 @@ def test_a_fresh_run_that_is_taken_up_draws_nothing_again(tmp_path: Path) -> Non
     assert not (release(tmp_path, rows, people) == vectors).all(axis=1).any()
     with Ledger(tmp_path / "l.db") as ledger:
         assert ledger.counts().releases == 12
-
-
-def test_fresh_is_the_older_name(tmp_path: Path) -> None:
-    with pytest.warns(DeprecationWarning, match="repeats='same'"):
-        assert len(np.unique(release(tmp_path, [T, T], ["ann"] * 2, fresh=False), axis=0)) == 1
-    with pytest.warns(DeprecationWarning):
-        assert len(np.unique(release(tmp_path, [T, T], ["ann"] * 2, fresh=True), axis=0)) == 2
-    with pytest.raises(CapeletError, match="not both"):
-        release(tmp_path, [T], ["ann"], fresh=True, repeats="same")
 
 
 # ---- people --------------------------------------------------------------------------------------

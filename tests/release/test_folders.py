@@ -91,6 +91,7 @@ def check_once(folder: Path, kind: str) -> np.ndarray:
 # ---- what comes out ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("usual_umask")
 def test_a_folder_becomes_parts_and_a_manifest(tmp_path: Path) -> None:
     source = write_files(tmp_path, 3)
     summary = encode(source, tmp_path / "out", noise(), vectors="v", block=20)

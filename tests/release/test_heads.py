@@ -34,21 +34,21 @@ def test_chances_and_classes() -> None:
         head(("a", "b", "c"))
 
 
-def test_a_folder_brings_its_head_and_an_older_one_has_none(tmp_path: Path) -> None:
+def test_a_folder_brings_its_head_and_one_without_a_head_has_none(tmp_path: Path) -> None:
     private_with(head()).save(tmp_path / "new")
-    private_with(None).save(tmp_path / "old")  # as folders were before there were heads
+    private_with(None).save(tmp_path / "bare")  # as of a method that trains no head
     for loaded in (PrivateEncoder.load(tmp_path / "new"), PrivateEncoder(str(tmp_path / "new"))):
         assert loaded.head is not None
         assert (loaded.head.task, loaded.head.classes) == ("topic", ("news", "sport"))
         np.testing.assert_array_equal(loaded.head(ROWS), head()(ROWS))
         changed = loaded.with_encoder(lambda encoder: encoder)
         assert changed.head is loaded.head
-    assert PrivateEncoder.load(tmp_path / "old").head is None
+    assert PrivateEncoder.load(tmp_path / "bare").head is None
     manifest = json.loads((tmp_path / "new" / "manifest.json").read_text())
     assert {WEIGHTS, CLASSES} <= set(manifest["files"])
     # It is no step: what is released does not change.
     vectors = [
-        PrivateEncoder.load(tmp_path / name).release(ROWS).vectors for name in ("new", "old")
+        PrivateEncoder.load(tmp_path / name).release(ROWS).vectors for name in ("new", "bare")
     ]
     np.testing.assert_array_equal(*vectors)
 

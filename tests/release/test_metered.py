@@ -23,6 +23,7 @@ class Letters:
     """An encoder that is real enough: how often each of eight letters occurs."""
 
     name, backend, dimension, fingerprint = "letters", "python", 8, "0" * 16
+    isolates_rows = True
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []

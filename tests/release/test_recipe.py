@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ import pytest
 
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
+from capelet.encoders import load as load_encoder
+from capelet.encoders import with_cache
 from capelet.encoders.model_folder import FORMAT, MANIFEST
 from capelet.errors import CapeletError, OutputError
-from capelet.mechanisms import Gaussian, Laplace, WordDropout, WordReplacement
+from capelet.mechanisms import Gaussian, Laplace, Projection, WordDropout, WordReplacement
 from capelet.mechanisms.words import amplify
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder, Release, is_private_encoder, recipe_hash
@@ -30,6 +31,7 @@ class Shift:
 
     consumes = emits = "vectors"
     guarantee = None
+    isolates_rows = True
 
     def describe(self) -> dict[str, Any]:
         return {"step": "shift"}
@@ -61,6 +63,53 @@ def test_steps_run_in_order_and_describe_themselves() -> None:
     assert release.guarantee == Guarantee(epsilon=2.0) and plain.guarantee == NONE
     assert private.protects and not private.unprotected().protects
     assert release.recipe_hash == recipe_hash(private.recipe) != plain.recipe_hash
+
+
+class Centre(Shift):
+    """A step of somebody else's that mixes rows, and says nothing of it."""
+
+    isolates_rows = False
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        return batch - batch.mean(axis=0)
+
+
+class CentredProjection(Projection):
+    """One that takes a step of ours and changes it: what was said of ours is not said of it."""
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        return super().__call__(batch - batch.mean(axis=0))
+
+
+class Lengths:
+    """An encoder of somebody else's."""
+
+    name, backend, dimension, fingerprint = "lengths", "python", 1, "0" * 64
+
+    def encode(self, texts: list[str], progress: object = None) -> np.ndarray:
+        return np.array([[len(text)] for text in texts], dtype=np.float32)
+
+    def truncated(self, texts: list[str]) -> np.ndarray:
+        return np.zeros(len(texts), dtype=bool)
+
+
+def test_what_may_mix_rows_before_the_noise_is_said_in_the_guarantee() -> None:
+    """ε is about one text; of what its neighbours' vectors tell of it there is no proof then."""
+    drop = WordDropout(0.5)
+    for private in (
+        PrivateEncoder(Centre(), Laplace(2.0)),
+        PrivateEncoder(Lengths(), Laplace(2.0)),
+        PrivateEncoder(CentredProjection(4), Laplace(2.0)),
+    ):
+        assert "depends on no other text" in private.guarantee.caveat
+        assert "depends on no other text" in private.guarantee.sentence()
+    word_guarantee = PrivateEncoder(drop, Lengths(), Laplace(2.0)).word_guarantee
+    assert word_guarantee is not None and "no other text" in word_guarantee.caveat
+    # The controls: what Capelet brings, what follows the noise, and what promises nothing.
+    cached = PrivateEncoder(with_cache(load_encoder("wordllama")), Projection(8), Laplace(2.0))
+    assert cached.guarantee == Guarantee(2.0)
+    assert PrivateEncoder(Laplace(2.0), Centre()).guarantee == Guarantee(2.0)
+    assert PrivateEncoder(Lengths()).guarantee == NONE
 
 
 def test_noise_upon_noise_keeps_the_strongest_promise() -> None:
@@ -268,11 +317,12 @@ def test_a_changed_recipe_is_refused(folder: Path) -> None:
         PrivateEncoder.load(folder)
 
 
-def test_a_newer_folder_is_refused(folder: Path) -> None:
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+def test_a_folder_of_another_format_is_refused(folder: Path, number: int) -> None:
     path = folder / MANIFEST
     manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "format": FORMAT + 1}))
-    with pytest.raises(OutputError, match="install a newer capelet"):
+    path.write_text(json.dumps({**manifest, "format": number}))
+    with pytest.raises(OutputError, match=f"has format {number}, and this version reads {FORMAT}"):
         PrivateEncoder.load(folder)
 
 
@@ -323,12 +373,20 @@ def test_a_link_to_a_recipe_is_no_way_around_the_manifest(folder: Path, tmp_path
         PrivateEncoder.from_recipe(link)
 
 
-def test_taking_the_manifest_away_makes_no_old_folder(folder: Path) -> None:
+def test_taking_the_manifest_away_opens_no_door(folder: Path) -> None:
     edit_epsilon(folder)
     (folder / MANIFEST).unlink()
-    for door in (folder, folder / "recipe.toml"):
+    # Hashes that somebody puts elsewhere are no manifest.
+    about = json.loads((folder / "private.json").read_text())
+    digest = hashlib.sha256((folder / "recipe.toml").read_bytes()).hexdigest()
+    forged = {**about, "format": 1, "recipe_sha256": digest}
+    for content in (about, forged):
+        (folder / "private.json").write_text(json.dumps(content))
+        for door in (folder, folder / "recipe.toml"):
+            with pytest.raises(CapeletError, match=r"manifest .* is missing"):
+                PrivateEncoder.from_recipe(door)
         with pytest.raises(CapeletError, match=r"manifest .* is missing"):
-            PrivateEncoder.from_recipe(door)
+            PrivateEncoder(str(folder))
     (folder / "private.json").unlink()
     with pytest.raises(CapeletError, match=r"names a learnt map.* recipe=\"private/mails\""):
         PrivateEncoder.from_recipe(folder / "recipe.toml")
@@ -345,7 +403,8 @@ def test_another_recipe_in_a_private_folder_is_refused(folder: Path, tmp_path: P
     ("keys", "sentence"),
     [
         ('step = "map"\nfile = "map.safetensors"', "names a learnt map, and there is no manifest"),
-        ('step = "map"\nsha256 = "0"', "needs 'file'"),
+        ('step = "map"\nid = "0"', "needs 'file'"),
+        ('step = "map"\nfile = "m"\nsha256 = "0"', "has no 'sha256'"),
         ('step = "map"\nfile = "m"\nhash = "0"', "has no 'hash'"),
         ('step = "encoder"\nname = "./encoder"', "names an encoder of its own, and there is no"),
     ],
@@ -369,68 +428,6 @@ def test_a_map_that_the_manifest_does_not_list_is_refused(folder: Path) -> None:
         PrivateEncoder.load(folder)
 
 
-# ---- folders from before there was a manifest ----------------------------------------------------
-
-
-def old_map(place: Path, seed: int = 0) -> str:
-    """A map as earlier versions wrote it, without an origin; its entry in a recipe, with a hash."""
-    made = some_map(seed=seed)
-    (place / made.file).write_bytes(made._save({"format": 1}))
-    digest = hashlib.sha256((place / made.file).read_bytes()).hexdigest()
-    return f'[[steps]]\nstep = "map"\nfile = "{made.file}"\nsha256 = "{digest}"\n'
-
-
-def old_folder(place: Path, epsilon: float = 8.0) -> Path:
-    """As the first version wrote it: `private.json` with the recipe's hash, maps in the recipe."""
-    place.mkdir()
-    recipe = old_map(place) + f'\n[[steps]]\nstep = "laplace"\nepsilon = {epsilon}\n'
-    (place / "recipe.toml").write_text(recipe)
-    about = {
-        "format": 1,
-        "capelet": "0.1.0",
-        "recipe_sha256": hashlib.sha256(recipe.encode()).hexdigest(),
-        "guarantee": "…",
-        "about": {"method": "gr"},
-    }
-    (place / "private.json").write_text(json.dumps(about))
-    return place
-
-
-def test_an_old_folder_still_loads_at_every_door(tmp_path: Path) -> None:
-    folder = old_folder(tmp_path / "old")
-    for private in (
-        PrivateEncoder.load(folder),
-        PrivateEncoder(str(folder)),
-        PrivateEncoder.from_recipe(folder),
-        PrivateEncoder.from_recipe(folder / "recipe.toml"),
-    ):
-        assert [step["step"] for step in private.recipe["steps"]] == ["map", "laplace"]
-        assert private.steps[0].digest == some_map().digest  # type: ignore[attr-defined]
-        assert private.guarantee == LEARNT  # nobody promised its training texts anything
-    again = PrivateEncoder.load(folder).save(folder)  # becomes a folder of today
-    assert (again / MANIFEST).is_file() and PrivateEncoder.load(again).guarantee == LEARNT
-    edit_epsilon(again)
-    with pytest.raises(CapeletError, match="was changed after"):
-        PrivateEncoder.load(again)
-
-
-def test_an_old_map_is_named_under_the_users_key_and_not_by_its_hash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = old_folder(tmp_path / "old")
-    recipe, again = PrivateEncoder.load(folder).recipe, PrivateEncoder.load(folder).recipe
-    assert recipe == again and some_map().digest not in json.dumps(recipe)  # stable, and keyed
-    old = {"steps": tomllib.loads((folder / "recipe.toml").read_text())["steps"]}
-    assert PrivateEncoder.from_steps(old, folder=folder).recipe == recipe
-    monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "somebody else"))
-    assert PrivateEncoder.load(folder).recipe != recipe  # another key, another name
-    # Written anew, the name stays with the folder, wherever it goes.
-    place = PrivateEncoder.load(folder).save(tmp_path / "new")
-    before = PrivateEncoder.load(place).recipe
-    monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "a third"))
-    assert PrivateEncoder.load(place).recipe == before
-
-
 def test_a_map_of_another_training_is_refused_by_its_id(folder: Path) -> None:
     """Also by whoever may write the manifest: the recipe names one training."""
     other = some_map()
@@ -440,23 +437,6 @@ def test_a_map_of_another_training_is_refused_by_its_id(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(CapeletError, match="its id differs"):
         PrivateEncoder.load(folder)
-
-
-def test_an_old_folder_is_refused_as_before(tmp_path: Path) -> None:
-    edit_epsilon(old_folder(tmp_path / "edited"))
-    for door in ("edited", "edited/recipe.toml"):
-        with pytest.raises(OutputError, match="was changed after it was written"):
-            PrivateEncoder.from_recipe(tmp_path / door)
-    old_map(old_folder(tmp_path / "map"), seed=1)
-    with pytest.raises(OutputError, match="its hash differs"):
-        PrivateEncoder.load(tmp_path / "map")
-    newer = old_folder(tmp_path / "newer") / "private.json"
-    newer.write_text(newer.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(OutputError, match="install a newer capelet"):
-        PrivateEncoder.load(tmp_path / "newer")
-    (old_folder(tmp_path / "part") / "map.safetensors").unlink()
-    with pytest.raises(OutputError, match="needs its whole folder"):
-        PrivateEncoder.load(tmp_path / "part")
 
 
 def test_a_folder_upon_a_folder_keeps_both_maps(folder: Path, tmp_path: Path) -> None:

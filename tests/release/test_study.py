@@ -53,6 +53,7 @@ class Lengths:
     """An encoder of the lengths and initials of words: it lets word noise through to vectors."""
 
     name, backend, dimension, fingerprint = "lengths", "none", 2, "lengths"
+    isolates_rows = True
 
     def encode(self, texts: Any, progress: Any = None) -> Any:
         rows = [[len(text), sum(map(ord, text))] for text in texts]

@@ -117,7 +117,7 @@ def test_the_frontier_s_line_is_of_one_text_and_the_task_has_its_own() -> None:
     assert ("ceiling", "ceiling of ε: nobody can go beyond it from one text") in pareto.legend(both)
     assert search_table(both).lines[-1].cells[0] == "ceiling of ε, from one text"
     assert search_table(both).lines[-1].cells[1:] == ("75.8 points", "85.8 %")
-    # A frontier written before there was one has no line for the task.
-    old = pareto.Frontier.read(frontier())
-    assert old is not None and old.utility_ceiling is None
-    assert "most utility" not in str(pareto.picture(old))
+    # A frontier whose points differ in ε has no line for the task.
+    without = pareto.Frontier.read(frontier())
+    assert without is not None and without.utility_ceiling is None
+    assert "most utility" not in str(pareto.picture(without))

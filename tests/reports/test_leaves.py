@@ -87,18 +87,18 @@ def test_unfit_for_search_is_said_only_where_it_was_shown() -> None:
     assert what_leaves(sure).endswith("45 % of neighbours kept: not for search")
 
 
-def test_old_findings_say_less() -> None:
-    """Before the width of a release was noted; the encoder's own width may not be the release's."""
-    old = {"encoder": {"dimension": 384}}
-    assert what_leaves(make_release(ENCODER, MAP, **old)) == ""
-    assert what_leaves(make_release(ENCODER, MAP, recall=(0.41, 0.40, 0.42), **old)) == (
+def test_findings_of_a_single_attack_say_less() -> None:
+    """They note no width of the release; the encoder's own width may not be the release's."""
+    attack = {"encoder": {"dimension": 384}}
+    assert what_leaves(make_release(ENCODER, MAP, **attack)) == ""
+    assert what_leaves(make_release(ENCODER, MAP, recall=(0.41, 0.40, 0.42), **attack)) == (
         "numbers, 41 % of neighbours kept: not for search"
     )
     projection = {"step": "projection", "dimension": 16}
-    assert what_leaves(make_release(ENCODER, projection, **old)) == "16 numbers"
+    assert what_leaves(make_release(ENCODER, projection, **attack)) == "16 numbers"
     for precision, noun in (("binary", "signs"), ("int8", "rounded numbers")):
         rounding = {"step": "rounding", "precision": precision, "dimension": 16}
-        assert what_leaves(make_release(ENCODER, rounding, **old)) == f"16 {noun}"
+        assert what_leaves(make_release(ENCODER, rounding, **attack)) == f"16 {noun}"
 
 
 def test_a_plain_encoder_and_foreign_findings_say_nothing() -> None:

@@ -132,7 +132,7 @@ def test_a_fault_is_logged_without_its_message(
     response = running.ask("a")
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "fault"
-    assert "RuntimeError at test_security.py" in caplog.text
+    assert "RuntimeError at app.py:" in caplog.text
     assert "zanzibar" not in caplog.text + response.text
 
 

@@ -284,20 +284,9 @@ def test_victims_of_one_class_are_no_leak() -> None:
         audit(rare, attackers=["logistic"], seeds=bare[:2])
 
 
-def test_the_old_name_of_the_encoder_is_still_taken() -> None:
-    random = np.random.default_rng(0)
-    corpus = Corpus(
-        "ready",
-        vectors=random.normal(size=(200, 4)).astype(np.float32),
-        private={"coin": np.array([str(n % 2) for n in range(200)], dtype=object)},
-    )
-    quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
-    with pytest.warns(DeprecationWarning, match=r"audit\(encoder="):
-        old = audit(corpus, private=PrivateEncoder(), **quick)
-    new = audit(corpus, encoder=PrivateEncoder(), **quick)
-    assert old.rows == new.rows
-    with pytest.raises(CapeletError, match="give one"):
-        audit(corpus, PrivateEncoder(), private=PrivateEncoder(), **quick)
+def test_private_names_columns_and_no_encoder(planted: Corpus) -> None:
+    with pytest.raises(CapeletError, match="a Corpus knows its columns; leave out private"):
+        audit(planted, private=PrivateEncoder(), seeds=1)
 
 
 def test_the_scores_of_a_seed_are_the_same_alone_and_among_others(planted: Corpus) -> None:

@@ -147,7 +147,6 @@ BY_AUTHOR = replace(
 def test_authors_are_promised_what_the_accountant_says(
     texts: TrainingTexts, tmp_path: Path
 ) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     from capelet.privacy.accounting import epsilon_of
 
     model = train_model(texts.texts, texts.authors, tmp_path / "model", BY_AUTHOR)
@@ -183,7 +182,6 @@ def test_authors_are_promised_what_the_accountant_says(
 def test_a_promise_is_proven_only_if_nothing_lies_outside_of_it(
     texts: TrainingTexts, tmp_path: Path, settings: LanguageSettings, status: str, caveat: str
 ) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     model = train_model(texts.texts, texts.authors, tmp_path / "model", settings)
     assert model.guarantee.status == status and caveat in model.guarantee.caveat
 
@@ -191,7 +189,6 @@ def test_a_promise_is_proven_only_if_nothing_lies_outside_of_it(
 def test_a_private_vocabulary_is_paid_from_the_same_epsilon(
     texts: TrainingTexts, tmp_path: Path
 ) -> None:
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     # Three words in every text, and fifty in few of them.
     common = [f"bako deli fomu {text}" for text in texts.texts] * 3
     network = replace(SMALL.network, words="private", vocabulary=20)
@@ -211,7 +208,6 @@ def test_an_interrupted_training_goes_on_with_its_draws(
     texts: TrainingTexts, tmp_path: Path
 ) -> None:
     """A second number of units would be paid for again, and the checkpoint would not fit it."""
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
     import json
 
     def stop(row: dict[str, float]) -> None:
@@ -238,21 +234,3 @@ def test_one_text_more_changes_no_other_text_s_part(texts: TrainingTexts, tmp_pa
     more = ["bako deli", *texts.texts]
     before, after = divide(texts.texts, 0).train, divide(more, 0).train
     assert set(after[after > 0] - 1) == set(before)
-
-
-def test_an_old_folder_claims_less_than_it_said(texts: TrainingTexts, tmp_path: Path) -> None:
-    """It holds a digest of the texts, so its promise is not true of all that leaves."""
-    pytest.importorskip("dp_accounting", reason="the extra lm is not installed")
-    from capelet.language.records import digest_of
-
-    model = train_model(texts.texts, texts.authors, tmp_path / "model", PRIVATE)
-    training = {**model.training, "digest": digest_of(texts.texts), "rows": {"samples": 560}}
-    old = replace(model, training=training, record=None)
-    old.save(tmp_path / "old")
-    loaded = LanguageModel.load(tmp_path / "old")
-    assert model.guarantee.status == "proven"  # the control
-    assert loaded.guarantee.status == "claimed" and "digest" in loaded.guarantee.caveat
-    assert loaded.guarantee.epsilon == model.guarantee.epsilon
-    attacked = attack_model(tmp_path / "old", texts, ATTACK)
-    assert any(row.kind == "membership" for row in attacked.rows)
-    assert "digest" not in attacked.provenance["data"]

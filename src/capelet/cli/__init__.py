@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -19,6 +20,7 @@ PROGRAM = "capelet"
 
 def main() -> None:
     """The `capelet` command; no traceback even before its options are read."""
+    _escape_foreign_signs()
     try:
         # Here, not above: its imports take a moment, in which somebody may press Ctrl-C.
         from capelet.cli.commands import app
@@ -29,6 +31,16 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     finally:
         _flush()
+
+
+def _escape_foreign_signs() -> None:
+    """Print ε as `\\u03b5` where the terminal's encoding has no ε, as Python itself does in errors.
+
+    A locale such as C, or a pipe of an old console, would else turn a verdict into a fault.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _flush() -> None:

@@ -44,7 +44,7 @@ def show(
     echo(f"budget: {limits.sentence() if limits else 'none'}")
     for time, old, new in changes:
         act = f"raised from {old.sentence()} to" if old else "set to"
-        echo(f"  {time or 'before times were kept'}: {act} {new.sentence()}")
+        echo(f"  {time}: {act} {new.sentence()}")
     echo(f"charged: {counts.releases:,} releases of {counts.people:,} people")
     echo(f"highest sum: ε = {counts.highest_epsilon:g} per person")
 

@@ -35,6 +35,7 @@ from capelet.cli import (
     verify,
 )
 from capelet.cli.terminal import guard
+from capelet.silence import give_torch_a_folder
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "check": check.check,
@@ -117,11 +118,14 @@ class FilledCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         path = " ".join(ctx.command_path.split()[1:])
-        # Called from another program, nobody waits before a screen for imports.
-        if path in LONG and ctx.find_root().obj == PROGRAM and not ctx.params.get("json"):
-            claim = (self.help or "").splitlines()[0].rstrip(".")
-            # Flushed: all else may be minutes away.
-            print(f"capelet: {path}: {claim[:1].lower()}{claim[1:]}", file=sys.stderr, flush=True)
+        # Called from another program, nobody waits before a screen for imports, nor is torch ours.
+        if path in LONG and ctx.find_root().obj == PROGRAM:
+            if not ctx.params.get("json"):
+                claim = (self.help or "").splitlines()[0].rstrip(".")
+                line = f"capelet: {path}: {claim[:1].lower()}{claim[1:]}"
+                # Flushed: all else may be minutes away.
+                print(line, file=sys.stderr, flush=True)
+            give_torch_a_folder()
         return super().invoke(ctx)
 
 

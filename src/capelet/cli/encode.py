@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from capelet.cli import options
 from capelet.cli.terminal import echo, print_trained, progress_bars
-from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
     from capelet.release.charging import Repeats
@@ -34,7 +33,6 @@ def encode(
     budget: options.Budget = None,
     repeats: options.Repeats = None,
     anchor: options.Anchor = None,
-    fresh: options.Fresh = False,
     overwrite: options.Overwrite = False,
     only_unseen: options.OnlyUnseen = False,
     engine: options.Engine = None,
@@ -51,8 +49,6 @@ def encode(
     from capelet.release.batch import Workers
     from capelet.release.batch import encode as encode_file
 
-    if fresh and repeats not in (None, "fresh"):
-        raise CapeletError("--fresh is the older name of --repeats fresh; give one of them")
     is_plain = (engine, address, workers) == (None, None, None)
     crew = None if is_plain else Workers(recipe, engine or "local", workers, address)
     encoder = PrivateEncoder.from_recipe(recipe)

@@ -194,7 +194,6 @@ Repeats = Annotated[
         "same vector, which shows that they are equal."
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="The older name of --repeats fresh.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the target.")]
 OnlyUnseen = Annotated[
     bool, typer.Option("--only-unseen", help="Leave out rows that trained the private encoder.")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from capelet.cli import INTERRUPTED
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, describe_fault
 
 if TYPE_CHECKING:
     from capelet.findings import Findings
@@ -105,19 +105,13 @@ def _print_fault(error: Exception) -> None:
     """Say that the fault is ours and where it is, without the message: it may quote a text."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_ours(frame)]
-    place = f" at {Path(places[-1].filename).name}:{places[-1].lineno}" if places else ""
     echo(
-        f"capelet: a fault of Capelet, not of your data: {type(error).__name__}{place}. Please "
+        f"capelet: a fault of Capelet, not of your data: {describe_fault(error)}. Please "
         "report this line with the command and the version (capelet --version). "
         f"{TRACEBACK}=1 shows where it happened in full; read that before you send it, since it "
         "may quote your texts",
         file=sys.stderr,
     )
-
-
-def _is_ours(frame: traceback.FrameSummary) -> bool:
-    return "capelet" in Path(frame.filename).parts
 
 
 def print_leaves(leaves: str) -> None:
@@ -223,5 +217,10 @@ def print_trained(encoder: PrivateEncoder, trained: Any, consequence: str) -> No
 
 
 def print_json(summary: Any) -> None:
-    """One line for machines, with ε as ε."""
-    echo(json.dumps(summary, ensure_ascii=False))
+    """One line for machines, with ε as ε where the stream can hold it, and valid JSON anywhere."""
+    line = _UNSEEN.sub("", json.dumps(summary, ensure_ascii=False))
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(summary)
+    echo(line)

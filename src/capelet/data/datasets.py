@@ -15,7 +15,7 @@ import numpy as np
 from capelet.data.corpus import Corpus
 from capelet.data.readers import read
 from capelet.errors import DataError, did_you_mean
-from capelet.files import cache_folder
+from capelet.files import cache_folder, expand_user
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def path(name: str) -> Path:
     # CAPELET_DATA first: whoever sets it means it.
     folders = [cache_folder() / "datasets"]
     if os.environ.get("CAPELET_DATA"):
-        folders.insert(0, Path(os.environ["CAPELET_DATA"]).expanduser())
+        folders.insert(0, expand_user(os.environ["CAPELET_DATA"]))
     for folder in folders:
         if (folder / f"{name}.parquet").is_file():
             return folder / f"{name}.parquet"

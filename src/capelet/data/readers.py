@@ -26,10 +26,11 @@ from capelet.errors import DataError
 
 
 class TableOptions(TypedDict):
-    """What `read` takes beside the table and its private columns, for those who read through it."""
+    """What `read` takes beside the table, for those who read through it."""
 
     text: NotRequired[str | None]
     label: NotRequired[str | None]
+    private: NotRequired[Any]
     author: NotRequired[str | None]
     official: NotRequired[str | None]
     vectors: NotRequired[str | None]

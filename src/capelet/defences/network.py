@@ -13,8 +13,9 @@ from torch.nn.functional import normalize
 from capelet.data.labels import Attribute
 from capelet.defences.noise import Twin
 from capelet.defences.terms import Batch, Term
+from capelet.numerics import SHORTEST
 from capelet.release.heads import Head
-from capelet.release.maps import SHORTEST, Layer, Map, affine
+from capelet.release.maps import Layer, Map, affine
 from capelet.training.networks import Front, Residual
 
 

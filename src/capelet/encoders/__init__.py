@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder, clear_cache, with_cache
@@ -28,6 +27,7 @@ from capelet.encoders.static import StaticEncoder
 from capelet.encoders.transformer import BACKENDS, TransformerEncoder
 from capelet.encoders.word_vectors import SUFFIXES, WordFileEncoder, WordVectorEncoder
 from capelet.errors import EncoderError, did_you_mean
+from capelet.files import expand_user
 from capelet.interfaces import Encoder
 
 
@@ -105,7 +105,7 @@ def load(name: str, backend: str = "auto") -> Encoder:
     whole = parse_layers(name)
     if whole is not None and whole[0] in PACKAGED:
         return CutTransformer(name, backend)
-    folder = Path(name).expanduser()
+    folder = expand_user(name)
     if folder.suffix in SUFFIXES and folder.is_file():
         return WordFileEncoder(name)
     kind = kind_of(folder)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,7 @@ class AutoEncoder:
     bias: npt.NDArray[np.float32]
     backend: str = "numpy"
     origin: Origin = field(default_factory=Origin.draw)
+    isolates_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.table.shape != (len(self.words), len(self.bias)):
@@ -115,8 +117,7 @@ class AutoEncoder:
                 f"{str(source.path)!r} is not an auto-encoder: a folder with {WORDS} and {TABLE}; "
                 "restore it, or train again"
             ) from None
-        origin = source.origin or Origin.of_digest(encoder.fingerprint)
-        return replace(encoder, origin=origin)
+        return replace(encoder, origin=source.read_origin())
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.files import cache_folder, private_folder
-from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Vectors, isolates_rows, silent
 
 BLOCK = 1024  # texts committed at once; large enough for batches of equal length
 _PATIENCE = 60.0  # seconds to wait for another process that is writing
@@ -45,6 +45,10 @@ class CachedEncoder:
     @property
     def backend(self) -> str:
         return self.inner.backend
+
+    @property
+    def isolates_rows(self) -> bool:
+        return isolates_rows(self.inner)
 
     @property
     def dimension(self) -> int:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +21,29 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import words_and_signs
+from capelet.encoders.batches import BatchSize, encode_batches, keeps_bits, torch_workers
 from capelet.encoders.model_folder import DUAL_ENCODER, kind_of, open_folder, write_folder
-from capelet.encoders.tokens import token_batches
 from capelet.errors import EncoderError
+from capelet.files import expand_user
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.privacy.origins import Origin
 from capelet.training.device import choose
 
 if TYPE_CHECKING:
+    import torch
+
     from capelet.encoders.dual_networks import SentenceNetwork
 
 ABOUT, WEIGHTS = "dual.json", "dual.safetensors"
 PAD, UNKNOWN = 0, 1
 SPECIAL = ("<pad>", "<unk>")
-_BUDGET = 1 << 15  # tokens of one batch
+_BUDGET = 1 << 12  # tokens of one batch
+_CHUNK = 1 << 14  # texts between two words of progress
+_LONGEST_PROBE = 17
+# Observed: products of fewer rows take another path (a Transformer's below 16, an LSTM's below 4),
+# and so does the last row of an LSTM.
+_ON_PROCESSOR = BatchSize(_BUDGET, rows=16, spare=1)
+_ON_GPU = BatchSize(8 * _BUDGET, fixed=True)
 
 Tokens = npt.NDArray[np.int64]
 
@@ -89,18 +99,20 @@ def save_dual(
 class DualEncoder:
     """The encoder in such a folder; a text without a word has the zero vector."""
 
+    isolates_rows = True
+
     def __init__(self, name: str, device: str | None = None) -> None:
         self.name = name
         self.backend = "torch"
         self._device = device
-        self._folder = open_folder(Path(name).expanduser(), DUAL_ENCODER)
+        self._folder = open_folder(expand_user(name), DUAL_ENCODER)
         self._about = self._folder.read_json(ABOUT)
         if not {"network", "sizes", "length", "training", "words"} <= set(self._about):
             raise EncoderError(f"{str(self._folder.path / ABOUT)!r} lacks entries; train again")
         self._number = {word: place for place, word in enumerate(self._about["words"])}
         self._network: SentenceNetwork | None = None
         self._lock = threading.Lock()
-        self.origin = self._folder.origin or Origin.of_digest(self.fingerprint)
+        self.origin = self._folder.read_origin()
 
     def __reduce__(self) -> tuple[Callable[..., DualEncoder], tuple[str, str | None]]:
         return type(self), (self.name, self._device)  # another process reads its own weights
@@ -120,7 +132,7 @@ class DualEncoder:
         decides = {key: self._about[key] for key in ("network", "sizes", "length")}
         decides["weights"] = self._folder.files[WEIGHTS]
         words = "\n".join(self._about["words"])
-        parts = ["dual 1", json.dumps(decides, sort_keys=True), words]
+        parts = ["dual 2", json.dumps(decides, sort_keys=True), words]
         return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
@@ -172,18 +184,51 @@ class DualEncoder:
 
 
 def encode_tokens(network: SentenceNetwork, tokens: Tokens, progress: Progress = silent) -> Vectors:
-    """The vectors of rows of word numbers; texts of like length travel together."""
-    import torch
-
-    device = next(network.parameters()).device
+    """The vectors of rows of word numbers, each of its own row alone (`batches`)."""
     # A text without a word is in no batch and keeps its zero.
     vectors = np.zeros((len(tokens), network.sizes["dimension"]), dtype=np.float32)
     lengths = (tokens != PAD).sum(axis=1)
-    count = 0
-    with torch.inference_mode():
-        for rows in token_batches(lengths, _BUDGET if device.type == "cpu" else 8 * _BUDGET):
-            some = torch.from_numpy(tokens[rows, : max(1, int(lengths[rows].max()))]).to(device)
-            vectors[rows] = network(some).cpu().numpy()
-            count += len(rows)
-            progress("encoding", count, len(tokens))
+    items = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
+    device = next(network.parameters()).device
+    size = _batch_size(network, device)
+    run = partial(_run, network, device)
+    with torch_workers(device) as threads:
+        for start in range(0, len(tokens), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            encode_batches(run, items[part], lengths[part], size, vectors[part], threads)
+            progress("encoding", min(start + _CHUNK, len(tokens)), len(tokens))
     return vectors
+
+
+def _run(network: SentenceNetwork, device: torch.device, items: Sequence[Tokens]) -> Vectors:
+    import torch
+
+    with torch.inference_mode():
+        return np.asarray(network(torch.from_numpy(np.stack(items)).to(device)).cpu().numpy())
+
+
+# Which kernels run is decided by a network's shape and the device, so weights in training, or of
+# another model, need no new question.
+_batch_sizes: dict[tuple[object, ...], BatchSize | None] = {}
+
+
+def _batch_size(network: SentenceNetwork, device: torch.device) -> BatchSize | None:
+    """How texts may share a batch; None where a probe's bits move."""
+    shape = (network.kind, *sorted(network.sizes.items()), device)
+    if shape not in _batch_sizes:
+        size = _ON_PROCESSOR if device.type == "cpu" else _ON_GPU
+        _batch_sizes[shape] = size if _keeps_bits(network, device, size) else None
+    return _batch_sizes[shape]
+
+
+def _keeps_bits(network: SentenceNetwork, device: torch.device, size: BatchSize) -> bool:
+    run = partial(_run, network, device)
+    numbers = np.arange(1, 1 + _LONGEST_PROBE) % network.sizes["words"]
+    probes = [np.maximum(numbers[:length], 1) for length in (1, 3, _LONGEST_PROBE)]
+    with torch_workers(device) as threads:
+        keeps = threads.pool.submit(
+            lambda: all(
+                keeps_bits(run, probe, probe[::-1].copy(), len(probe), size) for probe in probes
+            )
+        )
+        return keeps.result()

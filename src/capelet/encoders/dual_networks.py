@@ -1,8 +1,8 @@
 """Two small networks from rows of word numbers to one vector of length one each.
 
 An LSTM and a Transformer, as in Song and Raghunathan (2020, section 6.1): the states of the real
-words are averaged, mapped to the released width and normalised. Padding never counts, so a text's
-vector does not depend on the texts beside it.
+words are averaged, mapped to the released width and normalised. Padding never counts; that it does
+not move a last bit either is seen to where texts are encoded (`encoders.batches`).
 """
 
 from __future__ import annotations

@@ -136,7 +136,6 @@ def _export(folder: Path, place: Path) -> dict[str, Any]:
         "inputs": inputs,
         "limit": tokens.limit,
         "prompt": tokens.prompt,
-        "pad": {"id": model.tokenizer.pad_token_id or 0, "side": model.tokenizer.padding_side},
         "truncation": tokens.side,
         "rows": None,
     }

@@ -14,7 +14,9 @@ from pathlib import Path
 from capelet.encoders.packages import minilm_folder, mpnet_folder
 from capelet.encoders.weights import file_hash
 from capelet.errors import EncoderError
+from capelet.files import expand_user
 from capelet.interfaces import Vectors
+from capelet.silence import warn_if_late
 
 # The suffixes of pickled weights: reading such a file runs whatever code it names.
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
@@ -29,7 +31,7 @@ def transformer_folder(name: str) -> Path:
     """The checked folder that `name` stands for: built in, on this disk, or from the hub."""
     if name in PACKAGED:
         return PACKAGED[name]()
-    folder = Path(name).expanduser()
+    folder = expand_user(name)
     if not folder.is_dir():
         folder = _fetch(name)
     check_folder(folder)
@@ -137,6 +139,7 @@ def _modules(folder: Path) -> list[str]:
 
 def _fetch(name: str) -> Path:
     """The hub's repository `name` on this disk; only harmless files are fetched."""
+    warn_if_late("huggingface_hub")
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 

@@ -7,8 +7,8 @@
     *.json, *.toml  everything else
 
 Private encoders, auto-encoders, dual encoders, tuned encoders and language models are all kept like
-this, and all are read by `open_folder`, which refuses a folder that is of another kind or a newer
-format, lacks a file, has a changed one, or names one that lies outside or could run code.
+this, and all are read by `open_folder`, which refuses a folder that is of another kind or format,
+lacks a file, has a changed one, or names one that lies outside or could run code.
 
 **What the hashes are for.** They find an ε that was edited by hand, a file of another training, a
 copy that broke off. They do not stop somebody who may write the manifest too: a folder is as
@@ -20,8 +20,8 @@ the public name of what was learnt, and what the texts that trained it are promi
 Words, weights and settings may all be derived from private texts, and a rule without exceptions
 cannot be applied wrongly. Whoever wants to hand a folder on changes that knowingly.
 
-The manifest is removed first and written last, so a folder that was left half-written has none.
-Folders from before there was a manifest are read by `old_folders`.
+The manifest is removed first and written last, so a folder that was left half-written has none. A
+folder without a manifest is never read: nothing in it has a hash that could be checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from typing import Any
 
 from capelet import __version__
 from capelet.encoders.folders import PICKLES
-from capelet.encoders.old_folders import LAYOUTS
 from capelet.errors import CapeletError, FolderError
 from capelet.files import (
     copy_whole,
@@ -47,7 +46,7 @@ from capelet.files import (
 from capelet.privacy.origins import Origin
 
 MANIFEST = "manifest.json"
-# The newest format that this version reads.
+# The only format that is read. Raised with every change of it.
 FORMAT = 1
 # The mode of every file; that of the folders is 0700 (`files.private_folder`).
 OWNER_ONLY = 0o600
@@ -62,6 +61,13 @@ KINDS = {
     TUNED_ENCODER: "a tuned encoder: a folder inside one that `capelet protect` wrote",
     LANGUAGE_MODEL: "a language model; give a folder that `capelet lm train` wrote",
 }
+# The file that describes each kind, by which a folder whose manifest is gone is known, and refused.
+_DESCRIPTIONS = {
+    "private.json": PRIVATE_ENCODER,
+    "autoencoder.json": AUTO_ENCODER,
+    "dual.json": DUAL_ENCODER,
+    "model.json": LANGUAGE_MODEL,
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,6 @@ class ModelFolder:
     path: Path
     kind: str
     files: Mapping[str, str]
-    old: bool = False
     origin: Origin | None = None
 
     def read(self, name: str) -> bytes:
@@ -99,6 +104,12 @@ class ModelFolder:
             raise FolderError(f"{str(self.path / name)!r} is no JSON object; {_RESTORE}")
         return content
 
+    def read_origin(self) -> Origin:
+        """Where the one learnt thing of this folder comes from; without it nobody could tell."""
+        if self.origin is None:
+            raise _unreadable(self.path)
+        return self.origin
+
     def check(self) -> None:
         """Refuse the folder unless every file of the manifest is there as it was written."""
         for name, digest in self.files.items():
@@ -112,8 +123,6 @@ class ModelFolder:
         """A model folder inside this one, whose manifest is a file of this one's."""
         if not (self.path / name).is_dir():
             raise self._missing_error(name)
-        if self.old:
-            return open_folder(self.path / name, *kinds)
         # Read for its hash alone: it ties the inner manifest, and so every inner file, to ours.
         self.read(f"{name}/{MANIFEST}")
         return open_folder(self.path / name, *kinds)
@@ -147,20 +156,12 @@ def kind_of(path: Path) -> str | None:
     if (path / MANIFEST).is_file():
         kind = _manifest(path).get("kind")
         return kind if isinstance(kind, str) and kind in KINDS else None
-    return next(
-        (kind for kind, layout in LAYOUTS.items() if (path / layout.description).is_file()), None
-    )
+    return next((kind for name, kind in _DESCRIPTIONS.items() if (path / name).is_file()), None)
 
 
 def holds_model(path: Path) -> bool:
     """Whether a whole model lies there; what a killed run left half-written is none."""
-    if (path / MANIFEST).is_file():
-        return True
-    try:
-        open_folder(path, *KINDS)
-    except CapeletError:
-        return False
-    return True
+    return (path / MANIFEST).is_file()
 
 
 def open_folder(path: Path | str, *kinds: str) -> ModelFolder:
@@ -171,20 +172,23 @@ def open_folder(path: Path | str, *kinds: str) -> ModelFolder:
         actual = "" if kind is None else f" (it is {KINDS[kind].partition(':')[0]})"
         raise FolderError(f"{str(source)!r} is not {KINDS[kinds[0]]}{actual}")
     if not (source / MANIFEST).is_file():
-        return ModelFolder(source, kind, LAYOUTS[kind].hashes(source), old=True)
+        raise FolderError(
+            f"the manifest of the model folder {str(source)!r} is missing; restore the whole "
+            "folder, or train again"
+        )
     manifest = _manifest(source)
     try:
         version = int(manifest["format"])
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
-        # Folders from before there were origins have none.
+        # Of one learnt thing; a private encoder may be put together from several, or none.
         entry = manifest.get("origin")
         origin = None if entry is None else Origin.from_json(entry)
     except (KeyError, TypeError, ValueError, AttributeError, CapeletError):
         raise _unreadable(source) from None
-    if version > FORMAT:
+    if version != FORMAT:
         raise FolderError(
-            f"{str(source)!r} has format {version}, and this version reads up to {FORMAT}; "
-            "install a newer capelet"
+            f"{str(source)!r} has format {version}, and this version reads {FORMAT}; use the "
+            "version of capelet that wrote it, or train again"
         )
     for name in files:
         check_name(source, name)
@@ -222,7 +226,7 @@ def write_folder(
     """
     target = claim_folder(path)
     before = set(_manifest(target).get("files", ())) if (target / MANIFEST).is_file() else set()
-    # Before anything else: a mixture of old and new files must never look like a model.
+    # Before anything else: a mixture of two models' files must never look like one.
     (target / MANIFEST).unlink(missing_ok=True)
     hashes = {}
     for name, content in files.items():

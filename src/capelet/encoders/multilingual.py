@@ -32,6 +32,7 @@ class MultilingualEncoder:
 
     dimension = _DIMENSION
     backend = PACKAGE
+    isolates_rows = True
 
     def __init__(self, name: str = "e5") -> None:
         self.name = name

@@ -1,25 +1,15 @@
 """ONNX Runtime and a fast tokenizer are all that encoding needs once a model has been exported.
 
-Neither torch nor transformers is imported here. Work is spread over the cores by batches, each run
-on one thread: as fast as one batch on all threads, and faster where other work wants the cores.
-
-**A vector must depend on its own text alone, to the last bit.** A mechanism's ε is about the text
-that is changed; if that text moved the bits of its neighbours' vectors, they would tell of it too.
-Three things did: padding (sums over more numbers are rounded elsewhere), a batch of one (some sums
-take another path), and in int8 the scale of activations, which is taken over a batch. So texts of
-one length travel together, at least two of them, and in int8 each travels alone. That neighbours
-then change nothing is a property of the machine's kernels, so each session is asked: if a probe's
-bits move, every text travels alone there.
+Neither torch nor transformers is imported here. A vector depends on its own text alone
+(`batches`). In int8 the scale of activations is taken over a batch, so each text travels alone.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,22 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.tokens import (
-    FastTokens,
-    Ints,
-    Rows,
-    Tokens,
-    equal_batches,
-    pad_batch,
-    token_batches,
-)
+from capelet.encoders.batches import BatchSize, encode_batches, keeps_bits, workers
+from capelet.encoders.tokens import FastTokens, Ints, Tokens, token_arrays
 from capelet.interfaces import Progress, Vectors
+from capelet.silence import warn_if_late
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Encoding
 
-_BUDGET = 256  # tokens in a batch: measured a little better than 512, clearly than 1,024
+# 256 tokens in a batch: measured a little better than 512, clearly than 1,024.
+_SIZE = BatchSize(256)
 _PROBES = ("a cat sat", "the old dog was not in the red house by the sea , and nobody was there")
 _CHUNK = 4096  # texts tokenised at a time, which bounds the memory
 
@@ -68,7 +53,7 @@ class OnnxEngine:
     @property
     def gathers_lengths(self) -> bool:
         # Where each text travels alone there is nothing to share.
-        return self.is_independent
+        return self.batch_size is not None
 
     @property
     def settings(self) -> str:
@@ -78,6 +63,7 @@ class OnnxEngine:
     @property
     def session(self) -> InferenceSession:
         if self._session is None:
+            warn_if_late("onnxruntime")
             try:
                 self._session = _session(self._folder / "model.onnx")
             except Exception:  # a broken file has no exception of its own; make it again, once
@@ -97,13 +83,15 @@ class OnnxEngine:
         return self._tokens
 
     def encode(self, texts: Sequence[str], progress: Progress) -> Vectors:
-        session = self.session
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        with ThreadPoolExecutor(cores()) as pool:
+        size = self.batch_size
+        with workers() as threads:
             for start in range(0, len(texts), _CHUNK):
-                chunk = texts[start : start + _CHUNK]
-                self._encode_chunk(session, pool, chunk, vectors[start : start + len(chunk)])
-                progress("encoding", start + len(chunk), len(texts))
+                encodings = self.tokens(texts[start : start + _CHUNK])
+                lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+                into = vectors[start : start + len(encodings)]
+                encode_batches(self._run, encodings, lengths, size, into, threads)
+                progress("encoding", start + len(encodings), len(texts))
         return vectors
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -115,65 +103,28 @@ class OnnxEngine:
     def token_counts(self, texts: Sequence[str]) -> Ints:
         return self.tokens.counts(texts)
 
-    def _encode_chunk(
-        self,
-        session: InferenceSession,
-        pool: ThreadPoolExecutor,
-        texts: Sequence[str],
-        into: Vectors,
-    ) -> None:
-        encodings = self.tokens(texts)
-        lengths: Ints = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        batches = (
-            equal_batches(lengths, _BUDGET) if self.is_independent else token_batches(lengths, 1)
-        )
-
-        def run(rows: Rows) -> None:
-            batch = [encodings[row] for row in rows]
-            arrays = pad_batch(batch, self._card["inputs"], self._card["pad"])
-            # Each batch has rows of its own, so the threads need no lock.
-            into[rows] = session.run(None, arrays)[0]
-
-        # One task for each thread, which takes batch after batch, and this thread is one of them:
-        # with a task for each batch, a few short texts cost some 5 % more.
-        turns = iter(batches)
-
-        def take_turns() -> None:
-            # Taking the next item of a list is one step of the interpreter, so it needs no lock.
-            for rows in turns:
-                run(rows)
-
-        helpers = [pool.submit(take_turns) for _ in range(min(cores(), len(batches)) - 1)]
-        take_turns()
-        for helper in helpers:
-            # An error in a thread is raised here.
-            helper.result()
+    def _run(self, encodings: Sequence[Encoding | Tokens]) -> Vectors:
+        arrays = token_arrays(encodings, self._card["inputs"])
+        return np.asarray(self.session.run(None, arrays)[0])
 
     @cached_property
-    def is_independent(self) -> bool:
-        """Whether texts may share a batch: on this machine, neighbours do not change a bit."""
+    def batch_size(self) -> BatchSize | None:
+        """How texts may share a batch; None where each must travel alone."""
+        self.session  # noqa: B018  # read here, before threads ask for it
         # int8 activations are scaled over a batch, so the question is answered.
         if self._card["rows"] == 1:
-            return False
-        return all(self._keeps_bits(encoding) for encoding in self.tokens(_PROBES))
+            return None
+        keeps = all(
+            keeps_bits(self._run, encoding, _backwards(encoding), len(encoding), _SIZE)
+            for encoding in self.tokens(_PROBES)
+        )
+        return _SIZE if keeps else None
 
-    def _keeps_bits(self, encoding: Encoding | Tokens) -> bool:
-        """Whether a probe has one vector in batches of two, five and many, first and last."""
-        rows = pad_batch([encoding], self._card["inputs"], self._card["pad"])
-        # Of the same length and other content: the probe's tokens backwards.
-        other = {name: np.ascontiguousarray(row[:, ::-1]) for name, row in rows.items()}
-        many = max(5, _BUDGET // max(1, len(encoding)))
-        vectors = []
-        for neighbours in (1, 4, many - 1):
-            for is_first in (True, False):
-                arrays = {
-                    name: np.concatenate(
-                        [row, *[other[name]] * neighbours][:: 1 if is_first else -1]
-                    )
-                    for name, row in rows.items()
-                }
-                vectors.append(self.session.run(None, arrays)[0][0 if is_first else -1])
-        return all(np.array_equal(vectors[0], vector) for vector in vectors)
+
+def _backwards(encoding: Encoding | Tokens) -> Tokens:
+    """Of the same length and other content."""
+    ids, type_ids = (np.array(row, np.int32)[::-1] for row in (encoding.ids, encoding.type_ids))
+    return Tokens(ids, type_ids)
 
 
 def _session(path: Path) -> InferenceSession:
@@ -192,13 +143,3 @@ def _session(path: Path) -> InferenceSession:
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["SkipLayerNormFusion"],
     )
-
-
-@cache
-def cores() -> int:
-    """Physical cores this process may use; looked up once, for it takes as long as a short text."""
-    import joblib
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where the physical ones cannot be counted, all count
-        return int(joblib.cpu_count(only_physical_cores=True))

@@ -18,11 +18,10 @@ from capelet.encoders.model_folder import (
     AUTO_ENCODER,
     TUNED_ENCODER,
     ModelFolder,
-    kind_of,
     write_folder,
 )
 from capelet.encoders.transformer import TransformerEncoder
-from capelet.files import TemporaryFolder
+from capelet.files import TemporaryFolder, expand_user
 from capelet.interfaces import Encoder
 from capelet.privacy.origins import Origin, keyed_name
 
@@ -93,7 +92,7 @@ def public_fingerprint(encoder: Encoder) -> str:
     """
     inner = bare(encoder)
     is_own = origin_of(encoder) is not None
-    in_folder = isinstance(inner, TransformerEncoder) and Path(inner.name).expanduser().is_dir()
+    in_folder = isinstance(inner, TransformerEncoder) and expand_user(inner.name).is_dir()
     return keyed_name(inner.fingerprint) if is_own or in_folder else inner.fingerprint
 
 
@@ -108,23 +107,10 @@ def save_own(encoder: Encoder, folder: Path) -> tuple[str, ...]:
 
 def load_own(folder: ModelFolder, backend: str = "auto") -> Encoder:
     """The encoder that lies beside the recipe in a private encoder's folder."""
-    place = folder.path / _PLACE
-    if folder.old and place.is_dir() and kind_of(place) is None:
-        # Before there were manifests, a tuned encoder was a transformer's folder and no more. The
-        # fingerprint in the recipe tells whether it is the one.
-        check_folder(place)
-        return _with_old_name(TunedEncoder(place, backend))
     inner = folder.folder(_PLACE, TUNED_ENCODER, AUTO_ENCODER)
     if inner.kind == AUTO_ENCODER:
         return AutoEncoder.load(inner, OWN)
     # All of its files: transformers opens them by their paths, not through the manifest.
     inner.check()
-    check_folder(place)
-    tuned = TunedEncoder(place, backend, inner.origin)
-    return tuned if inner.origin is not None else _with_old_name(tuned)
-
-
-def _with_old_name(tuned: TunedEncoder) -> TunedEncoder:
-    """Of a folder from before there were ids: its name follows from its weights and the key."""
-    tuned.origin = Origin.of_digest(tuned.fingerprint)
-    return tuned
+    check_folder(inner.path)
+    return TunedEncoder(inner.path, backend, inner.read_origin())

@@ -33,6 +33,7 @@ class TableEncoder(Generic[Index]):
     files: tuple[str, ...]
     scheme: ClassVar[str]  # goes up when the same files would give other vectors
     chunk: ClassVar[int]  # texts between two calls of progress
+    isolates_rows = True
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name

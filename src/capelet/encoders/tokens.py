@@ -1,15 +1,11 @@
-"""Texts become token batches with next to no padding: sorted by real token counts, cut by a budget.
-
-A batch holds a number of *tokens*, not a number of texts, so that short texts travel many together
-and long ones few, and the padding that a transformer would compute for nothing is near zero.
-"""
+"""Texts become tokens, and texts of one length the arrays that a transformer takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,46 +14,6 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-
-
-def token_batches(lengths: Ints, budget: int) -> list[Rows]:
-    """Row numbers, longest texts first, cut so that rows × longest row stays within `budget`.
-
-    A text longer than the budget travels alone; texts of no tokens are left out.
-
-    >>> [batch.tolist() for batch in token_batches(np.array([2, 9, 2, 0, 3]), budget=6)]
-    [[1], [4, 0], [2]]
-    """
-    # Stable, so that equal inputs make equal batches on every machine.
-    order = np.argsort(-lengths, kind="stable")
-    order = order[lengths[order] > 0]
-    batches = []
-    start = 0
-    while start < len(order):
-        rows = max(1, budget // int(lengths[order[start]]))
-        batches.append(order[start : start + rows])
-        start += rows
-    return batches
-
-
-def equal_batches(lengths: Ints, budget: int) -> list[Rows]:
-    """Row numbers, longest texts first, in batches of one length that hold at least two rows.
-
-    Nothing is padded. The only text of its length stands twice in its batch.
-
-    >>> [batch.tolist() for batch in equal_batches(np.array([2, 9, 2, 0, 2]), budget=4)]
-    [[1, 1], [0, 2, 4]]
-    """
-    batches: list[Rows] = []
-    for length in np.unique(lengths[lengths > 0])[::-1]:
-        rows = np.flatnonzero(lengths == length)
-        size = max(2, budget // int(length))
-        # What would be left over alone goes with the rows before it.
-        edges = [edge for edge in range(size, len(rows), size) if len(rows) - edge > 1]
-        parts = np.split(rows, edges)
-        batches += parts if len(rows) > 1 else [np.repeat(rows, 2)]
-    return batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,19 +112,12 @@ class FastTokens:
         return answer
 
 
-def pad_batch(
-    encodings: Sequence[Encoding | Tokens], names: Sequence[str], pad: dict[str, Any]
-) -> dict[str, Ints]:
-    """The arrays of one batch by input name, padded on the side and with the id of `pad`."""
-    width = max(len(encoding) for encoding in encodings)
-    shape = (len(encodings), width)
-    arrays = {name: np.zeros(shape, dtype=np.int64) for name in names}
-    arrays["input_ids"].fill(pad["id"])
-    for row, encoding in enumerate(encodings):
-        size = len(encoding)
-        place = slice(width - size, width) if pad["side"] == "left" else slice(0, size)
-        arrays["input_ids"][row, place] = encoding.ids
-        arrays["attention_mask"][row, place] = 1
-        if "token_type_ids" in arrays:
-            arrays["token_type_ids"][row, place] = encoding.type_ids
+def token_arrays(encodings: Sequence[Encoding | Tokens], names: Sequence[str]) -> dict[str, Ints]:
+    """The arrays of texts of one length, by input name."""
+    arrays = {"input_ids": np.array([encoding.ids for encoding in encodings], dtype=np.int64)}
+    arrays["attention_mask"] = np.ones_like(arrays["input_ids"])
+    if "token_type_ids" in names:
+        arrays["token_type_ids"] = np.array(
+            [encoding.type_ids for encoding in encodings], dtype=np.int64
+        )
     return arrays

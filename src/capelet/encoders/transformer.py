@@ -12,7 +12,9 @@ import importlib.util
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from capelet.encoders.batches import BatchSize, encode_batches, keeps_bits, torch_workers
 from capelet.encoders.folders import content_hash, token_table, transformer_folder
 from capelet.encoders.quiet import quiet, without_bars
 from capelet.encoders.tokens import FastTokens, TokenizedText
@@ -28,11 +31,16 @@ from capelet.interfaces import Progress, Vectors, silent
 from capelet.training.device import choose, gpu_available
 
 if TYPE_CHECKING:
+    import torch
     from sentence_transformers import SentenceTransformer
 
 BACKENDS = ("auto", "torch", "onnx", "int8")
 _ONNX_PACKAGES = ("onnxruntime", "onnx", "onnxscript")
 _CHUNK = 1024  # texts between two words of progress
+# Observed: fewer tokens in a product take another path. A GPU's kernel is chosen by shape.
+_ON_PROCESSOR, _ON_GPU = BatchSize(512, tokens=64), BatchSize(8192, fixed=True)
+# Short ones, where the path changes, and a usual one.
+_PROBES = ("red", "a cat sat", "the old dog was not in the red house by the sea , and nobody came")
 
 
 class Engine(Protocol):
@@ -68,6 +76,8 @@ class TransformerEncoder:
     A text without a single token has the zero vector. With `backend="auto"` a model that cannot be
     exported faithfully falls back to torch with a warning; asked for by name it is an error.
     """
+
+    isolates_rows = True
 
     def __init__(self, name: str, backend: str = "auto") -> None:
         self.name = name
@@ -158,7 +168,10 @@ class TransformerEncoder:
 
 
 class TorchEngine:
-    """sentence-transformers itself, on a GPU where there is one."""
+    """sentence-transformers itself, on a GPU where there is one.
+
+    A vector depends on its own text alone (`batches`).
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -167,13 +180,13 @@ class TorchEngine:
 
     @property
     def gathers_lengths(self) -> bool:
-        return True  # the others of a batch are padded to the longest
+        return self.batch_size is not None
 
     @property
     def settings(self) -> str:
         # Without the build (+cpu, +cu126): machines with and without a GPU share fingerprints.
         release = version("torch").split("+")[0]
-        return f"torch {release}, sentence-transformers {version('sentence-transformers')}"
+        return f"torch 2 {release}, sentence-transformers {version('sentence-transformers')}"
 
     @property
     def dimension(self) -> int:
@@ -182,21 +195,78 @@ class TorchEngine:
     @property
     def model(self) -> SentenceTransformer:
         if self._model is None:
-            self._model = sentence_transformer(self._folder)
+            self._model = sentence_transformer(self._folder).eval()
             self._tokens = fast_tokens(self._model)
         return self._model
 
     def encode(self, texts: Sequence[str], progress: Progress) -> Vectors:
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        rows = self._with_tokens(texts)
-        batch = 256 if self.model.device.type == "cuda" else 32
-        for start in range(0, len(rows), _CHUNK):
-            block = rows[start : start + _CHUNK]
-            vectors[block] = self.model.encode(
-                [texts[i] for i in block], batch_size=batch, show_progress_bar=False
-            )
-            progress("encoding", len(texts) - len(rows) + start + len(block), len(texts))
+        size = self.batch_size
+        with torch_workers(self.model.device) as threads:
+            for start in range(0, len(texts), _CHUNK):
+                # Read in this thread: a tokenizer of transformers is not made for several.
+                inputs = self._inputs(texts[start : start + _CHUNK])
+                lengths = np.array([item.length for item in inputs], dtype=np.int64)
+                into = vectors[start : start + len(inputs)]
+                encode_batches(self._run, inputs, lengths, size, into, threads)
+                progress("encoding", start + len(inputs), len(texts))
         return vectors
+
+    @cached_property
+    def batch_size(self) -> BatchSize | None:
+        """How texts may share a batch; None where each must travel alone."""
+        probes = self._inputs(_PROBES)
+        if not all(item.rows for item in probes):
+            return None
+        size = _ON_PROCESSOR if self.model.device.type == "cpu" else _ON_GPU
+        with torch_workers(self.model.device) as threads:
+            keeps = threads.pool.submit(
+                lambda: all(
+                    keeps_bits(self._run, item, item.backwards(), item.length, size)
+                    for item in probes
+                )
+            )
+            return size if keeps.result() else None
+
+    def _inputs(self, texts: Sequence[str]) -> list[_Input]:
+        """What the model is given for each text, cut to its own length."""
+        import torch
+
+        model = self.model
+        prompt = model.prompts.get(model.default_prompt_name or "")
+        features = model.preprocess(list(texts), prompt=prompt)
+        mask = features.get("attention_mask")
+        if not torch.is_tensor(mask) or mask.ndim != 2:
+            # No rows of tokens, as in a model that adds up word vectors.
+            alone = (model.preprocess([text], prompt=prompt) for text in texts)
+            return [_Input(1, {}, dict(item)) for item in alone]
+        rows = {
+            name: value
+            for name, value in features.items()
+            if torch.is_tensor(value) and value.shape == mask.shape
+        }
+        others = {name: value for name, value in features.items() if name not in rows}
+        return [
+            _Input(
+                int(real.sum()), {name: value[row][real] for name, value in rows.items()}, others
+            )
+            for row, real in enumerate(mask.bool())
+        ]
+
+    def _run(self, inputs: Sequence[_Input]) -> Vectors:
+        import torch
+
+        model = self.model
+        features = dict(inputs[0].others)
+        for name in inputs[0].rows:
+            features[name] = torch.stack([item.rows[name] for item in inputs])
+        with torch.inference_mode():
+            on_device = {
+                name: value.to(model.device) if torch.is_tensor(value) else value
+                for name, value in features.items()
+            }
+            vectors = model(on_device)["sentence_embedding"]
+            return np.asarray(vectors[:, : model.truncate_dim].float().cpu().numpy())
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         model = self.model
@@ -222,12 +292,18 @@ class TorchEngine:
         counts = [len(model.tokenizer(text, truncation=False)["input_ids"]) for text in texts]
         return np.minimum(np.array(counts, dtype=np.int64), limit)
 
-    def _with_tokens(self, texts: Sequence[str]) -> list[int]:
-        """The rows that have a token; a tokenizer without special tokens gives none for ''."""
-        tokenizer = self.model.tokenizer
-        if not callable(tokenizer) or tokenizer.num_special_tokens_to_add(False):
-            return list(range(len(texts)))
-        return [i for i, text in enumerate(texts) if len(tokenizer(text)["input_ids"])]
+
+@dataclass(frozen=True, eq=False)
+class _Input:
+    """One text as a model takes it: how many tokens, a row of each input, and what all share."""
+
+    length: int
+    rows: Mapping[str, torch.Tensor]
+    others: Mapping[str, Any]
+
+    def backwards(self) -> _Input:
+        """Of the same length and other content."""
+        return replace(self, rows={name: row.flip(0) for name, row in self.rows.items()})
 
 
 def _sound(text: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from capelet.data.text import treebank_words
 from capelet.encoders.tables import TableEncoder, package_folder
 from capelet.errors import EncoderError
+from capelet.files import expand_user
 from capelet.interfaces import Vectors
 
 SUFFIXES = (".txt", ".vec")
@@ -68,7 +68,7 @@ class WordFileEncoder(WordTable):
     """A table of word vectors in a text file of one's own."""
 
     def __init__(self, name: str) -> None:
-        path = Path(name).expanduser()
+        path = expand_user(name)
         super().__init__(name, path.parent)
         self.files = (path.name,)
 

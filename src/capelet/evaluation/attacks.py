@@ -310,6 +310,7 @@ class ReadyVectors:
 
     name = "ready vectors"
     backend = "none"
+    isolates_rows = True
 
     def __init__(self, corpus: Corpus) -> None:
         assert corpus.texts is not None and corpus.vectors is not None

@@ -24,7 +24,7 @@ from capelet.data.official import column_of
 from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.encoders.own import public_fingerprint
 from capelet.evaluation.plan import Plan
-from capelet.files import sha256_of_file
+from capelet.files import home_folder, sha256_of_file
 from capelet.findings import Findings
 from capelet.interfaces import Encoder
 from capelet.privacy.guarantees import NONE, Guarantee
@@ -212,8 +212,10 @@ def describe_cache(model: Encoder | None) -> str | None:
     folder: Path | None = getattr(model, "folder", None)
     if not folder:
         return None
-    home = Path.home()
-    return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)
+    home = home_folder()
+    # The root names nobody, and everything lies in it.
+    is_inside = folder.is_relative_to(home) and home != Path(home.root)
+    return f"~/{folder.relative_to(home)}" if is_inside else str(folder)
 
 
 def describe_guarantee(guarantee: Guarantee, words: Guarantee | None) -> dict[str, Any]:

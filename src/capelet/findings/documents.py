@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Raised when a reader of the old form would misread the new one.
+# The only form that is read. Raised with every change that would be misread.
 SCHEMA = 1
 # Numbers beyond this are no measurement: pages could not draw them.
 _LARGEST = 1e18
@@ -22,7 +22,7 @@ _NUMBERS_OR_NULL = ("value", "low", "high", "chance", "majority", "ceiling")
 _COUNTS_OR_NULL = ("n", "seed")
 
 
-class NewerSchemaError(ValueError):
+class OtherSchemaError(ValueError):
     """The document has another schema number; `schema` is that number."""
 
     def __init__(self, schema: int) -> None:
@@ -49,7 +49,7 @@ def check_document(document: Any) -> None:
     if not isinstance(document, dict) or not _is_count(document.get("schema")):
         raise ValueError("it has no schema number")
     if document["schema"] != SCHEMA:
-        raise NewerSchemaError(document["schema"])
+        raise OtherSchemaError(document["schema"])
     for name in ("provenance", "recipe"):
         if not isinstance(document.get(name), dict):
             raise ValueError(f"it has no object {name!r}")
@@ -57,7 +57,7 @@ def check_document(document: Any) -> None:
         raise ValueError("it has no list 'findings'")
     for place, row in enumerate(document["findings"]):
         _check_finding(row, f"finding {place}")
-    names = document.get("artefacts", [])
+    names = document.get("artefacts")
     if not isinstance(names, list) or not all(isinstance(n, str) and _is_plain(n) for n in names):
         raise ValueError("its 'artefacts' are no list of names")
 

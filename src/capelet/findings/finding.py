@@ -16,7 +16,7 @@ from typing import Any
 
 from capelet.errors import MissingExtra, OutputError
 from capelet.files import inner_folder, writable_folder, write_whole
-from capelet.findings.documents import SCHEMA, NewerSchemaError, check_document, parse_json
+from capelet.findings.documents import SCHEMA, OtherSchemaError, check_document, parse_json
 
 FILE, ARTEFACTS = "findings.json", "artefacts"
 
@@ -145,19 +145,19 @@ class Findings:
 
     @classmethod
     def load(cls, folder: Path | str) -> Findings:
-        """Read what `save` wrote; an `OutputError` names what is missing, changed or too new."""
+        """Read what `save` wrote; an `OutputError` names what is missing or does not hold."""
         source = Path(folder)
         path = source / FILE if source.is_dir() else source
         try:
             document = parse_json(path.read_bytes())
             check_document(document)
-            artefacts = _read_artefacts(path.parent / ARTEFACTS, document.get("artefacts"))
+            artefacts = _read_artefacts(path.parent / ARTEFACTS, document["artefacts"])
         except FileNotFoundError:
             raise OutputError(
                 f"no findings.json in {str(source)!r}, or an artefact is missing beside it; give a "
                 "folder that `capelet audit` wrote"
             ) from None
-        except NewerSchemaError as error:
+        except OtherSchemaError as error:
             raise OutputError(
                 f"{str(path)!r} has findings schema {error.schema}, this version reads {SCHEMA}; "
                 "use the version of capelet that wrote it, or run the audit again"
@@ -180,10 +180,8 @@ def _finding(row: Mapping[str, Any]) -> Finding:
     return Finding(**{**content, "value": value})
 
 
-def _read_artefacts(folder: Path, names: Sequence[str] | None) -> dict[str, Any]:
-    """The artefacts that the findings list; all that there are, where an older version wrote."""
-    if names is None:
-        names = [item.stem for item in sorted(folder.glob("*.json"))]
+def _read_artefacts(folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The artefacts that the findings list."""
     return {name: parse_json((folder / f"{name}.json").read_bytes()) for name in names}
 
 
@@ -194,7 +192,7 @@ def _listed_artefacts(folder: Path) -> set[str]:
         check_document(document)
     except (OSError, ValueError):
         return set()
-    return set(document.get("artefacts", ()))
+    return set(document["artefacts"])
 
 
 def _unreadable(path: Path, reason: str) -> OutputError:

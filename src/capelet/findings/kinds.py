@@ -17,7 +17,7 @@ Role = Literal["score", "control", "reference"]
 Sense = Literal["leak", "use", "neither"]
 Base = Literal["chance", "majority"]
 
-# Part of schema 1: readers of old findings know these suffixes.
+# Part of the schema: whoever reads findings knows these suffixes.
 CONTROL_SUFFIX, REFERENCE_SUFFIX = "-null", "-reference"
 
 

@@ -17,7 +17,9 @@ from capelet.integrations.embedder import Charges, Embedder
 from capelet.privacy.budgets import Budget
 from capelet.release.charging import Repeats
 from capelet.release.metered import Source, Store
+from capelet.silence import warn_if_late
 
+warn_if_late("haystack-ai")
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
 except ImportError:

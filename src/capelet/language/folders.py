@@ -31,10 +31,10 @@ from capelet.encoders.model_folder import (
 from capelet.errors import OutputError
 from capelet.language.model import NETWORKS, Network, state_of
 from capelet.language.records import Record
-from capelet.language.vocabulary import FROM_FILE, FROM_TEXTS, Vocabulary
+from capelet.language.vocabulary import Vocabulary
 from capelet.privacy.guarantees import NONE, Guarantee
 
-# The names of the files in every folder written so far.
+# The names of the files in every folder.
 WEIGHTS, ABOUT, CANARIES = "model.safetensors", "model.json", "canaries.json"
 # There only until the training has ended: where it goes on, and what noise it has drawn.
 CHECKPOINT, DRAWS = "checkpoint.safetensors", "draws.json"
@@ -88,7 +88,7 @@ class LanguageModel:
 
     @classmethod
     def load(cls, folder: Path | str) -> LanguageModel:
-        """Read what `save` wrote; an `OutputError` says what is missing, changed or too new."""
+        """Read what `save` wrote; an `OutputError` says what is missing or changed."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
@@ -97,10 +97,7 @@ class LanguageModel:
         try:
             network = NETWORKS[about["network"]](**about["sizes"])
             network.load_state_dict(load(source.read(WEIGHTS)))
-            source_of_words = FROM_FILE if about["public_vocabulary"] else FROM_TEXTS
-            vocabulary = Vocabulary(
-                tuple(about["vocabulary"]), about.get("vocabulary_source", source_of_words)
-            )
+            vocabulary = Vocabulary(tuple(about["vocabulary"]), about["vocabulary_source"])
             # The sentence is for people who open the file; the fields are what counts.
             promise = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
             guarantee = Guarantee.from_json(promise) if promise else NONE
@@ -115,7 +112,6 @@ class LanguageModel:
                     replace(canary, author=name)
                     for canary, name in zip(canaries, record.canary_authors, strict=True)
                 )
-            guarantee = restate(guarantee, about["training"])
             return cls(network, vocabulary, guarantee, canaries, about["training"], record)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
             raise OutputError(
@@ -149,17 +145,6 @@ def sentence_of(guarantee: Guarantee) -> str:
     if guarantee.notion == "none":
         return "no guarantee: the model may give back what it was trained on"
     return guarantee.sentence()
-
-
-def restate(guarantee: Guarantee, training: Mapping[str, Any]) -> Guarantee:
-    """What a folder of an earlier version may claim: its exact figures are outside the promise.
-
-    It holds a digest of all texts, by which whoever knows the others confirms a guess.
-    """
-    if guarantee.status != "proven" or "digest" not in training:
-        return guarantee
-    exact = "an earlier version wrote a digest and exact figures of the texts into the folder"
-    return replace(guarantee, status="claimed", caveat="; ".join((guarantee.caveat, exact)))
 
 
 def promise_in(folder: Path | str) -> Guarantee:

@@ -150,7 +150,7 @@ class Training:
     def fingerprint(self, network: Network, samples: Samples) -> str:
         """What must agree before a checkpoint may be continued; the number of epochs may grow."""
         settings = {**asdict(replace(self, epochs=1)), "network": network.kind, **network.sizes}
-        # Never of a checkpoint, and unknown to those of earlier versions.
+        # Never of a checkpoint: `_nearest` takes no store.
         del settings["perplexity"]
         # Little-endian on every machine: a checkpoint may be moved to another.
         data = hashlib.sha256(np.ascontiguousarray(samples.tokens, "<i8").tobytes())

@@ -34,6 +34,7 @@ from capelet.mechanisms.sampling import (
     keep_or_change,
     rounded_gaussian,
 )
+from capelet.numerics import row_lengths, sign_product
 from capelet.privacy.composition import Normal, Response
 from capelet.privacy.guarantees import (
     Guarantee,
@@ -52,6 +53,7 @@ class OnVectors:
 
     consumes: Kind = "vectors"
     emits: Kind = "vectors"
+    isolates_rows = True
     step: ClassVar[str]
 
     def describe(self) -> dict[str, Any]:
@@ -299,7 +301,9 @@ class Projection(OnVectors):
     """A fixed, public projection to few dimensions (Johnson and Lindenstrauss), before the noise.
 
     The matrix has entries ±1/√dimension read off SHAKE-256 of its shape: the same on every machine,
-    independent of any text, and no secret. It adds no noise and promises nothing by itself.
+    independent of any text, and no secret. A row is rounded to some 2^−42 of its largest entry, and
+    its sums are exact: the result is the same on every machine, too. It adds no noise and promises
+    nothing by itself.
     """
 
     step: ClassVar[str] = "projection"
@@ -317,9 +321,10 @@ class Projection(OnVectors):
         out = np.empty((len(rows), self.dimension), dtype=_empty(rows).dtype)
         most = np.finfo(out.dtype).max
         for part in _parts(rows):
-            peaks, small = _by_peak(rows[part])
+            peaks, small = _over_peak(rows[part])
+            sums = sign_product(small, signs(rows.shape[1], self.dimension))
             with np.errstate(over="ignore"):
-                wide = (small @ signs(rows.shape[1], self.dimension)) * peaks
+                wide = sums / math.sqrt(self.dimension) * peaks
             out[part] = np.clip(wide, -most, most)
         return out
 
@@ -341,6 +346,8 @@ def checked_rows(batch: Any, width: int | None) -> Vectors:
     if rows.dtype.kind != "f" or rows.dtype.itemsize > 8:
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float64)
+    # Bytes in another order are the same numbers of another type.
+    rows = rows.astype(rows.dtype.newbyteorder("="), copy=False)
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         raise DataError(f"row {bad} holds NaN or infinity; nothing was released")
@@ -393,7 +400,7 @@ def l2_grid(rows: Vectors, k: int, clip: float | None) -> Integers:
         small = _unit(rows)
     else:
         peaks, small = _by_peak(rows)
-        norms = np.sqrt((small * small).sum(axis=1, keepdims=True))
+        norms = row_lengths(small)
         with np.errstate(over="ignore"):
             small *= np.minimum(peaks / clip, 1.0 / np.where(norms > 0, norms, 1.0))
     cells = (small * 2.0**k).astype(np.int64)
@@ -410,9 +417,14 @@ def _emit(cells: Integers, unit: float, out: Vectors) -> None:
 
 def _by_peak(rows: Vectors) -> tuple[Reals, Reals]:
     """The largest magnitude of each row, and the row over it: neither overflows nor vanishes."""
-    wide = rows.astype(np.float64, order="C")
     if rows.dtype != np.float64:  # a float32 squared and summed is far from the ends of float64
-        return np.ones((len(rows), 1)), wide
+        return np.ones((len(rows), 1)), rows.astype(np.float64, order="C")
+    return _over_peak(rows)
+
+
+def _over_peak(rows: Vectors) -> tuple[Reals, Reals]:
+    """The same for any type: every number lies within ±1."""
+    wide = rows.astype(np.float64, order="C")
     peaks = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
     wide /= np.where(peaks > 0, peaks, 1.0)
     return peaks, wide
@@ -421,7 +433,7 @@ def _by_peak(rows: Vectors) -> tuple[Reals, Reals]:
 def _unit(rows: Vectors) -> Reals:
     """Rows over their L2 norms; a zero row becomes the first unit vector."""
     _, small = _by_peak(rows)
-    norms = np.sqrt((small * small).sum(axis=1, keepdims=True))
+    norms = row_lengths(small)
     small /= np.where(norms > 0, norms, 1.0)
     small[norms[:, 0] == 0, 0] = 1.0
     return small
@@ -442,13 +454,13 @@ def _coin(epsilon: float, others: int) -> Cells:
 
 @lru_cache(maxsize=8)
 def signs(width: int, dimension: int) -> Reals:
-    """The (width, dimension) matrix of ±1/√dimension that `Projection` applies."""
+    """The (width, dimension) matrix of ±1 that `Projection` applies, over √dimension."""
     count = width * dimension
     name = f"capelet projection {width} x {dimension}".encode()
     # A hash, not a generator: numpy may change what a seed gives, and old recipes would break.
     raw = np.frombuffer(hashlib.shake_256(name).digest(-(-count // 8)), dtype=np.uint8)
     bits = np.unpackbits(raw)[:count].reshape(width, dimension)
-    matrix: Reals = (2.0 * bits.astype(np.float64) - 1.0) / math.sqrt(dimension)
+    matrix: Reals = 2.0 * bits.astype(np.float64) - 1.0
     matrix.flags.writeable = False
     return matrix
 

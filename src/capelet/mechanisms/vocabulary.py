@@ -25,6 +25,7 @@ import numpy.typing as npt
 from capelet.data.text import PRIVATE_WORD, spelling, treebank_pieces
 from capelet.encoders import load
 from capelet.errors import CapeletError, DataError, EncoderError
+from capelet.files import expand_user
 from capelet.interfaces import Vectors
 from capelet.mechanisms.sampling import Integers
 from capelet.privacy.guarantees import check_count
@@ -275,7 +276,7 @@ def known_table(table: Table) -> None:
             "word vectors and name the file"
         )
     if isinstance(table, str):
-        if not Path(table).expanduser().is_file():
+        if not expand_user(table).is_file():
             load(table)
     elif not isinstance(table, Vocabulary):
         raise CapeletError(
@@ -303,7 +304,7 @@ def _cut_down(table: Vocabulary, size: int) -> Vocabulary:
 
 @lru_cache(maxsize=4)
 def _read(name: str, size: int | None) -> Vocabulary:
-    file = Path(name).expanduser()
+    file = expand_user(name)
     if file.is_file():
         return Vocabulary.of(*word_vector_file(file), file.stem, size)
     encoder = load(name)

@@ -62,6 +62,7 @@ class OnTexts:
 
     consumes: Kind = "texts"
     emits: Kind = "texts"
+    isolates_rows = True
     step: ClassVar[str]
 
 

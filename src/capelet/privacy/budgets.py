@@ -139,7 +139,7 @@ class Need(NamedTuple):
 
 
 class BudgetChange(NamedTuple):
-    """When a budget was set (from None) or raised; no time where 0.1.0 set it."""
+    """When a budget was set (from None) or raised."""
 
     time: str
     old: Budget | None

@@ -133,14 +133,16 @@ class Connection(ABC):
         The caller holds the lock: of two processes the first decides the key.
         """
         facts = self._key_facts()
+        is_new = not facts
         if "key" not in facts:
             facts["key"] = stored_form(self.key, outer_key())
             self._run("INSERT INTO facts VALUES ('key', ?)", (facts["key"],))
         # Who has the key already needs no outer one: it may have been rotated meanwhile.
         if not self._has_stored_key:
             self.key = inner_key(facts["key"], outer_key(), self.place)
-        if "identity" not in facts:
-            self._run("INSERT INTO facts VALUES ('identity', ?)", (self.identity.encode(),))
+        if is_new:
+            facts["identity"] = self.identity.encode()
+            self._run("INSERT INTO facts VALUES ('identity', ?)", (facts["identity"],))
         self._check_identity(facts)
         self._has_stored_key = True
 
@@ -159,7 +161,7 @@ class Connection(ABC):
         Names that were made under another key would not be found: each would be a second release,
         by people with a new budget.
         """
-        if facts.get("identity", self.identity.encode()) != self.identity.encode():
+        if facts.get("identity") != self.identity.encode():
             raise OutputError(
                 f"the key of the ledger {self.place!r} is not the one that it was made with, or "
                 "was opened with: it was edited, or another stands in its place; nothing was "

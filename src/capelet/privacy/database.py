@@ -22,10 +22,10 @@ from capelet.privacy.sqlite import SQLiteConnection
 
 
 class StoredRelease(NamedTuple):
-    """A vector as bytes and whose it is; no person where 0.1.0 kept it and wrote none down."""
+    """A vector as bytes, and the number of the person whose it is."""
 
     vector: bytes
-    person: int | None
+    person: int
 
 
 class Charge(NamedTuple):
@@ -158,17 +158,17 @@ class Database:
         return self.digest(b"fold", fold_person(person).encode())
 
     def erase(self, person: int) -> int:
-        """Delete a person's name and releases, and releases of nobody known; how many went."""
+        """Delete a person's name and releases; how many went."""
         self._write("UPDATE people SET name = NULL WHERE id = ?", person)
         # What an idempotency key was answered with can no longer be given out again.
         requests = self._rows(
             "SELECT DISTINCT a.request FROM answers a JOIN releases r ON r.name = a.release "
-            "WHERE r.person = ? OR r.person IS NULL",
+            "WHERE r.person = ?",
             person,
         )
         self._write_many("DELETE FROM requests WHERE name = ?", requests)
         self._write_many("DELETE FROM answers WHERE request = ?", requests)
-        return self._write("DELETE FROM releases WHERE person = ? OR person IS NULL", person)
+        return self._write("DELETE FROM releases WHERE person = ?", person)
 
     # ---- charges ----
 
@@ -215,9 +215,7 @@ class Database:
             rows = self._rows(query, content)
         return int(rows[0][0])
 
-    def charge(
-        self, acts: Sequence[tuple[str, Sequence[Charge]]], moment: str | None = None
-    ) -> None:
+    def charge(self, acts: Sequence[tuple[str, Sequence[Charge]]]) -> None:
         """Add to people's totals, and write entries of the log: each a content and its charges."""
         charges = [charge for _, charges in acts for charge in charges]
         self._add("totals", charges)
@@ -236,7 +234,7 @@ class Database:
             (content, [(pseudonyms[who], guarantees[which], n) for who, which, n in sorted(some)])
             for content, some in acts
         ]
-        first = self._append("charge", entries, moment)
+        first = self._append("charge", entries)
         self._write_many(
             "INSERT INTO charges VALUES (?, ?, ?, ?)",
             [(first + place, *charge) for place, (_, some) in enumerate(acts) for charge in some],
@@ -257,19 +255,16 @@ class Database:
 
     # ---- the log ----
 
-    def append(self, kind: str, content: str, moment: str | None = None) -> None:
+    def append(self, kind: str, content: str) -> None:
         """Write an entry without charges, linked to the one before."""
-        self._append(kind, [(content, [])], moment)
+        self._append(kind, [(content, [])])
 
     def _append(
-        self,
-        kind: str,
-        contents: Sequence[tuple[str, Sequence[tuple[bytes, str, int]]]],
-        moment: str | None,
+        self, kind: str, contents: Sequence[tuple[str, Sequence[tuple[bytes, str, int]]]]
     ) -> int:
         """Write entries, each linked to the one before; the number of the first."""
         count, head = self.head()
-        now = datetime.now(UTC).isoformat(timespec="seconds") if moment is None else moment
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         rows = []
         for number, (content, charges) in enumerate(contents, count + 1):
             entry = Entry(number, now, kind, content, charges)
@@ -421,5 +416,5 @@ def keyed_hash(key: bytes, *parts: bytes) -> bytes:
 
 
 def _text(value: bytes | str) -> str:
-    # SQLite gives back what was written, and earlier versions wrote texts.
+    # SQLite gives back what was written, and who edits the file by hand writes texts.
     return value if isinstance(value, str) else bytes(value).decode()

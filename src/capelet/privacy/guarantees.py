@@ -168,13 +168,16 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Guarantee:
-        """What `to_json` gave; a guarantee written before there was `training` has none of it.
+        """What `to_json` gave, with every field of it.
 
         >>> Guarantee.from_json(Guarantee(2.0, training=NONE).to_json()).training == NONE
         True
         """
         try:
-            training = content.get("training")
+            missing = {item.name for item in fields(cls)} - set(content)
+            if missing:
+                raise KeyError(missing)
+            training = content["training"]
             part = None if training is None else cls.from_json(training)
             if content["notion"] == "none":
                 return replace(NONE, training=part)

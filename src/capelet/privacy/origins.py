@@ -5,8 +5,8 @@ it. Whoever has candidates for one of these texts can train on each of them and 
 of the weights in a released file finds the true one, whatever ε says of the vectors. Therefore
 
 - a learnt thing is named by an `Origin`, whose id is drawn at random once, when it is trained;
-- what has no such id (folders of earlier versions, a user's own model, a corpus) is named by its
-  hash *under a key* that never leaves this user's state folder;
+- what has no such id (a user's own model, a corpus) is named by its hash *under a key* that never
+  leaves this user's state folder;
 - digests of the training rows lie in that folder too, under a key of their own. Whoever holds such
   a digest and its key can ask "did this text train it?", so neither may lie in a folder that ships.
 
@@ -44,7 +44,7 @@ from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import NONE, Guarantee
 
 # 128 random bits: no two trainings of anybody share an id.
-_ID = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8})?")
+_ID = re.compile(r"[0-9a-f]{32}")
 _KEY_BYTES = 32
 # 128 bits of a digest: among 2^32 rows, two meet by chance with probability 2^-64.
 _DIGEST_BYTES = 16
@@ -72,16 +72,6 @@ class Origin:
         """A new id from the operating system: it depends on no seed, and not on what was learnt."""
         return cls(secrets.token_hex(16), training)
 
-    @classmethod
-    def of_digest(cls, digest: str) -> Origin:
-        """For what was learnt before there were ids: its hash under this user's key.
-
-        Its training promised nothing. The name is the same each time on this machine; it is another
-        one elsewhere, as it must be: a name that everybody finds can be found from candidates.
-        """
-        key, code = keyed_name(digest).split(":")[1:]
-        return cls(f"{code[:32]}-{key}")
-
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, "training": self.training.to_json()}
 
@@ -101,7 +91,7 @@ def keyed_name(digest: str) -> str:
 
 
 def same_name(name: str, digest: str) -> bool:
-    """Whether a name, keyed or the plain digest of earlier versions, may be that of this digest.
+    """Whether a name, keyed or the plain digest of something public, may be that of this digest.
 
     A name under somebody else's key cannot be compared, and is let pass.
     """
@@ -132,7 +122,8 @@ def _own_key(folder: str) -> bytes:
 
 def check_state() -> None:
     """Complain before a training whose rows could not be kept."""
-    check_writable(state_folder())
+    advice = "set CAPELET_STATE to a folder of your own"
+    check_writable(state_folder(), "the state folder", advice)
 
 
 # Records of what was trained in this process and is not saved yet: it may never be, or the process
@@ -194,7 +185,7 @@ class TrainingRecords:
 
 
 def unrecorded(ids: Iterable[str]) -> tuple[str, ...]:
-    """The trainings whose rows are not recorded here: of another machine, or an earlier version."""
+    """The trainings whose rows are not recorded here, as those of another machine."""
     return tuple(name for name in ids if _record(name) is None)
 
 

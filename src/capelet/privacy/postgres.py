@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from capelet.errors import CapeletError, MissingExtra, OutputError, StoreDown
 from capelet.privacy.connection import WAIT, Connection
-from capelet.privacy.schema import TABLES, VERSION, statements, too_new
+from capelet.privacy.schema import VERSION, check_version, statements
 
 if TYPE_CHECKING:
     import psycopg
@@ -134,15 +134,14 @@ class PostgresConnection(Connection):
                     "another database"
                 )
             ((version,),) = self._raw.execute("SELECT value FROM facts WHERE name = 'version'")
-            if int(version) > VERSION:
-                raise too_new(self.place, int(version))
+            check_version(self.place, int(version))
             self.share_key()
 
     def _create_tables(self) -> None:
         query = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
         if not self._raw.execute(query, (_SCHEMA,)).fetchall():
             self._raw.execute(f"CREATE SCHEMA {_SCHEMA}")
-        for statement in statements(TABLES, _TYPES):
+        for statement in statements(_TYPES):
             self._raw.execute(statement)
         version = str(VERSION).encode()
         self._raw.execute("INSERT INTO facts VALUES ('version', %s)", (version,))

@@ -19,27 +19,10 @@ from collections.abc import Iterator, Mapping
 
 from capelet.errors import OutputError
 
-# The form of the tables. 0.1.0 wrote none, 0.2.0 the 2; both are brought to this one.
+# The form of the tables, and the only one that is read. Raised with every change of it.
 VERSION = 3
 
-# What 0.2.0 did not have.
-NEW_TABLES = """
-CREATE TABLE windows (
-    person {whole} NOT NULL, guarantee {whole} NOT NULL, releases {whole} NOT NULL,
-    PRIMARY KEY (person, guarantee)) {by_key};
-CREATE TABLE requests (
-    name {bytes} PRIMARY KEY, digest {bytes} NOT NULL, charged {whole} NOT NULL);
-CREATE TABLE answers (
-    request {bytes} NOT NULL, place {whole} NOT NULL, release {bytes} NOT NULL,
-    PRIMARY KEY (request, place)) {by_key};
-CREATE INDEX answers_by_release ON answers (release);
-CREATE TABLE keys (
-    id TEXT PRIMARY KEY, digest {bytes} NOT NULL UNIQUE, label TEXT NOT NULL, person {bytes},
-    sealed_subject {bytes}, is_operator {whole} NOT NULL, made TEXT NOT NULL, revoked TEXT);
-"""
-# The table `charges` of 0.1.0 had other columns: an old Capelet fails here and cannot undercount.
-TABLES = (
-    """
+TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value {bytes} NOT NULL);
 CREATE TABLE guarantees (
     id {number}, content TEXT NOT NULL UNIQUE, epsilon {real} NOT NULL);
@@ -56,25 +39,37 @@ CREATE TABLE charges (
     entry {whole} NOT NULL, person {whole} NOT NULL, guarantee {whole} NOT NULL,
     releases {whole} NOT NULL, PRIMARY KEY (entry, person)) {by_key};
 CREATE TABLE releases (
-    name {bytes} PRIMARY KEY, person {whole}, run TEXT NOT NULL, vector {bytes} NOT NULL);
+    name {bytes} PRIMARY KEY, person {whole} NOT NULL, run TEXT NOT NULL, vector {bytes} NOT NULL);
 CREATE INDEX releases_by_person ON releases (person);
 CREATE INDEX releases_by_run ON releases (run);
+CREATE TABLE windows (
+    person {whole} NOT NULL, guarantee {whole} NOT NULL, releases {whole} NOT NULL,
+    PRIMARY KEY (person, guarantee)) {by_key};
+CREATE TABLE requests (
+    name {bytes} PRIMARY KEY, digest {bytes} NOT NULL, charged {whole} NOT NULL);
+CREATE TABLE answers (
+    request {bytes} NOT NULL, place {whole} NOT NULL, release {bytes} NOT NULL,
+    PRIMARY KEY (request, place)) {by_key};
+CREATE INDEX answers_by_release ON answers (release);
+CREATE TABLE keys (
+    id TEXT PRIMARY KEY, digest {bytes} NOT NULL UNIQUE, label TEXT NOT NULL, person {bytes},
+    sealed_subject {bytes}, is_operator {whole} NOT NULL, made TEXT NOT NULL, revoked TEXT);
 """
-    + NEW_TABLES
-)
 
 TABLE_NAMES = tuple(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", TABLES))
 
 
-def statements(tables: str, types: Mapping[str, str]) -> Iterator[str]:
+def statements(types: Mapping[str, str]) -> Iterator[str]:
     """The statements that make the tables in a dialect."""
-    for statement in tables.format_map(types).split(";"):
+    for statement in TABLES.format_map(types).split(";"):
         if statement.strip():
             yield statement
 
 
-def too_new(place: str, version: int) -> OutputError:
-    return OutputError(
-        f"the ledger {place!r} was written by a newer Capelet (version {version} of the store, and "
-        f"this one knows {VERSION}); install that one, or begin a new ledger"
-    )
+def check_version(place: str, version: int) -> None:
+    """Refuse a store whose tables have another form."""
+    if version != VERSION:
+        raise OutputError(
+            f"the ledger {place!r} is a store of version {version}, and this Capelet reads version "
+            f"{VERSION}; use the Capelet that wrote it, or begin a new ledger"
+        )

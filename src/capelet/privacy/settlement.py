@@ -258,7 +258,7 @@ class Settling:
         """The vector under a name; refused where it is another person's: it would cost nobody."""
         if name in self._releases:
             owner = self._releases[name].person
-            is_own = owner is None or owner == self._balances.numbers.get(person)
+            is_own = owner == self._balances.numbers.get(person)
             content = self._releases[name].vector
         else:
             draw = self._draws.get(name) or draws[name]

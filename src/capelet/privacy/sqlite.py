@@ -10,7 +10,7 @@ from typing import Any
 
 from capelet.errors import OutputError, StoreDown
 from capelet.privacy.connection import WAIT, Connection
-from capelet.privacy.schema import NEW_TABLES, TABLES, VERSION, statements, too_new
+from capelet.privacy.schema import VERSION, check_version, statements
 
 _MARK = 0x43415045  # the application id of the file
 _TYPES = {
@@ -73,31 +73,20 @@ class SQLiteConnection(Connection):
         # An empty file is ours to fill; one with tables and no mark is somebody else's.
         if mark != _MARK and (mark or tables):
             raise sqlite3.DatabaseError("another program's file")
-        if version > VERSION:
-            raise too_new(self.place, version)
-        if version < VERSION:
-            self._bring_to_version(version, tables)
-            db.execute(f"PRAGMA application_id = {_MARK}")
-            db.execute(f"PRAGMA user_version = {VERSION}")
+        if mark == version == 0:
+            self._create_tables(db)
+        else:
+            check_version(self.place, version)
         self.share_key()
         db.execute("COMMIT")
         _write_ahead(db)
 
-    def _bring_to_version(self, version: int, tables: set[str]) -> None:
-        from capelet.privacy.migration import migrate
-
-        if version == 2:
-            self.create_tables(NEW_TABLES)
-        elif "kept" in tables:
-            self.share_key()
-            migrate(self)
-        else:
-            self.create_tables(TABLES)
-
-    def create_tables(self, tables: str) -> None:
+    def _create_tables(self, db: sqlite3.Connection) -> None:
         # One by one: `executescript` would end the transaction first.
-        for statement in statements(tables, _TYPES):
-            self._raw.execute(statement)
+        for statement in statements(_TYPES):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {_MARK}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
 
     def _close(self) -> None:
         self._raw.close()

@@ -343,7 +343,6 @@ class Ledger:
 
         What was spent stays under a keyed pseudonym: if the person comes back, the old charges
         still count. That the person's requests were answered is forgotten.
-        Vectors that 0.1.0 kept without saying whose they are go as well.
         """
         person = normalise_person(subject)
         with self._db.transaction():

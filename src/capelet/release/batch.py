@@ -63,7 +63,6 @@ def encode(
     overwrite: bool = False,
     progress: Progress = silent,
     block: int | None = None,
-    fresh: bool | None = None,
     leave_out: LeaveOut | None = None,
     layout: Format | None = None,
     workers: Workers | None = None,
@@ -94,7 +93,7 @@ def encode(
             "the noise of this encoder is seeded and promises nothing; a file is released with "
             "noise that nobody can repeat: give the private encoder itself"
         )
-    charging = charging_of(ledger, budget, repeats, anchor, fresh)
+    charging = charging_of(ledger, budget, repeats, anchor)
     columns = Columns(text, vectors, subject, leave_out, layout)
     job = Job(private, source, _path_of(target), columns, charging, block)
     charging.check(subject, job.guarantee)

@@ -9,7 +9,6 @@ texts are equal, at any ε: that is `same`, which declares just this to be publi
 from __future__ import annotations
 
 import secrets
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,18 +73,8 @@ def charging_of(
     budget: float | Budget | None,
     repeats: Repeats | None,
     anchor: Path | str | None,
-    fresh: bool | None,
 ) -> Charging:
-    """The settings from what a caller gave; `fresh` is how 0.1.0 spelt `repeats`."""
-    if fresh is not None:
-        if repeats is not None:
-            raise CapeletError("give repeats= or the older fresh=, not both")
-        warnings.warn(
-            "encode(fresh=…) is now encode(repeats='fresh'), the default, or repeats='same'",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        repeats = "fresh" if fresh else "same"
+    """The settings from what a caller gave."""
     return Charging(
         None if ledger is None else address(ledger),
         budget if budget is None or isinstance(budget, Budget) else Budget(budget),

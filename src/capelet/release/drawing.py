@@ -26,6 +26,7 @@ import numpy.typing as npt
 from capelet.data.folders import name_of
 from capelet.engines import Engine, engine_of
 from capelet.errors import CapeletError, OutputError
+from capelet.files import expand_user
 from capelet.interfaces import Vectors
 from capelet.release.jobs import Job
 from capelet.release.parts import Parts, write_attempt
@@ -85,7 +86,7 @@ def open_drawer(job: Job, parts: Parts, workers: Workers | None) -> AbstractCont
     if workers.is_this_process:
         return nullcontext(InProcess(job.private))
     # Absolute: a worker may be in another folder.
-    recipe = Path(workers.recipe).expanduser().absolute()
+    recipe = expand_user(workers.recipe).absolute()
     return closing(OnEngine(engine, job.folder.reading, str(recipe), job.recipe_name, parts))
 
 

@@ -75,7 +75,7 @@ class Head:
 
     @classmethod
     def read(cls, folder: ModelFolder) -> Head | None:
-        """The head of a folder, through its manifest; None where it has none, as older ones."""
+        """The head of a folder, through its manifest; None where its training left none."""
         if WEIGHTS not in folder.files:
             return None
         weights = Map.parse(folder.read(WEIGHTS), folder.path / WEIGHTS)

@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet import numerics
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import write_whole
 from capelet.interfaces import Kind, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import Origin
 
-# The newest layout of a map's file that this version reads; the first had no origin.
+# The only layout of a map's file that is read. Raised with every change of it.
 FORMAT = 2
-ROWS = 4096  # rows of one product
-SHORTEST = 1e-12  # what a shorter row counts as, when rows are brought to length one
+ROWS = 4096  # rows that go through all layers together
 
 Matrix = npt.NDArray[np.float32]
 
@@ -42,23 +42,17 @@ def _relu(x: Matrix) -> Matrix:
     return np.maximum(x, 0)
 
 
-def _softmax(x: Matrix) -> Matrix:
-    # The largest exponent is 0: exp cannot overflow, and the quotient stays the same.
-    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
-    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
-
-
 ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {
     "none": lambda x: x,
     "relu": _relu,
-    "softmax": _softmax,
+    "softmax": numerics.softmax,
     "tanh": np.tanh,
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """x ↦ activation(x·weightᵀ + bias)."""
+    """x ↦ activation(x·weightᵀ + bias), of each row by itself to the last bit (`numerics`)."""
 
     weight: Matrix
     bias: Matrix
@@ -76,7 +70,7 @@ class Layer:
             raise CapeletError("a layer of the map holds NaN or infinity: its training diverged")
 
     def __call__(self, rows: Matrix) -> Matrix:
-        return ACTIVATIONS[self.activation](rows @ self.weight.T + self.bias)
+        return ACTIVATIONS[self.activation](numerics.affine(rows, self.weight, self.bias))
 
     def linearise(self, rows: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:
         """Images and their slopes by whatever `slopes` are the slopes of the rows by.
@@ -100,6 +94,7 @@ class _Step:
 
     consumes: Kind = "vectors"
     emits: Kind = "vectors"
+    isolates_rows = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,24 +150,32 @@ class Map(_Step):
                 f"found shape {rows.shape}"
             )
         # NaN would pass through every layer and leave as a release that nobody can use.
+        with np.errstate(over="ignore"):
+            rows = rows.astype(np.float32, copy=False)
         if not np.isfinite(rows).all():
-            raise DataError(f"the map {self.file!r} was given NaN or infinity")
+            raise DataError(
+                f"the map {self.file!r} was given NaN, infinity, or numbers beyond float32"
+            )
         out = np.empty((len(rows), self.dimension), dtype=np.float32)
         # In blocks, so that wide layers do not hold states of all rows at once.
         for start in range(0, len(rows), ROWS):
-            out[start : start + ROWS] = self._apply(
-                rows[start : start + ROWS].astype(np.float32, copy=False)
+            out[start : start + ROWS] = self._apply(rows[start : start + ROWS])
+        if not np.isfinite(out).all():
+            raise DataError(
+                f"vectors are so large that the map {self.file!r} overflows on them; bring them to "
+                "the size of those that it learnt from"
             )
         return out
 
     def _apply(self, rows: Matrix) -> Matrix:
         if self.unit:
-            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-            rows = rows / np.maximum(lengths, np.float32(SHORTEST))
-        first = rows_out = self.layers[0](rows)
-        for layer in self.layers[1:]:
-            rows_out = layer(rows_out)
-        return rows_out if self.skip is None else rows_out + self.skip(first)
+            rows = numerics.unit_rows(rows)
+        # What overflows is refused by the caller.
+        with np.errstate(over="ignore", invalid="ignore"):
+            first = rows_out = self.layers[0](rows)
+            for layer in self.layers[1:]:
+                rows_out = layer(rows_out)
+            return rows_out if self.skip is None else rows_out + self.skip(first)
 
     def linearise(self, rows: Matrix) -> tuple[Matrix, Matrix]:
         """The images of some rows, and ∂image/∂row of each, (n, out, in): whoever holds the map
@@ -196,7 +199,7 @@ class Map(_Step):
     @cached_property
     def digest(self) -> str:
         """A hash of what was learnt, whatever its name: to compare maps here, never to let out."""
-        return hashlib.sha256(self._save({"format": 1})).hexdigest()
+        return hashlib.sha256(self._save({})).hexdigest()
 
     @cached_property
     def content(self) -> bytes:
@@ -229,8 +232,8 @@ class Map(_Step):
         return replace(self, file=file)
 
     @classmethod
-    def load(cls, path: Path, sha256: str | None = None) -> Map:
-        """Read what `save` wrote; a file with another hash, or of a newer format, is refused."""
+    def load(cls, path: Path) -> Map:
+        """Read what `save` wrote; a file of another format is refused."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -238,20 +241,14 @@ class Map(_Step):
                 f"cannot read the map {str(path)!r} ({error.strerror}); "
                 "a private encoder needs its whole folder"
             ) from None
-        return cls.parse(content, path, sha256)
+        return cls.parse(content, path)
 
     @classmethod
-    def parse(cls, content: bytes, path: Path, sha256: str | None = None) -> Map:
+    def parse(cls, content: bytes, path: Path) -> Map:
         """The map from the bytes of its file, which are those that were hashed."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        # Hashed before it is parsed: another file gets no further.
-        if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-            raise OutputError(
-                f"the map {str(path)!r} is not the one that its recipe names: its hash differs; "
-                "restore the file, or train again"
-            )
         try:
             tensors = load(content)
             # A safetensors file begins with the length of its JSON header; `load` drops the
@@ -267,7 +264,7 @@ class Map(_Step):
             # By number: as texts, "10" would come before "2".
             in_order = tuple(layers[name] for name in sorted(layers, key=int))
             unit = bool(shape.get("unit", False))
-            return cls(in_order, skip, path.name, _origin(content, shape), unit)
+            return cls(in_order, skip, path.name, Origin.from_json(shape["origin"]), unit)
         except (SafetensorError, AttributeError, KeyError, TypeError, ValueError):
             raise OutputError(
                 f"{str(path)!r} is not a map: a safetensors file with its layers and their "
@@ -277,18 +274,11 @@ class Map(_Step):
 
 def _check_format(path: Path, shape: dict[str, Any]) -> None:
     version = int(shape["format"])
-    if version > FORMAT:
+    if version != FORMAT:
         raise OutputError(
-            f"the map {str(path)!r} has format {version}, and this version reads up to {FORMAT}; "
-            "install a newer capelet"
+            f"the map {str(path)!r} has format {version}, and this version reads {FORMAT}; use the "
+            "version of capelet that wrote it, or train again"
         )
-
-
-def _origin(content: bytes, shape: dict[str, Any]) -> Origin:
-    """As the file says; a file of the first format has a name under this user's key."""
-    if "origin" in shape:
-        return Origin.from_json(shape["origin"])
-    return Origin.of_digest(hashlib.sha256(content).hexdigest())
 
 
 def affine(weight: npt.ArrayLike, bias: npt.ArrayLike) -> Layer:

@@ -26,7 +26,7 @@ ATTEMPT = ".attempt"
 # After a full disk nothing that was drawn is lost.
 _ADVICE = "when that is mended, the same command goes on where it stopped"
 _FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
-# What one counting needs, and the next makes anew: a folder of 0.1.0 has other columns.
+# What one counting needs, and the next makes anew.
 _SCRATCH = {
     "seen": "name BLOB PRIMARY KEY) WITHOUT ROWID",
     "needs": "person TEXT PRIMARY KEY, releases INTEGER NOT NULL, row INTEGER NOT NULL)",

@@ -36,7 +36,7 @@ from capelet.encoders.model_folder import (
 )
 from capelet.encoders.own import save_own
 from capelet.errors import CapeletError, OutputError
-from capelet.files import write_whole
+from capelet.files import expand_user, write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms.sampling import NoiseStep
 from capelet.mechanisms.words import OnTexts, WordDropout
@@ -48,6 +48,7 @@ from capelet.release.steps import (
     as_step,
     check_flow,
     encoder_step,
+    isolates_rows,
     map_encoder,
     origins_of,
     run,
@@ -58,6 +59,7 @@ from capelet.release.steps import (
 
 # The files of a private encoder's folder, beside its maps and its manifest.
 ABOUT, RECIPE = "private.json", "recipe.toml"
+MIXED_ROWS = "if a text's vector depends on no other text of the call, which nobody has tested here"
 # The key under which a Parquet file of released vectors carries its guarantee and recipe.
 METADATA = b"capelet"
 
@@ -163,7 +165,7 @@ class PrivateEncoder:
         through the folder's manifest, as if the folder were given: an ε that was edited is refused
         at either door. So is a recipe that names what was learnt and has no manifest beside it.
         """
-        source = Path(path).expanduser()
+        source = expand_user(path)
         if source.is_dir():
             return cls.load(source)
         # A link to the recipe of a folder is the recipe of that folder.
@@ -191,7 +193,7 @@ class PrivateEncoder:
         """The same from a recipe that is already a mapping, such as `release.recipe`.
 
         What was learnt is files: `folder` is the private encoder's where they lie, which must have
-        this very recipe, or the one that an earlier version wrote of it.
+        this very recipe.
         """
         if folder is None:
             return cls(*steps_of(recipe, specimens=specimens))
@@ -235,7 +237,7 @@ class PrivateEncoder:
 
     @classmethod
     def load(cls, folder: Path | str) -> PrivateEncoder:
-        """Read what `save` wrote; refused when any of it was changed, or is of a newer format."""
+        """Read what `save` wrote; refused when any of it was changed, or is of another format."""
         source = open_folder(folder, PRIVATE_ENCODER)
         # Every file, before any is used: a folder counts as a whole.
         source.check()
@@ -271,7 +273,16 @@ class PrivateEncoder:
         """
         passing = chain([step.guarantee for step in self.steps if step.guarantee is not None])
         training = compose_trainings([origin.training for origin in self.origins])
-        return replace(passing, training=training)
+        return replace(self._about_rows(passing), training=training)
+
+    def _about_rows(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee with what it rests on where nobody knows whether steps mix rows.
+
+        ε is about one text: of what its bits tell in the vectors of others nothing is proven.
+        """
+        if guarantee.status == "none" or isolates_rows(self.steps):
+            return guarantee
+        return replace(guarantee, caveat="; ".join(filter(None, [guarantee.caveat, MIXED_ROWS])))
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -294,7 +305,7 @@ class PrivateEncoder:
             local = chain([g for g in noise if g and (g.notion, g.unit) == ("local", "text")])
             if isinstance(step, WordDropout) and step.mu > 0 and local.notion == "local":
                 promises.append(step.amplifies(local))
-        return chain(promises) if promises else None
+        return self._about_rows(chain(promises)) if promises else None
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -345,7 +356,7 @@ class PrivateEncoder:
 
 def is_private_encoder(name: str) -> bool:
     """Whether this is a folder that `PrivateEncoder.save` wrote."""
-    return kind_of(Path(name).expanduser()) == PRIVATE_ENCODER
+    return kind_of(expand_user(name)) == PRIVATE_ENCODER
 
 
 def _expand(step: str | Encoder | Step) -> tuple[Step, ...]:
@@ -353,7 +364,7 @@ def _expand(step: str | Encoder | Step) -> tuple[Step, ...]:
     if not isinstance(step, str):
         return (as_step(step),)
     if is_private_encoder(step):
-        return PrivateEncoder.load(Path(step).expanduser()).steps
+        return PrivateEncoder.load(expand_user(step)).steps
     return (as_step(load(step)),)
 
 
@@ -361,7 +372,7 @@ def _head_of(step: str | Encoder | Step) -> Head | None:
     """The head in the folder of a private encoder; None for any other step."""
     if not isinstance(step, str) or not is_private_encoder(step):
         return None
-    return Head.read(open_folder(Path(step).expanduser(), PRIVATE_ENCODER))
+    return Head.read(open_folder(expand_user(step), PRIVATE_ENCODER))
 
 
 def _parse(content: bytes, path: Path | str) -> dict[str, Any]:

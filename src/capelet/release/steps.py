@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from capelet import interfaces
 from capelet.encoders import load
 from capelet.encoders.model_folder import ModelFolder
 from capelet.encoders.own import OWN, load_own, origin_of, public_fingerprint
@@ -63,6 +64,21 @@ def as_step(item: Encoder | Step) -> Step:
 def encoder_step(steps: Iterable[Step]) -> EncoderStep | None:
     """The encoder among the steps; there is at most one, since nothing makes texts of vectors."""
     return next((step for step in steps if isinstance(step, EncoderStep)), None)
+
+
+def isolates_rows(steps: Sequence[Step]) -> bool:
+    """Whether what the last noise is added to is known to have no row that depends on another.
+
+    Of Capelet's own steps and encoders tests say so, to the last bit. One that somebody else brings
+    is taken to mix rows unless its class says `isolates_rows = True`; a step that makes a promise
+    answers for itself, and what follows the last one is post-processing.
+    """
+    last = max((place for place, step in enumerate(steps) if step.guarantee is not None), default=0)
+    return all(
+        step.guarantee is not None
+        or interfaces.isolates_rows(step.encoder if isinstance(step, EncoderStep) else step)
+        for step in steps[:last]
+    )
 
 
 def origins_of(steps: Iterable[Step]) -> tuple[Origin, ...]:
@@ -204,13 +220,14 @@ def _check_keys(step: str, options: Mapping[str, Any], keys: Iterable[str]) -> N
 
 
 def _map(options: Mapping[str, Any], folder: ModelFolder | None) -> Map:
-    # `sha256` stands in recipes of earlier versions.
-    _check_keys("map", options, ("file", "id", "sha256"))
+    _check_keys("map", options, ("file", "id"))
     if "file" not in options:
         raise CapeletError("the step 'map' needs 'file'")
     file = str(options["file"])
     source = _needs_folder("a learnt map", folder)
-    own_map = Map.parse(source.read(file), source.path / file, options.get("sha256"))
+    if "id" not in options:
+        raise CapeletError("the step 'map' needs 'id'")
+    own_map = Map.parse(source.read(file), source.path / file)
     _check_id(f"the map {file!r}", options, own_map.origin)
     return own_map
 

@@ -36,7 +36,7 @@ def headline(findings: Findings) -> list[Fact]:
     size = f"{size} by {count(authors)} authors" if size and authors else size
     size = f"{size}; {_use(data, part(findings, 'split'))}" if size and _use(data, {}) else size
     time = findings.provenance.get("created")
-    # What is unknown is left out: an old run's findings lack some of these.
+    # What is unknown is left out: a single attack's findings lack some of these.
     pairs = (
         ("Data", ", ".join(str(part) for part in (data.get("name"), size) if part)),
         ("Encoder", _encoder(encoder)),

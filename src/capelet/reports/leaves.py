@@ -2,7 +2,7 @@
 
 "one of 5 symbols (a noisy guess of “stars”)", "64 numbers", "384 numbers, 2 % of neighbours kept:
 not for search". A pure function of findings: every word rests on a fact that stands in them, and
-where a fact is missing (as in findings of earlier versions) the phrase is shorter.
+where a fact is missing (as in those of a single attack) the phrase is shorter.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _form(findings: Findings, last: Mapping[str, Any]) -> str:
     """A symbol or so many numbers, as the last step lets out; empty where nobody wrote it down."""
     if last.get("step") == "randomised-response":
         return _symbol(findings, last.get("classes"))
-    # Before the width of a release was noted, only some steps told it.
+    # A single attack notes no width of its release, and only some steps tell it.
     dimension = facts.part(findings, "release").get("dimension") or last.get("dimension")
     if not isinstance(dimension, int):
         return ""

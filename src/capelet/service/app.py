@@ -25,7 +25,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from capelet.errors import OutputError
+from capelet.errors import OutputError, describe_fault
 from capelet.privacy.budgets import BudgetError
 from capelet.privacy.settlement import RequestConflict, Settlement
 from capelet.release.heads import Head
@@ -44,13 +44,7 @@ from capelet.service.schemas import (
     query_schema,
     refuse_media,
 )
-from capelet.service.security import (
-    LOG,
-    bearer,
-    describe_fault,
-    read_body,
-    wait_until_gone,
-)
+from capelet.service.security import LOG, bearer, read_body, wait_until_gone
 
 # Nobody reads the answer; the number is what nginx writes for a caller who left.
 _NO_CALLER = 499

@@ -32,7 +32,7 @@ from capelet.service.metrics import Metrics
 from capelet.service.settings import Bounds
 
 # How many other texts may be drawn while a request is passed over, for better batches. An
-# encoder runs texts of one length together and at least two of them (`encoders.onnx`): a lone one
+# encoder runs texts of one length together, two of them at least (`encoders.batches`): a lone one
 # is computed twice, and two cost hardly more each than many. Counted in texts and not in batches,
 # since that is time. With 32 clients and 35 lengths, one text of ten is computed alone if it waits
 # for 64 others, one of thirty for 128, one of fifty for 256: then it waits for two seconds, too.

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from capelet.encoders.model_folder import PRIVATE_ENCODER, open_folder
 from capelet.errors import CapeletError
+from capelet.files import expand_user
 from capelet.interfaces import Vectors
 from capelet.privacy.store import Ledger
 from capelet.release.heads import Head
@@ -42,7 +43,7 @@ def load_head(folder: Path | str) -> Head:
 
     So the server of a split deployment can do without the extractor.
     """
-    head = Head.read(open_folder(Path(folder).expanduser(), PRIVATE_ENCODER))
+    head = Head.read(open_folder(expand_user(folder), PRIVATE_ENCODER))
     if head is None:
         raise CapeletError(
             f"the folder {str(folder)!r} has no head: `capelet protect` saves one where the method "

@@ -21,6 +21,7 @@ from capelet.service.errors import Refusal, unavailable
 from capelet.service.metrics import Metrics
 from capelet.service.schemas import describe_refusals
 from capelet.service.security import Guard, bearer, refuse
+from capelet.silence import NO_TRACING
 
 _T = TypeVar("_T")
 _THREADS = 8  # decide on requests: mostly waiting for the store
@@ -79,9 +80,8 @@ def frame_app(title: str, front: Front, has_tls: bool) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         default_response_class=Response,
-        # What a provider in the environment would be told (addresses with their queries, messages
-        # of errors) is nobody's here; versions without telemetry take no notice.
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        # Versions without telemetry take no notice.
+        telemetry=NO_TRACING,
     )
     app.state.service = front
     app.add_middleware(

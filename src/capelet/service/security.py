@@ -11,10 +11,8 @@ import hmac
 import logging
 import secrets
 import time
-import traceback
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -23,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from capelet.errors import describe_fault
 from capelet.service.errors import Refusal, bad_input, not_allowed, our_fault, too_large, too_slow
 from capelet.service.metrics import Metrics
 from capelet.service.settings import Bounds, is_loopback
@@ -123,13 +122,6 @@ def refuse(refusal: Refusal) -> Response:
     """The answer that a refusal is."""
     content = orjson.dumps(refusal.body())
     return Response(content, refusal.status, refusal.headers, "application/json")
-
-
-def describe_fault(error: Exception) -> str:
-    """The kind of an error and where it arose; never its message, which may quote a text."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}"
 
 
 async def read_body(request: Request, bounds: Bounds) -> bytes:

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capelet.encoders.onnx import cores
+from capelet.encoders.batches import cores
 from capelet.errors import CapeletError
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder

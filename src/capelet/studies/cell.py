@@ -11,15 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import traceback
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, describe_fault
 
 if TYPE_CHECKING:
     from capelet.findings import Findings
@@ -118,7 +116,7 @@ def compute(task: Cell | Encoding) -> Outcome:
     except MemoryError:
         reason = "the memory was not enough"
     except Exception as error:
-        reason = f"a fault of Capelet: {type(error).__name__}{_place(error)}"
+        reason = f"a fault of Capelet: {describe_fault(error)}"
     return Outcome(measurement, time.perf_counter() - start, reason)
 
 
@@ -137,9 +135,3 @@ def _compute(task: Cell | Encoding) -> Measurement | None:
             encode_rows(task)
             return None
         return KINDS[task.kind].measure(task)
-
-
-def _place(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "capelet" in Path(frame.filename).parts]
-    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""

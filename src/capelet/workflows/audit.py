@@ -8,11 +8,10 @@ audit of those needs no private column.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NotRequired, Unpack, cast
+from typing import Any, Unpack, cast
 
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.attacks.inversion.run import Inversion
@@ -52,12 +51,6 @@ DEFAULT_ENCODER = "minilm"
 ORIGINAL, RELEASE = "original", "released"
 
 
-class CorpusOptions(TableOptions):
-    """What `read` takes beside the table."""
-
-    private: NotRequired[Any]
-
-
 def audit(
     corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
@@ -77,7 +70,6 @@ def audit(
     beside: Mapping[str, PrivateEncoder] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
-    private: Any = None,
     **columns: Unpack[TableOptions],
 ) -> Findings:
     """Measure what a release of this corpus leaks and what it is worth.
@@ -89,20 +81,14 @@ def audit(
     (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
     says of each text whether the model was trained on it; `auxiliary` is another corpus that
     teaches one more attacker of attributes. The examples of inversion hold no text unless
-    `show_texts`. With a Corpus, `private` is the old name of `encoder`, and deprecated.
-    Progress shows as a line in a terminal or a notebook, unless `progress` is given. Rows that
-    trained the encoder are the defender's, never victims: on what it has learnt by heart,
+    `show_texts`. Progress shows as a line in a terminal or a notebook, unless `progress` is given.
+    Rows that trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is. With `seeded_noise` the release of each split is a study's,
     drawn from the split's seed, so that the audit can be repeated to the last digit. `threads` is
     how many splits are attacked abreast, `metrics` are computed beside the usual ones. `beside` are
     other private encoders by name, whose releases are put into one map with this one's vectors.
     """
-    if isinstance(corpus, Corpus) and private is not None and not columns:
-        if encoder is not None:
-            raise CapeletError("audit was given encoder= and its old name private=; give one")
-        warnings.warn("audit(private=…) is now audit(encoder=…)", DeprecationWarning, stacklevel=2)
-        encoder, private = private, None
-    corpus = corpus_of(corpus, {**columns, "private": private}, split_kind)
+    corpus = corpus_of(corpus, columns, split_kind)
     progress = default_progress(progress)
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
@@ -238,17 +224,17 @@ def _from_elsewhere(
     return attack_from_elsewhere(plan, auxiliary, release, own, attackers, redraw)
 
 
-def corpus_of(data: Any, columns: CorpusOptions, split_kind: str = "auto") -> Corpus:
+def corpus_of(data: Any, columns: TableOptions, split_kind: str = "auto") -> Corpus:
     """A corpus as it is, that of a named set, or that of whatever `read` takes.
 
     A split by a column needs that column, whoever reads the table.
     """
     for key in columns:
-        if key not in CorpusOptions.__annotations__:
+        if key not in TableOptions.__annotations__:
             # As Python says it of a misspelt argument: it is no column.
             raise TypeError(f"unexpected keyword argument {key!r}")
-    # What is None was not given: `audit` always has a `private`.
-    names = cast("CorpusOptions", {key: name for key, name in columns.items() if name is not None})
+    # What is None was not given.
+    names = cast("TableOptions", {key: name for key, name in columns.items() if name is not None})
     if isinstance(data, Corpus):
         if names:
             raise CapeletError(

@@ -23,6 +23,7 @@ import numpy as np
 from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
+from capelet.data.readers import TableOptions
 from capelet.data.splits import Seeds
 from capelet.defences import Defence, Settings, check_attributes, check_needs, method
 from capelet.defences.settings import SPECIMEN
@@ -41,7 +42,6 @@ from capelet.privacy.origins import check_state, remember_training_rows
 from capelet.release import PrivateEncoder, Release, recipe_hash
 from capelet.release.study import StudyEncoder
 from capelet.workflows.audit import (
-    CorpusOptions,
     access_of,
     corpus_of,
     encoders_of,
@@ -105,7 +105,7 @@ def protect(
     metrics: Sequence[str] = (),
     cache: bool = True,
     progress: Progress | None = None,
-    **columns: Unpack[CorpusOptions],
+    **columns: Unpack[TableOptions],
 ) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 

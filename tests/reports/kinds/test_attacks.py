@@ -201,6 +201,7 @@ def test_pictures_hold_value_base_and_control(found: Findings) -> None:
     )
 
 
+@pytest.mark.usefixtures("usual_umask")
 def test_examples_are_numbers_unless_texts_were_asked_for(found: Findings, tmp_path: Path) -> None:
     page = write_report(found, tmp_path / "numbers")
     assert "2 of 3" in page.read_text() and "--show-texts" in page.read_text()

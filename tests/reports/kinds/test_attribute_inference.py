@@ -65,9 +65,9 @@ def test_one_constant_seed_of_five_does_not_hide_a_leak(leak: Leak) -> None:
     (verdict,) = verdicts(Findings((row,)))
     assert verdict.title == "strong leak"
     assert "In 1 of 5 seeds it gave every text the same answer." in verdict.sentence
-    # Findings of earlier versions flag such a row as a whole.
-    (old,) = verdicts(Findings((replace(row, degenerate=True, parameters={}),)))
-    assert old.title == "strong leak"
+    # Nor does a flag on the row as a whole.
+    (flagged,) = verdicts(Findings((replace(row, degenerate=True, parameters={}),)))
+    assert flagged.title == "strong leak"
 
 
 def test_a_wide_interval_is_inconclusive_and_says_how_many_people_it_takes(leak: Leak) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,8 @@ class Road:
             if isinstance(step, Map):
                 images, own = step.linearise(images)
             else:
-                own = signs(images.shape[1], step.dimension).T.astype(np.float32)[None]
+                scaled = signs(images.shape[1], step.dimension).T / math.sqrt(step.dimension)
+                own = scaled.astype(np.float32)[None]
                 images = np.asarray(step(images), dtype=np.float32)
             slopes = own if slopes is None else own @ slopes
         assert slopes is not None

@@ -16,7 +16,7 @@ FAMILY_ORDER = (
     *("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel"),
     *("undo", "pairs", "likelihood", "auxiliary"),
 )
-# What an attacker held, in words; runs of earlier versions do not say.
+# What an attacker held, in words; findings made by hand need not say.
 HOLDINGS = {
     "vectors": "released vectors",
     "pairs": "released vectors and the raw vectors of its own texts",

@@ -342,11 +342,8 @@ def _by_size(rows: Rows) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def _digest(model: LanguageModel) -> str | None:
-    """Of the texts it was trained on, if that is known here; earlier versions kept it inside."""
-    if model.record is not None:
-        return model.record.digest
-    earlier = model.training.get("digest")
-    return None if earlier is None else str(earlier)
+    """Of the texts it was trained on, where its owner's record is here."""
+    return None if model.record is None else model.record.digest
 
 
 def _provenance(model: LanguageModel) -> dict[str, Any]:

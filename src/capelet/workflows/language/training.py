@@ -19,7 +19,7 @@ from capelet.data.canaries import WORDS, Canary, insert_canaries, make_canaries
 from capelet.data.text import words_and_signs
 from capelet.encoders.model_folder import claim_folder
 from capelet.errors import CapeletError, DataError, did_you_mean
-from capelet.files import check_writable, state_folder
+from capelet.files import check_writable
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import CHECKPOINT, DRAWS, LanguageModel, id_in
 from capelet.language.methods import TEXTS_PER_AUTHOR, UNITS
@@ -45,6 +45,7 @@ from capelet.language.vocabulary import (
     same_person,
 )
 from capelet.privacy.guarantees import NONE, Guarantee
+from capelet.privacy.origins import check_state
 from capelet.training.device import choose
 from capelet.workflows.language.promise import (
     Budget,
@@ -238,7 +239,7 @@ def train_model(
     options = settings or LanguageSettings()
     network, schedule = options.network, options.schedule
     check_writable(out)
-    check_writable(state_folder())
+    check_state()
     options.check(authors is not None)
     people = [same_person(name) for name in authors or [""] * len(texts)]
     # Everything that can be refused comes before the first step, which may take hours.
