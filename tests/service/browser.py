@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,14 @@ _FLAGS = [
 ]
 # Keys that are no letters: code, the number that Windows gave it, the text it types.
 _KEYS = {"Tab": (9, ""), "Enter": (13, "\r")}
+# Chromium drops keys, and says so to nobody, until it has painted a page for the first time.
+_TAKES_KEYS = (
+    "document.readyState === 'complete' && performance.getEntriesByType('paint').length > 0"
+)
+
+
+class ProtocolError(Exception):
+    """Chromium could not do what it was told, as between two pages."""
 
 
 class Browser:
@@ -51,7 +59,8 @@ class Browser:
         while True:
             message = json.loads(self._socket.recv(timeout=60))
             if message.get("id") == number:
-                assert "error" not in message, message
+                if "error" in message:
+                    raise ProtocolError(message["error"])
                 return dict(message["result"])
             self._note(message)
 
@@ -65,14 +74,24 @@ class Browser:
 
     def open(self, url: str) -> None:
         self.call("Page.navigate", url=url)
-        self.wait_until(f"location.href.startsWith({url!r}) && document.readyState === 'complete'")
+        self.wait_until(f"location.href.startsWith({url!r})")
 
     def evaluate(self, script: str) -> Any:
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"]
         return result.get("value")
 
     def wait_until(self, script: str) -> None:
-        wait_for(lambda: self.evaluate(script) is True)
+        """Until it holds on a page that takes keys; else what the page shows instead."""
+        try:
+            wait_for(lambda: self._holds(f"({script}) && {_TAKES_KEYS}"))
+        except AssertionError as error:
+            page = self.evaluate("location.href + '\\n' + document.body.innerText")
+            raise AssertionError(f"{script}\n{page}\n{self.console}") from error
+
+    def _holds(self, script: str) -> bool:
+        with suppress(ProtocolError):
+            return self.evaluate(script) is True
+        return False
 
     def press(self, key: str) -> None:
         number, text = _KEYS[key]
@@ -81,9 +100,12 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def type(self, text: str) -> None:
+        """Into the field that has the focus, which then holds the text."""
+        self.wait_until("document.activeElement.matches('input, textarea')")
         for letter in text:
             self.call("Input.dispatchKeyEvent", type="keyDown", text=letter, key=letter)
             self.call("Input.dispatchKeyEvent", type="keyUp", key=letter)
+        assert self.evaluate("document.activeElement.value") == text
 
     def tab_to(self, selector: str) -> None:
         """Press Tab until the element has the focus; it must be reachable."""
