@@ -40,10 +40,10 @@ import numpy as np
 from capelet.data.datasets import load as load_set
 from capelet.encoders import load
 from capelet.encoders.transformer import TransformerEncoder
+from capelet.ledger.budgets import Budget, Limits
+from capelet.ledger.settlement import Settlement
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.budgets import Budget, Limits
-from capelet.privacy.settlement import Settlement
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.app import create_app
 from capelet.service.batcher import Job

@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from capelet.attacks.inversion.sparse import sparse_code
-from capelet.attacks.inversion.words import MOST
+from capelet.attacks.inversion.word_sets import MOST
 from capelet.encoders import load
 
 STEPS = 400  # what a plain FISTA on the whole dictionary needs to come as near

@@ -25,7 +25,7 @@ import torch
 
 from capelet.language.learners import PrivateNextWord, learner_of
 from capelet.language.model import build
-from capelet.language.training import Adversarial, Dpsgd, Plain, Training, Triplet
+from capelet.language.schedule import Adversarial, Dpsgd, Plain, Training, Triplet
 from capelet.language.vocabulary import Samples
 from capelet.training.loop import Position
 

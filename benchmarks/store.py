@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
+from capelet.ledger.settlement import Order
+from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.settlement import Order
-from capelet.privacy.store import Ledger
 from tables import best_of, result, table, wanted
 
 ROWS, CHARGES, ROUNDS, WIDTH = 50_000, 100, 15, 32

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from capelet.engines import Processes
 from capelet.studies.cell import compute
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 from capelet.studies.run import Run
 from capelet.studies.store import Store
 from tables import result, table, wanted
@@ -27,9 +27,9 @@ CELLS, ROWS = 24, 1200
 SPEED_UP, OVERHEAD, CELL_SECONDS = 1.7, 0.05, 5.0
 
 
-def plan_of(cells: int, rows: int) -> Plan:
+def plan_of(cells: int, rows: int) -> StudyPlan:
     """One release, so many splits."""
-    return Plan.of(
+    return StudyPlan.of(
         {
             "kind": "audit",
             "settings": {"encoder": "wordllama", "attackers": ["logistic"], "rows": rows},
@@ -38,7 +38,7 @@ def plan_of(cells: int, rows: int) -> Plan:
     )
 
 
-def run(plan: Plan, workers: int) -> tuple[float, list[float]]:
+def run(plan: StudyPlan, workers: int) -> tuple[float, list[float]]:
     """Seconds of the whole run, and of each cell."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store")

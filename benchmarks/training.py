@@ -17,11 +17,11 @@ import torch
 
 from capelet.data.labels import Attribute
 from capelet.defences import METHODS, Part, Schedule, Settings, fit
+from capelet.defences.fitting import train
 from capelet.defences.network import Body, Network
 from capelet.defences.private_training import DENSE
 from capelet.defences.settings import TrainingPrivacy
 from capelet.defences.terms import Task
-from capelet.defences.training import train
 from capelet.training.networks import dense
 from tables import best_of, result, table, wanted
 

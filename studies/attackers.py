@@ -40,7 +40,7 @@ from capelet.evaluation.plan import Plan
 from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
-from capelet.workflows.search import part_of
+from capelet.workflows.settings_choice import part_of
 
 SETS: dict[str, tuple[str, ...]] = {
     "ag_entities": ("entity_0", "entity_1", "entity_2"),

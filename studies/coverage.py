@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from capelet.attacks.authorship import Authorship, Shots
-from capelet.attacks.membership.scores import RARE, Trial, membership_findings
+from capelet.attacks.membership.scores import RARE, AuxiliaryScores, membership_findings
 from capelet.evaluation.sentences import rank_score
 from capelet.evaluation.utility import neighbour_recall, recall_influences
 from capelet.findings import Finding
@@ -162,7 +162,7 @@ def members(victims: int) -> Callable[[Random], Intervals]:
 
     def simulate(random: Random) -> Intervals:
         scores, member, unit = _membership(people, shift, random)
-        trials = [Trial(scores, _third(member, unit, random)) for _ in range(SEEDS)]
+        trials = [AuxiliaryScores(scores, _third(member, unit, random)) for _ in range(SEEDS)]
         rows = membership_findings(trials, member, attacker="x", units=unit)
         return {
             row.metric: (_score_of(row), truths[row.metric])

@@ -41,7 +41,7 @@ from capelet.interfaces import Vectors
 from capelet.mechanisms import Gaussian
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
-from capelet.workflows.search import part_of
+from capelet.workflows.settings_choice import part_of
 from pictures import Panel, draw_panels
 
 SECRETS = {

@@ -15,9 +15,9 @@ import pytest
 import capelet
 from capelet.client import Client, ServerError
 from capelet.errors import CapeletError
+from capelet.ledger.budgets import BudgetError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.budgets import BudgetError
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 
 

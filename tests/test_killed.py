@@ -29,8 +29,8 @@ import pytest
 from capelet.data.datasets import load
 from capelet.findings import Findings
 from capelet.language.folders import LanguageModel
+from capelet.ledger.store import Ledger
 from capelet.privacy.origins import unrecorded
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder, Release
 
 pytestmark = pytest.mark.slow

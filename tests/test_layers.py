@@ -10,7 +10,7 @@ import capelet
 LAYERS = [
     ["errors", "files", "silence", "numerics", "interfaces", "engines"],
     ["data", "privacy", "findings"],
-    ["training", "encoders"],
+    ["ledger", "training", "encoders"],
     ["mechanisms"],
     ["release"],
     ["judge", "defences", "attacks", "language"],

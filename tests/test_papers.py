@@ -17,7 +17,7 @@ from capelet.cli.commands import app
 from capelet.data.datasets import DATASETS, is_available
 from capelet.findings import Finding, Findings
 from capelet.studies.cell import Measurement, canonical
-from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.publication import publish
 from capelet.studies.result_pages import results_page
 from capelet.studies.results import Result
@@ -44,7 +44,7 @@ CHECKED = [
 ]
 
 
-def sets_of(plan: Plan) -> set[str]:
+def sets_of(plan: StudyPlan) -> set[str]:
     tables = (plan.axes, *plan.groups)
     names = {str(name) for axes in tables for name in axes.get("corpus", [])}
     views = {str(entry["set"]) for entry in plan.corpora.values() if "set" in entry}
@@ -53,7 +53,7 @@ def sets_of(plan: Plan) -> set[str]:
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_plan_is_whole(path: Path) -> None:
-    plan = Plan.read(path)
+    plan = StudyPlan.read(path)
     assert plan.paper == path.parent.name and plan.name == path.stem
     assert plan.title and plan.headline and plan.claims and plan.tables
     assert 0 < plan.count("small") <= 20 and plan.count("small") < plan.count("full") <= 400
@@ -71,7 +71,7 @@ _QUANTITY = re.compile(r"\d|half|halves|quarter|third|tenth|point|at chance|at o
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_claim_with_a_margin_says_how_much(path: Path) -> None:
     """Else a page has "more" beside a difference that is all above zero, and no verdict."""
-    for claim in Plan.read(path).claims:
+    for claim in StudyPlan.read(path).claims:
         if claim.margin or claim.band:
             assert _QUANTITY.search(claim.text), claim.text
 
@@ -81,11 +81,11 @@ def test_a_plan_with_a_specimen_says_broken_where_it_is_read_first() -> None:
     specimens = [path for path in PLANS if "specimen:" in path.read_text(encoding="utf-8")]
     assert [path.stem for path in specimens] == ["original-noise"]
     for path in specimens:
-        plan = Plan.read(path)
+        plan = StudyPlan.read(path)
         assert "broken" in plan.title and "broken" in plan.stand_ins
 
 
-def invented_rows(plan: Plan, size: str) -> list[Row]:
+def invented_rows(plan: StudyPlan, size: str) -> list[Row]:
     """Rows as the cells of a plan would have them, of all that its tables and analyses name."""
     rows: dict[str, Row] = {}
     random = Random(0)
@@ -115,7 +115,7 @@ def invented_rows(plan: Plan, size: str) -> list[Row]:
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_tables_of_a_plan_can_be_drawn(path: Path) -> None:
     """A table that mixes two encoders is refused; better before a night of computing than after."""
-    plan = Plan.read(path)
+    plan = StudyPlan.read(path)
     if any(not is_available(name) for name in sets_of(plan)):
         pytest.skip("its data sets are not here; CAPELET_DATA names their folder")
     for size in ("small", "full"):
@@ -129,7 +129,9 @@ def test_the_tables_of_a_plan_can_be_drawn(path: Path) -> None:
                 anova(pick(rows, **item.where), item.factors, item.blocks)
 
 
-def invented_measurement(plan: Plan, item: PlannedCell, random: np.random.Generator) -> Measurement:
+def invented_measurement(
+    plan: StudyPlan, item: PlannedCell, random: np.random.Generator
+) -> Measurement:
     """Guesses of victims whose task score rises along the axis of a comparison at equal utility."""
     findings: list[Finding] = []
     guesses: list[VictimGuesses] = []
@@ -158,7 +160,7 @@ def invented_measurement(plan: Plan, item: PlannedCell, random: np.random.Genera
 @pytest.mark.parametrize("name", ["yawyw/epsilon-lambda", "yawyw/dimension"])
 def test_the_page_of_a_plan_compares_at_equal_utility(name: str, tmp_path: Path) -> None:
     """Else a slip in [[matched]] would be a sentence on a page, after a night of computing."""
-    plan = Plan.read(PAPERS / f"{name}.toml")
+    plan = StudyPlan.read(PAPERS / f"{name}.toml")
     assert plan.matched
     if any(not is_available(item) for item in sets_of(plan)):
         pytest.skip("its data sets are not here; CAPELET_DATA names their folder")
@@ -193,7 +195,7 @@ def test_the_build_checks_at_least_eight_plans() -> None:
 def test_small_studies_come_to_what_the_plans_expect(tmp_path: Path) -> None:
     files = [PAPERS / f"{name}.toml" for name in CHECKED]
     missing = {
-        item for file in files for item in sets_of(Plan.read(file)) if not is_available(item)
+        item for file in files for item in sets_of(StudyPlan.read(file)) if not is_available(item)
     }
     if missing or "CAPELET_DATA" not in os.environ:
         pytest.skip("the papers' data sets are not here; CAPELET_DATA names their folder")

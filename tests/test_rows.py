@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from capelet.defences import METHODS, Settings, fit
-from capelet.defences.training import Schedule
+from capelet.defences.fitting import Schedule
 from capelet.encoders import ENCODERS, AutoEncoder, DualEncoder, load
 from capelet.encoders.dual import SPECIAL, save_dual
 from capelet.encoders.dual_networks import NETWORKS, build

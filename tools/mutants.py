@@ -53,7 +53,7 @@ TESTS: dict[str, list[str]] = {
     "data/splits": ["tests/data/test_splits.py", "-k", "not thousand"],
     "judge/bounds": ["tests/judge/test_bounds.py"],
     "judge/statistics": ["tests/judge/test_statistics.py"],
-    "judge/search": ["tests/judge/test_search.py"],
+    "judge/event_search": ["tests/judge/test_event_search.py"],
     "judge/judge": ["tests/judge/test_verdict.py"],
     "judge/pairs": ["tests/judge/test_pairs.py"],
     "attacks/attribute": _NO_TRAINING,
@@ -61,7 +61,7 @@ TESTS: dict[str, list[str]] = {
     "attacks/views": _NO_TRAINING,
     "attacks/committee": ["tests/attacks/test_committee.py"],
     "evaluation/leakage": ["tests/evaluation/test_leakage.py"],
-    "workflows/search": ["tests/workflows/test_search.py"],
+    "workflows/settings_choice": ["tests/workflows/test_settings_choice.py"],
 }
 WARM = "numpy scipy.stats scipy.special scipy.optimize scipy.sparse.csgraph hypothesis.extra.numpy"
 WARM += " sklearn.linear_model sklearn.neural_network sklearn.ensemble sklearn.metrics pytest"

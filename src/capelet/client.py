@@ -27,11 +27,11 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from capelet.errors import CapeletError
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.release.charging import Repeats
-from capelet.release.metered import Meter, MeteredEncoder, Source, Store, Subjects
+from capelet.release.metered import ChargingPolicy, MeteredEncoder, Source, Store, Subjects
 from capelet.service.settings import is_loopback
 
 ROUTE = "/v1/classify"
@@ -50,7 +50,8 @@ class Client:
     """A private encoder in this process, and a server that sees only what it releases.
 
     `encoder` is the folder that `capelet protect` wrote, a recipe, or a `PrivateEncoder`; it must
-    have a guarantee. `store`, `budget` and `repeats` charge people as everywhere (`Meter`).
+    have a guarantee. `store`, `budget` and `repeats` charge people as everywhere
+    (`ChargingPolicy`).
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Client:
                 "`capelet protect` wrote"
             )
         self.url, self._key, self._timeout = _check_url(url, key), key, timeout
-        self._encoder = MeteredEncoder(_with_guarantee(encoder), Meter.of(store, budget, repeats))
+        self._encoder = MeteredEncoder(
+            _with_guarantee(encoder), ChargingPolicy.of(store, budget, repeats)
+        )
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     @property

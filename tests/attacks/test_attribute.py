@@ -28,7 +28,7 @@ from capelet.attacks.families import Perceptron
 from capelet.attacks.views import folds_of
 from capelet.errors import CapeletError
 from capelet.findings.metrics import balanced_accuracy
-from capelet.reports.words import attacker_name
+from capelet.reports.formatting import attacker_name
 
 ROWS = 1500
 FIT, TUNE, SCORED = np.arange(700), np.arange(700, 800), np.arange(800, ROWS)
@@ -844,9 +844,11 @@ def test_a_family_is_beaten_by_paired_standard_errors() -> None:
     target = task.on(view.joined())
     codes = target.codes.fit[:40]
 
-    def trial(right: int) -> attribute.Trial:
+    def trial(right: int) -> attribute.Contender:
         guesses = np.where(np.arange(40) < right, codes, 1 - codes)
-        return attribute.Trial(FAMILIES["knn"], {}, 0.0, np.eye(2)[guesses], np.arange(40), True)
+        return attribute.Contender(
+            FAMILIES["knn"], {}, 0.0, np.eye(2)[guesses], np.arange(40), True
+        )
 
     gain, error = attribute._gain(trial(30), trial(20).probabilities, target)
     assert gain == pytest.approx(0.25)

@@ -14,7 +14,7 @@ from capelet.attacks.inversion.measure import examples, inversion_findings
 from capelet.attacks.inversion.relaxation import Relaxation, map_error
 from capelet.attacks.inversion.run import ATTACKS, Inversion
 from capelet.attacks.inversion.sparse import Dictionary, SparseCoding, sparse_code
-from capelet.attacks.inversion.words import (
+from capelet.attacks.inversion.word_sets import (
     BANDS,
     Vocabulary,
     WordSets,

@@ -14,7 +14,7 @@ import pytest
 from capelet.attacks.inversion.blackbox import MultiLabel
 from capelet.attacks.inversion.layers import OpenModel
 from capelet.attacks.inversion.sparse import SparseCoding
-from capelet.attacks.inversion.words import Vocabulary, WordSets, compare, most_frequent
+from capelet.attacks.inversion.word_sets import Vocabulary, WordSets, compare, most_frequent
 from capelet.data.corpus import Corpus
 from capelet.data.text import sentences_of
 from capelet.encoders import load

@@ -14,8 +14,8 @@ import pytest
 from capelet.attacks.membership.run import Membership, WordTable, read_words
 from capelet.attacks.membership.scores import (
     RARE,
+    AuxiliaryScores,
     LearnedSimilarity,
-    Trial,
     aggregate,
     by_decile,
     match_frequencies,
@@ -53,7 +53,7 @@ def test_scores_of_a_known_shift_reach_their_closed_forms() -> None:
     member = random.random(rows_in_all) < 0.5
     scores = random.normal(size=rows_in_all) + 1.0 * member
     auxiliary = np.arange(rows_in_all) < 2000
-    rows = membership_findings([Trial(scores, auxiliary)], member, attacker="shift")
+    rows = membership_findings([AuxiliaryScores(scores, auxiliary)], member, attacker="shift")
     assert value(rows, "auc") == pytest.approx(norm.cdf(2**-0.5), abs=0.02)
     assert value(rows, "advantage") == pytest.approx(2 * norm.cdf(0.5) - 1, abs=0.03)
     assert value(rows, "tpr_at_1_fpr") == pytest.approx(norm.sf(norm.isf(0.01) - 1), abs=0.04)
@@ -64,7 +64,7 @@ def test_scores_of_a_known_shift_reach_their_closed_forms() -> None:
 def test_rare_false_alarms_are_not_spoken_of_among_few() -> None:
     random = np.random.default_rng(0)
     member = random.random(600) < 0.5
-    trial = Trial(random.normal(size=600), np.arange(600) < 200)
+    trial = AuxiliaryScores(random.normal(size=600), np.arange(600) < 200)
     rows = membership_findings([trial], member, attacker="x")
     assert {row.metric for row in rows} == {"advantage", "auc", "tpr_at_1_fpr"}
 
@@ -78,9 +78,9 @@ def test_the_interval_covers_which_writers_are_known() -> None:
     trials = []
     for _ in range(5):
         few = [random.permutation(np.arange(side, 18, 2))[:3] for side in (0, 1)]
-        trials.append(Trial(scores, np.isin(unit, np.concatenate(few))))
+        trials.append(AuxiliaryScores(scores, np.isin(unit, np.concatenate(few))))
 
-    def advantage(some: list[Trial]) -> Finding:
+    def advantage(some: list[AuxiliaryScores]) -> Finding:
         rows = membership_findings(some, member, attacker="x", units=unit)
         return next(row for row in rows if row.metric == "advantage" and row.kind == "membership")
 
@@ -104,7 +104,8 @@ def test_the_threshold_is_chosen_off_the_test_set() -> None:
         auxiliary = np.arange(300) < 100
         found.append(
             value(
-                membership_findings([Trial(scores, auxiliary)], member, attacker="n"), "advantage"
+                membership_findings([AuxiliaryScores(scores, auxiliary)], member, attacker="n"),
+                "advantage",
             )
         )
         told = scores[100:] >= threshold_of(scores[100:], member[100:])
@@ -158,13 +159,16 @@ def test_a_learned_similarity_finds_the_one_direction_that_tells() -> None:
     learned = fitted(first, second)
 
     def auc(scores: np.ndarray) -> float:
-        return value(membership_findings([Trial(scores, known)], member, attacker="x"), "auc")
+        return value(
+            membership_findings([AuxiliaryScores(scores, known)], member, attacker="x"), "auc"
+        )
 
     assert auc(learned) > auc(plain) + 0.05
     blind = LearnedSimilarity(width=8).fit(first[known], second[known], np.roll(member, 1)[known])
     shuffled = np.random.default_rng(2).permutation(member)
     none = value(
-        membership_findings([Trial(blind(first, second), known)], shuffled, attacker="x"), "auc"
+        membership_findings([AuxiliaryScores(blind(first, second), known)], shuffled, attacker="x"),
+        "auc",
     )
     assert none == pytest.approx(0.5, abs=0.07)
 
@@ -184,7 +188,11 @@ def remembered(model: WordTable, seen: int) -> list[Finding]:
     counts = np.zeros(len(model.words), dtype=np.int64)
     np.add.at(counts, windows_of(texts, member, model.words, 3).centre, 1)
     return by_decile(
-        [Trial(scores, auxiliary)], windows, counts, windows.text, attacker="window-cosine"
+        [AuxiliaryScores(scores, auxiliary)],
+        windows,
+        counts,
+        windows.text,
+        attacker="window-cosine",
     )
 
 
@@ -285,7 +293,10 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
     member, scores = np.arange(8) % 2 == 0, np.arange(8.0)
     with pytest.raises(DataError, match="auxiliary and scored at once"):
         membership_findings(
-            [Trial(scores, np.arange(8) < 4)], member, attacker="x", units=np.arange(8) % 2
+            [AuxiliaryScores(scores, np.arange(8) < 4)],
+            member,
+            attacker="x",
+            units=np.arange(8) % 2,
         )
     (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
     with pytest.raises(DataError, match="line 2"):

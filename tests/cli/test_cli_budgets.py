@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from capelet.cli import app
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
+from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.store import Ledger
 
 
 def call(*arguments: object) -> tuple[int, str, str]:

@@ -142,7 +142,7 @@ def test_a_rerun_finishes_what_was_killed_while_it_cleared_away(
     command = ["encode", vectors, target, "--vectors", "vector"]
     command += ["--recipe", tmp_path / "recipe.toml"]
     # As after a kill between the removal of the parts and that of their database.
-    monkeypatch.setattr("capelet.release.parts.shutil.rmtree", lambda *_, **__: None)
+    monkeypatch.setattr("capelet.release.partial_output.shutil.rmtree", lambda *_, **__: None)
     assert call(*command)[0] == 0
     monkeypatch.undo()
     content = target.read_bytes()

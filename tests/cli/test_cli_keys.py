@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from capelet.cli import app
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 
 
 def call(*arguments: object) -> tuple[int, str, str]:

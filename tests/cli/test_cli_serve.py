@@ -20,8 +20,8 @@ import pytest
 from typer.testing import CliRunner
 
 from capelet.cli import app
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import Laplace
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release.heads import Head
 from capelet.release.maps import Layer
@@ -102,7 +102,7 @@ def test_refusals(recipe: Path, tmp_path: Path) -> None:
 
 
 def test_more_than_the_store_allows_is_refused(recipe: Path, tmp_path: Path) -> None:
-    from capelet.privacy.budgets import Budget
+    from capelet.ledger.budgets import Budget
 
     with Ledger(tmp_path / "p.db") as ledger:
         ledger.open()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capelet.data.labels import Attribute
-from capelet.defences.training import Part, Schedule
+from capelet.defences.fitting import Part, Schedule
 
 Steps = Callable[[np.ndarray], np.ndarray]
 

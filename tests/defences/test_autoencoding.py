@@ -11,7 +11,7 @@ import pytest
 from capelet.data.labels import Attribute
 from capelet.defences import Settings, fit
 from capelet.defences.autoencoder import WIDTH, WordBag, autoencode
-from capelet.defences.training import Part, Schedule
+from capelet.defences.fitting import Part, Schedule
 from capelet.errors import DataError
 from capelet.release import PrivateEncoder
 

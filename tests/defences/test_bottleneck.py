@@ -9,8 +9,8 @@ import pytest
 
 from capelet.data.labels import Attribute
 from capelet.defences.bottleneck import _mechanisms, squeeze
+from capelet.defences.fitting import Schedule
 from capelet.defences.settings import Settings
-from capelet.defences.training import Schedule
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
 from capelet.privacy.guarantees import Guarantee, ceiling
 

@@ -12,7 +12,7 @@ import torch
 
 from capelet.attacks.authorship import Authorship
 from capelet.attacks.inversion.blackbox import MultiLabel
-from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
+from capelet.attacks.inversion.word_sets import Vocabulary, compare, most_frequent
 from capelet.defences.contrastive import Contrastive, Dual, Pairs, Sentences
 from capelet.defences.contrastive.adversaries import Authors, Words, count_words
 from capelet.defences.contrastive.pairs import batches

@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from capelet.data.labels import Attribute  # noqa: E402
+from capelet.defences.fitting import Body, Network  # noqa: E402
 from capelet.defences.terms import Batch, Independence  # noqa: E402
-from capelet.defences.training import Body, Network  # noqa: E402
 from capelet.training.networks import dense  # noqa: E402
 
 ROWS, WIDTH = 96, 5

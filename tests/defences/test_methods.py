@@ -27,7 +27,7 @@ from capelet.defences import (
     method,
     with_choices,
 )
-from capelet.defences.training import Schedule
+from capelet.defences.fitting import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
 from capelet.privacy.guarantees import NONE, Guarantee
@@ -164,7 +164,7 @@ def test_a_preset_equal_to_gr_under_another_name_behaves_as_gr(
 ) -> None:
     """Nothing may know a method by its name: not its fit, its search, its checks, its users."""
     from capelet.integrations import Protector
-    from capelet.workflows.search import _space
+    from capelet.workflows.settings_choice import _space
 
     monkeypatch.setitem(METHODS, "again", replace(METHODS["gr"]))
     maps = {name: fit(name, small_part, SHORT).outcome.map.digest for name in ("gr", "again")}
@@ -194,7 +194,7 @@ def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
     pytest.importorskip("optuna", reason="the extra protect is not installed")
     from capelet.data.corpus import Corpus
     from capelet.evaluation.plan import Plan
-    from capelet.workflows.search import search
+    from capelet.workflows.settings_choice import search
 
     random = np.random.default_rng(0)
     task, secret = random.integers(0, 2, 600), random.integers(0, 2, 600)
@@ -330,7 +330,7 @@ def test_a_folder_works_without_the_training_extras(
     [
         ("import capelet.defences", False),
         ("from capelet.cli import app; app(['protect', '--help'], standalone_mode=False)", False),
-        ("import capelet.defences.training", True),  # the control: what trains does need it
+        ("import capelet.defences.fitting", True),  # the control: what trains does need it
     ],
 )
 def test_the_table_of_methods_is_read_without_torch(code: str, loads: bool) -> None:

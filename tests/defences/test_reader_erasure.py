@@ -13,7 +13,7 @@ pytest.importorskip("concept_erasure")
 from capelet.attacks.adaptive.pairs import RidgeInverse
 from capelet.defences import Settings, fit
 from capelet.defences.erasure import erase
-from capelet.defences.training import Schedule
+from capelet.defences.fitting import Schedule
 
 QUICK = Schedule(epochs=20, device="cpu")
 

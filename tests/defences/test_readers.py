@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from capelet.defences.fitting import Part, Schedule
 from capelet.defences.network import Body, Network
 from capelet.defences.readers import Mixing, Reader, read
 from capelet.defences.terms import Batch, Independence
-from capelet.defences.training import Part, Schedule
 from capelet.training.networks import dense
 
 SCHEDULE = Schedule(device="cpu")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from capelet.data.labels import Attribute
+from capelet.defences.fitting import Schedule, train
 from capelet.defences.network import Body, Network
 from capelet.defences.settings import HeadShape
 from capelet.defences.terms import (
@@ -28,7 +29,6 @@ from capelet.defences.terms import (
     class_weights,
     known_loss,
 )
-from capelet.defences.training import Schedule, train
 from capelet.training.networks import Residual, dense
 
 

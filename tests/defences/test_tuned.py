@@ -11,7 +11,7 @@ import pytest
 from capelet.data.datasets import load as load_set
 from capelet.data.labels import Attribute, attribute
 from capelet.defences import Settings, check_needs, fit
-from capelet.defences.training import Part, Schedule
+from capelet.defences.fitting import Part, Schedule
 from capelet.encoders import load
 from capelet.encoders.tuning import top_layers
 from capelet.errors import CapeletError

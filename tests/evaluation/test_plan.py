@@ -42,9 +42,9 @@ def test_splits_differ_between_seeds(planted: Corpus) -> None:
 def test_an_epsilon_that_cannot_work_is_said_in_advance(planted: Corpus) -> None:
     label = np.array(["often"] * 500 + ["seldom"] * 100, dtype=object)
     plan = Plan.of(replace(planted, label=label), 1)
-    (warning,) = plan.advance(Guarantee(epsilon=1.0))
+    (warning,) = plan.epsilon_warnings(Guarantee(epsilon=1.0))
     assert "commonest class of 'side' (83.3%); the least ε that can is 1.61" in warning
-    assert plan.advance(Guarantee(epsilon=2.0)) == () and plan.advance(NONE) == ()
+    assert plan.epsilon_warnings(Guarantee(epsilon=2.0)) == () and plan.epsilon_warnings(NONE) == ()
 
 
 def test_the_split_of_a_seed_is_the_same_alone_and_among_others(planted: Corpus) -> None:

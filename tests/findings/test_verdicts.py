@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from capelet.findings import Finding
-from capelet.findings.verdicts import LEVELS, MARGIN, Outcome, Side, judge, outcome_of, side_of
+from capelet.findings.verdicts import LEVELS, MARGIN, Outcome, Side, classify, outcome_of, side_of
 
 ROW = Finding("attribute-inference", "age", "balanced_accuracy", 0.5, chance=0.5, n=100)
 
@@ -35,19 +35,19 @@ def row(value: float, low: float | None, high: float | None, **more: object) -> 
 def test_the_outcome_follows_the_whole_interval(
     value: float, low: float, high: float, expected: Outcome
 ) -> None:
-    assert judge(row(value, low, high)).outcome is expected
+    assert classify(row(value, low, high)).outcome is expected
 
 
 def test_a_row_without_an_interval_or_a_base_is_inconclusive() -> None:
     for item in (row(0.9, None, None), row(0.9, 0.8, math.nan), row(0.9, 0.8, 1.0, chance=None)):
-        assert judge(item).outcome is Outcome.INCONCLUSIVE
-        assert judge(item).people_needed is None
+        assert classify(item).outcome is Outcome.INCONCLUSIVE
+        assert classify(item).people_needed is None
 
 
 def test_the_control_must_be_cleared_too() -> None:
     control = row(0.55, 0.5, 0.6)
-    assert judge(row(0.7, 0.61, 0.79), control=control).outcome is Outcome.LEAK
-    blocked = judge(row(0.7, 0.59, 0.81), control=control)
+    assert classify(row(0.7, 0.61, 0.79), control=control).outcome is Outcome.LEAK
+    blocked = classify(row(0.7, 0.59, 0.81), control=control)
     assert blocked.outcome is Outcome.INCONCLUSIVE
     # 0.11 must shrink below 0.7 − 0.6.
     assert blocked.people_needed == 122
@@ -55,25 +55,25 @@ def test_the_control_must_be_cleared_too() -> None:
 
 def test_the_base_may_be_another_than_chance() -> None:
     item = row(0.30, 0.27, 0.33, chance=None)
-    assert judge(item, base=0.29).outcome is Outcome.NO_LEAK_FOUND
-    assert judge(item, base=0.26).level == "slight"
+    assert classify(item, base=0.29).outcome is Outcome.NO_LEAK_FOUND
+    assert classify(item, base=0.26).level == "slight"
 
 
 @pytest.mark.parametrize("value", [0.45, 0.5, 0.51, 0.53, 0.56, 0.66])
 def test_with_so_many_people_it_is_decided(value: float) -> None:
     """The interval shrinks with the root of the number; one person less leaves it open."""
     half = 0.2
-    needed = judge(row(value, value - half, value + half)).people_needed
+    needed = classify(row(value, value - half, value + half)).people_needed
     assert needed is not None and needed > 100
     for people, is_decided in ((needed + 1, True), (needed - 2, False)):
         narrow = half * math.sqrt(100 / people)
-        outcome = judge(row(value, value - narrow, value + narrow)).outcome
+        outcome = classify(row(value, value - narrow, value + narrow)).outcome
         assert (outcome is not Outcome.INCONCLUSIVE) is is_decided
 
 
 def test_people_are_counted_where_the_finding_says_how_many() -> None:
     item = row(0.66, 0.46, 0.86, parameters={"people": 20})
-    assert judge(item).people == 20 and judge(item).people_needed == 32
+    assert classify(item).people == 20 and classify(item).people_needed == 32
 
 
 def test_each_level_has_its_outcome() -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import capelet
 
 # Beforehand: to import a model framework is no work of a case's.
-import capelet.workflows.language.training
+import capelet.workflows.language.train
 import capelet.workflows.protect
 from capelet.data.corpus import Corpus
 from capelet.findings import Finding, Findings

@@ -13,9 +13,9 @@ import pytest
 from capelet.errors import CapeletError
 from capelet.integrations import about
 from capelet.integrations.embedder import Charges, Embedder
+from capelet.ledger.budgets import Budget, BudgetError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.budgets import Budget, BudgetError
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 
 pytest.importorskip("wordllama")

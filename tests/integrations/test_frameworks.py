@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from integrations.snippets import BASE, PATHS, run_here, snippet
 from service.environments import run_client

@@ -10,9 +10,9 @@ import pytest
 import capelet
 from capelet.errors import CapeletError
 from capelet.integrations import about
+from capelet.ledger.budgets import BudgetError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.budgets import BudgetError
-from capelet.privacy.store import Ledger
 
 pytest.importorskip("wordllama")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from documentation import sections
 from integrations.snippets import BASE, PAGE, run_here, snippet
 

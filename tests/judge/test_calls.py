@@ -20,8 +20,8 @@ from capelet.judge.calls import (
     PUBLIC,
     SIZES,
     SMALL,
+    CallLayout,
     Draw,
-    Plan,
     Source,
     View,
     views,
@@ -46,7 +46,7 @@ class Recorder:
         return batch + 10.0 * len(self.batches)
 
 
-def draws(plan: Plan, count: int, pair: Pair = PAIR) -> tuple[list[Draw], Recorder]:
+def draws(plan: CallLayout, count: int, pair: Pair = PAIR) -> tuple[list[Draw], Recorder]:
     recorder = Recorder()
     return list(Source(recorder).draw(plan, pair, count)), recorder
 
@@ -87,7 +87,7 @@ def test_calls_of_different_sizes_are_looked_at_apart() -> None:
 
 
 @pytest.mark.parametrize("plan", SMALL)
-def test_a_small_call_has_one_target_which_comes_first(plan: Plan) -> None:
+def test_a_small_call_has_one_target_which_comes_first(plan: CallLayout) -> None:
     parts, recorder = draws(plan, 60)
     assert [len(batch) for batch in recorder.batches] == [plan.size] * 60
     coins = np.concatenate([draw.coins for draw in parts]).reshape(60, plan.size)
@@ -174,12 +174,12 @@ ROWS = np.array([[1.0, 5.0], [2.0, -3.0], [4.0, 4.0], [8.0, 0.0], [8.0, 0.0]])
 DRAW = Draw(ROWS, COINS, 5, np.array([1.0, 1.0]), again=ROWS[::-1] * np.array([1.0, 10.0]))
 
 
-def view(phrase: str, plan: Plan = IN_COMPANY) -> View:
+def view(phrase: str, plan: CallLayout = IN_COMPANY) -> View:
     (match,) = [item for item in views(plan, is_text=False) if item.phrase == phrase]
     return match
 
 
-def look(phrase: str, draw: Draw = DRAW, plan: Plan = IN_COMPANY) -> tuple[Any, list[int]]:
+def look(phrase: str, draw: Draw = DRAW, plan: CallLayout = IN_COMPANY) -> tuple[Any, list[int]]:
     outputs, coins = view(phrase, plan).sample(draw)
     return np.asarray(outputs).tolist(), coins.tolist()
 
@@ -200,9 +200,9 @@ def test_a_target_is_compared_with_public_rows_at_its_lag_only() -> None:
 def test_a_comparison_never_leaves_its_call() -> None:
     stacked = Draw(ROWS[:4], np.array([PUBLIC, 0, PUBLIC, 1], dtype=np.int8), 2, ONE)
     phrase = "it is compared with the next text in calls of 2 rows"
-    assert look(phrase, stacked, Plan("small", 2))[1] == []
+    assert look(phrase, stacked, CallLayout("small", 2))[1] == []
     first = Draw(ROWS[:4], np.array([0, PUBLIC, 1, PUBLIC], dtype=np.int8), 2, ONE)
-    assert look(phrase, first, Plan("small", 2)) == ([[-1.0, 8.0], [-4.0, 4.0]], [0, 1])
+    assert look(phrase, first, CallLayout("small", 2)) == ([[-1.0, 8.0], [-4.0, 4.0]], [0, 1])
 
 
 def test_triples_need_two_public_rows() -> None:
@@ -231,7 +231,7 @@ def test_in_order_a_target_meets_the_public_row_below_it() -> None:
 
 
 def test_a_small_call_is_added_up_and_its_other_rows_averaged() -> None:
-    plan = Plan("small", 3)
+    plan = CallLayout("small", 3)
     rows = np.arange(12.0).reshape(6, 2)
     coins = np.array([0, PUBLIC, PUBLIC, 1, PUBLIC, PUBLIC], dtype=np.int8)
     draw = Draw(rows, coins, 3, ONE)
@@ -240,7 +240,7 @@ def test_a_small_call_is_added_up_and_its_other_rows_averaged() -> None:
     others = look("the outputs of all other texts are averaged in calls of 3 rows", draw, plan)
     assert others == ([[3.0, 4.0], [9.0, 10.0]], [0, 1])
     assert look("the output in calls of 3 rows is seen", draw, plan)[0] == rows[[0, 3]].tolist()
-    assert [item.phrase for item in views(Plan("small", 1), False)] == [
+    assert [item.phrase for item in views(CallLayout("small", 1), False)] == [
         "the output of a call of one row is seen"
     ]
 
@@ -250,7 +250,7 @@ def test_texts_are_compared_by_putting_both_into_one() -> None:
     draw = Draw(["a1", "b1"], coins, 2, "b", again=["b2", "b2"])
     seen = [tuple(item.sample(draw)[0]) for item in views(IN_COMPANY, is_text=True)]
     assert seen == [("a1 | b1",), (), (), ("b1",), ("a1 | b2",)]
-    small = [tuple(item.sample(draw)[0]) for item in views(Plan("small", 2), is_text=True)]
+    small = [tuple(item.sample(draw)[0]) for item in views(CallLayout("small", 2), is_text=True)]
     assert small == [("a1",), ("a1 | b1",), ("b1",)]
     assert views(CROWD, True) == views(CROWD, False)
 

@@ -16,8 +16,8 @@ from scipy import stats
 from capelet.errors import CapeletError, DataError
 from capelet.judge import Verdict, corners, verify, verify_recipe
 from capelet.judge.bounds import Claim, epsilon_of, interval_ends
+from capelet.judge.event_search import FEWEST_CALLS
 from capelet.judge.pairs import WORDS, Plane
-from capelet.judge.search import FEWEST_CALLS
 from capelet.judge.statistics import lowest_bit
 from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
 from capelet.mechanisms.sampling import discrete_laplace
@@ -299,8 +299,10 @@ def test_false_alarms_stay_at_the_stated_confidence(monkeypatch: pytest.MonkeyPa
     At most a fifth of the runs may refute it; were it a fifth, more than the limit would come once
     in a million times. A claim of 0.7 for what loses 1 is refuted far more often than that.
     """
-    monkeypatch.setattr("capelet.judge.search.FEWEST", 120)  # a hasty search; the count is whole
-    monkeypatch.setattr("capelet.judge.search.FEWEST_CALLS", 100)
+    monkeypatch.setattr(
+        "capelet.judge.event_search.FEWEST", 120
+    )  # a hasty search; the count is whole
+    monkeypatch.setattr("capelet.judge.event_search.FEWEST_CALLS", 100)
     honest, runs = RandomisedResponse(1.0, 2), 40
     limit = int(stats.binom.isf(1e-6, runs, 0.2))
     options: Any = {"samples": 2000, "pairs": UNITS, "confidence": 0.8}

@@ -14,9 +14,9 @@ from capelet.interfaces import silent
 from capelet.judge import judge as module
 from capelet.judge.bounds import Claim, Threshold
 from capelet.judge.calls import CROWD, views
+from capelet.judge.event_search import FAMILIES, Event, Finalist, SearchResult, Setting, Tally
 from capelet.judge.judge import DIMENSION, LEAST_SAMPLES, Verdict, verify, verify_recipe
 from capelet.judge.pairs import WORDS, Pair
-from capelet.judge.search import FAMILIES, Event, Finalist, Setting, Tally, Worst
 from capelet.mechanisms import Gaussian, Laplace, Projection, RandomisedResponse
 from capelet.mechanisms.words import TruncatedExponential, WordReplacement
 from capelet.privacy.guarantees import NONE, Guarantee
@@ -36,13 +36,15 @@ class Calls:
     counts: list[int] = field(default_factory=list)
     mechanism: Any = None
 
-    def search(self, source: Any, pairs: list[Pair], claim: Claim, draws: int, _: Any) -> Worst:
+    def search(
+        self, source: Any, pairs: list[Pair], claim: Claim, draws: int, _: Any
+    ) -> SearchResult:
         self.pairs, self.claim, self.draws = pairs, claim, draws
         self.mechanism, self.counts = source.mechanism, []
         threshold = Threshold(1.0, 0.5, True, False)
         (view,) = views(CROWD, is_text=False)
         event = Event(Setting(pairs[-1], CROWD, view), "the sum", np.sum, threshold)
-        return Worst([Finalist(event, MAIN, draws), Finalist(event, OTHER, draws // 10)], 77)
+        return SearchResult([Finalist(event, MAIN, draws), Finalist(event, OTHER, draws // 10)], 77)
 
     def count(self, source: Any, finalists: list[Finalist], _: Any) -> list[Tally]:
         self.counts = [final.count for final in finalists]

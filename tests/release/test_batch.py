@@ -23,10 +23,10 @@ import pytest
 from capelet.data.datasets import load
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.interfaces import Progress, silent
+from capelet.ledger.budgets import Budget, BudgetError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import Gaussian, Laplace, WordDropout
-from capelet.privacy.budgets import Budget, BudgetError
 from capelet.privacy.guarantees import NONE, Guarantee
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder, Release
 from capelet.release import parts as batch_parts
 from capelet.release.batch import Summary, encode
@@ -326,8 +326,8 @@ NURSERY = """
 import os, random, signal, sys, time
 from pathlib import Path
 from capelet.release.batch import encode
-from capelet.release.parts import Parts
-from capelet.privacy.store import Ledger
+from capelet.release.partial_output import PartialOutput
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
 
@@ -346,7 +346,7 @@ def kill_around(owner, name, moment, when):
     setattr(owner, name, outer)
 
 def run(moment, when):
-    for owner, names in ((Parts, ("write", "let_out")), (Ledger, ("check", "settle"))):
+    for owner, names in ((PartialOutput, ("write", "let_out")), (Ledger, ("check", "settle"))):
         for name in names:
             kill_around(owner, name, moment, when)
     summary = encode(

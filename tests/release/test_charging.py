@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from capelet.errors import CapeletError, OutputError
+from capelet.ledger.budgets import Budget
+from capelet.ledger.people import EQUALITY_IS_PUBLIC
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import Laplace, WordDropout
-from capelet.privacy.budgets import Budget
-from capelet.privacy.people import EQUALITY_IS_PUBLIC
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder, Release
 from capelet.release.batch import encode
 from capelet.release.recipe import METADATA

@@ -13,12 +13,12 @@ import pytest
 
 from capelet.engines import Compute, Ending
 from capelet.errors import OutputError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms.vectors import Laplace
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release import drawing as drawing_module
 from capelet.release.batch import Workers, encode
-from capelet.release.parts import Parts
+from capelet.release.partial_output import PartialOutput
 
 ROWS, FILES = 6, 8
 
@@ -94,13 +94,13 @@ def test_draws_of_lost_workers_are_never_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
-    inner = Parts.read_attempt
+    inner = PartialOutput.read_attempt
 
-    def note(parts: Parts, name: str) -> Any:
+    def note(parts: PartialOutput, name: str) -> Any:
         names.append(name)
         return inner(parts, name)
 
-    monkeypatch.setattr(Parts, "read_attempt", note)
+    monkeypatch.setattr(PartialOutput, "read_attempt", note)
     engine = release(tmp_path, monkeypatch, {1: 2, 4: 1})
     assert [len(engine.attempts[number]) for number in (0, 1, 4)] == [1, 3, 2]
     # In order, and of each block the one that was reported: the last.

@@ -18,8 +18,8 @@ import pytest
 
 from capelet.data.formats import Format
 from capelet.errors import CapeletError, DataError, OutputError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms.vectors import Laplace
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder, Release
 from capelet.release.batch import Workers, encode
 from capelet.release.manifest import MANIFEST
@@ -323,9 +323,9 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import capelet.release.drawing as drawing
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from capelet.release.batch import PrivateEncoder, Workers, encode
-from capelet.release.parts import Parts
+from capelet.release.partial_output import PartialOutput
 
 folder, engine, count, repeats, moment, when, victim = sys.argv[1:]
 folder, draw = Path(folder), drawing.draw_attempt
@@ -357,7 +357,8 @@ def kill_around(owner, name, calls=[0]):
 if __name__ == "__main__":
     if victim != "-1":
         drawing.draw_attempt = draw_and_die
-    owners = {"settle": Ledger, "write": Parts, "let_out": Parts, "whole_folder": Parts}
+    of_output = dict.fromkeys(("write", "let_out", "whole_folder"), PartialOutput)
+    owners = {"settle": Ledger, **of_output}
     if moment != "never":
         kill_around(owners[moment.split()[1]], moment.split()[1])
     charging = {"ledger": folder / "ledger.db", "budget": 10_000, "repeats": repeats}

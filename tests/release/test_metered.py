@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from capelet.errors import CapeletError, DataError
+from capelet.ledger.budgets import BudgetError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.budgets import BudgetError
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
-from capelet.release.metered import Meter, MeteredEncoder
-from capelet.release.study import StudyEncoder
+from capelet.release.metered import ChargingPolicy, MeteredEncoder
+from capelet.release.seeded import SeededEncoder
 
 
 class Letters:
@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def metered(private: PrivateEncoder, store: Path, **options: Any) -> MeteredEncoder:
-    return MeteredEncoder(private, Meter.of(store, **options))
+    return MeteredEncoder(private, ChargingPolicy.of(store, **options))
 
 
 def spent(store: Path, person: str) -> float:
@@ -123,7 +123,7 @@ def test_without_a_store_nobody_is_charged_and_it_says_so_once(
     with pytest.raises(CapeletError, match="no store to charge in"):
         encoder.release(["a"], "ann")
     with pytest.raises(CapeletError, match="store="):
-        Meter.of(None, budget=8.0)
+        ChargingPolicy.of(None, budget=8.0)
 
 
 def test_with_a_store_there_is_no_such_line(
@@ -169,12 +169,12 @@ def test_what_cannot_be_charged_is_refused(letters: Letters, store: Path) -> Non
     with pytest.raises(CapeletError, match="charges people for whole texts"):
         metered(PrivateEncoder(letters), store)
     with pytest.raises(CapeletError, match="repeats is 'often'"):
-        Meter.of(store, repeats="often")  # type: ignore[arg-type]
+        ChargingPolicy.of(store, repeats="often")  # type: ignore[arg-type]
     with pytest.raises(CapeletError, match="takes vectors"):
         MeteredEncoder(PrivateEncoder(MECHANISMS["laplace"](epsilon=2.0)))
 
 
 def test_seeded_noise_is_refused(private: PrivateEncoder) -> None:
     with pytest.raises(CapeletError, match="seeded"):
-        MeteredEncoder(StudyEncoder.of(private, 3))
+        MeteredEncoder(SeededEncoder.of(private, 3))
     MeteredEncoder(private)

@@ -13,8 +13,8 @@ from capelet.reports import render_html, render_markdown
 from capelet.reports.answers import answers
 from capelet.reports.ceilings import ceiling_sentence, person_ceilings
 from capelet.reports.draw import pareto
+from capelet.reports.frontier import search_table
 from capelet.reports.kinds.attribute_inference import verdicts
-from capelet.reports.search import search_table
 
 Leak = Callable[..., Finding]
 

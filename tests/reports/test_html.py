@@ -14,7 +14,7 @@ import pytest
 
 from capelet.findings import Finding, Findings
 from capelet.reports import render_html, render_markdown, verdicts, write_comparison, write_report
-from capelet.reports.words import percent
+from capelet.reports.formatting import percent
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}\x00"
 VOID = {"meta", "br", "img", "hr", "input", "link"}

@@ -15,6 +15,7 @@ from capelet.findings import Finding, Findings
 from capelet.reports import write_protection
 from capelet.reports.answers import answers, fates, lead
 from capelet.reports.draw import pareto
+from capelet.reports.frontier import search_sentences
 from capelet.reports.html import draw_html
 from capelet.reports.markdown import draw_markdown
 from capelet.reports.protection import (
@@ -23,7 +24,6 @@ from capelet.reports.protection import (
     comfort_sentences,
     protection_page,
 )
-from capelet.reports.search import search_sentences
 
 
 def changed(findings: Findings, **changes: Any) -> Findings:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from service.running import Running, listen
 

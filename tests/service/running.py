@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 from fastapi import FastAPI
 
-from capelet.privacy.budgets import Budget, Limits
-from capelet.privacy.store import Ledger
+from capelet.ledger.budgets import Budget, Limits
+from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release.heads import Head
 from capelet.release.maps import Layer

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.settings import Bounds
 from service.running import MODEL, Running, listen

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from capelet.errors import CapeletError, StoreDown
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
+from capelet.ledger.settlement import Order, Settlement
+from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.settlement import Order, Settlement
-from capelet.privacy.store import Ledger
 from capelet.service.batcher import Batcher, Job
 from capelet.service.errors import Refusal
 from capelet.service.metrics import Metrics

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from capelet.errors import CapeletError
+from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
-from capelet.privacy.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.classify import load_head
 from service.running import Running, listen_head, planted_head

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from service.running import MODEL, Running, listen
 
 Serve = Callable[..., Running]

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from service.processes import Place, ask, count_vectors, gateway, write_recipe
 
 pytestmark = pytest.mark.slow

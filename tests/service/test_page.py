@@ -14,7 +14,7 @@ import pytest
 import capelet
 from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.page import TEST_PERSON
 from capelet.service.readings import Readings

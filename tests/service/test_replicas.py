@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from service.processes import Place, ask_in_processes, count_vectors, gateway, write_recipe
 
 pytestmark = pytest.mark.slow

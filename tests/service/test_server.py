@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from capelet.service.app import _Desk, _Mailbox
+from capelet.service.app import _CompletionQueue, _DecisionThread
 from capelet.service.server import interrupt_nobody
 from service.running import Running
 
@@ -63,7 +63,7 @@ def test_the_loop_is_woken_once_for_all_that_end_together() -> None:
             return call(*arguments)
 
         loop.call_soon_threadsafe = count  # type: ignore[method-assign]
-        mailbox, ends = _Mailbox(), [Future[Any]() for _ in range(4)]
+        mailbox, ends = _CompletionQueue(), [Future[Any]() for _ in range(4)]
         arrivals = [mailbox.expect(end) for end in ends]
         ends[0].set_result("a")
         ends[1].set_exception(ValueError("b"))
@@ -107,7 +107,7 @@ def test_small_requests_do_not_stand_behind_a_long_one(
 
 
 def test_small_requests_are_decided_on_in_order_and_all_before_the_end() -> None:
-    desk, numbers, threads = _Desk(), list[int](), set[int]()
+    desk, numbers, threads = _DecisionThread(), list[int](), set[int]()
 
     def decide(number: int) -> None:
         threads.add(threading.get_ident())

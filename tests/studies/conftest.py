@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 
 WORDS = {
     "weather": ("sun", "rain", "wind"),
@@ -58,8 +58,8 @@ def document(tiny_texts: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def plan(document: Callable[..., dict[str, Any]]) -> Callable[..., Plan]:
-    def make(**parts: Any) -> Plan:
-        return Plan.of(document(**parts))
+def plan(document: Callable[..., dict[str, Any]]) -> Callable[..., StudyPlan]:
+    def make(**parts: Any) -> StudyPlan:
+        return StudyPlan.of(document(**parts))
 
     return make

@@ -13,18 +13,18 @@ from capelet.studies.cell import Measurement
 from capelet.studies.claims import HOLDS, Claim
 from capelet.studies.collection import Collection
 from capelet.studies.page import study_page
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 from capelet.studies.publication import publish
 from capelet.studies.store import Store
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
-Make = Callable[..., Plan]
+Make = Callable[..., StudyPlan]
 AXES = {"corpus": ["tiny"], "seed": [0, 1], "method": ["ldp"], "epsilon": [1]}
 WHERE = {"kind": "utility", "metric": "accuracy"}
 TABLES = [{"title": "Task", "down": "method", "across": "target", "where": WHERE}]
 
 
-def write_store(study: Plan, folder: Path, status: str | None = None) -> Store:
+def write_store(study: StudyPlan, folder: Path, status: str | None = None) -> Store:
     """A store with made-up findings; the noise of protected cells has this status."""
     store = Store(folder)
     for item in study.cells():
@@ -44,7 +44,7 @@ def write_store(study: Plan, folder: Path, status: str | None = None) -> Store:
         ]
         provenance = {}
         if status is not None and item.cell.kind == "protect":
-            provenance = {"law": Guarantee(1.0, status=status).to_json()}  # type: ignore[arg-type]
+            provenance = {"unseeded_guarantee": Guarantee(1.0, status=status).to_json()}  # type: ignore[arg-type]
         store.write(item.cell, Measurement(Findings(tuple(rows), provenance)), 1.0)
     return store
 

@@ -20,7 +20,7 @@ import pytest
 
 from capelet.engines import RayCluster
 from capelet.studies.cell import compute
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 from capelet.studies.run import run_cells
 from capelet.studies.store import Store
 
@@ -134,7 +134,7 @@ def test_a_cluster_has_the_bytes_of_processes(
     nodes, workers = cluster
     groups = [{"method": ["leace"]}, {"method": ["ldp", "dpnr"], "epsilon": [64]}]
     axes = {"corpus": ["tiny"], "seed": [0, 1, 2, 3], "group": groups}
-    plan = Plan.of(document(axes=axes))
+    plan = StudyPlan.of(document(axes=axes))
     cells, lost = plan.cells(), []
 
     def lose(what: str, count: int, total: int) -> None:

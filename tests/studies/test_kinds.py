@@ -13,7 +13,7 @@ import pytest
 from capelet.errors import CapeletError
 from capelet.studies.cell import compute
 from capelet.studies.kinds import KINDS
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
 REVIEWS: dict[str, Any] = {"corpus": ["reviews"], "seed": [3]}
@@ -60,7 +60,7 @@ def test_every_kind_is_tested_here_or_with_attributes() -> None:
 
 @pytest.mark.parametrize("kind", PLANS)
 def test_a_cell_is_a_function_of_its_inputs(kind: str) -> None:
-    (item,) = Plan.of({"kind": kind, **PLANS[kind]}).cells()
+    (item,) = StudyPlan.of({"kind": kind, **PLANS[kind]}).cells()
     # As a worker gets it: through a pipe.
     cell = pickle.loads(pickle.dumps(item.cell))
     assert cell.key == item.cell.key
@@ -77,7 +77,7 @@ def test_a_cell_is_a_function_of_its_inputs(kind: str) -> None:
     assert expected.get(kind, kind) in {row.kind for row in first.measurement.findings}
 
 
-def test_noisy_releases_are_attacked_through_their_noise(plan: Callable[..., Plan]) -> None:
+def test_noisy_releases_are_attacked_through_their_noise(plan: Callable[..., StudyPlan]) -> None:
     steps = {"noisy": {"steps": [{"step": "laplace", "epsilon": 0.5}]}}
     study = plan(
         kind="audit",
@@ -104,7 +104,7 @@ def test_a_promise_to_those_who_train_is_a_setting_and_its_noise_can_be_repeated
     study = {"kind": "protect", "settings": settings, "axes": {**REVIEWS, "train_epsilon": [0.2]}}
 
     def task(**parts: Any) -> tuple[float, str]:
-        _, item = Plan.of({**study, **parts}).cells()  # the first one is "unprotected"
+        _, item = StudyPlan.of({**study, **parts}).cells()  # the first one is "unprotected"
         measurement = compute(item.cell).measurement
         assert measurement is not None
         findings = measurement.findings
@@ -123,11 +123,11 @@ def test_a_promise_to_those_who_train_is_a_setting_and_its_noise_can_be_repeated
         ({"settings": {**settings, "split": "auto"}}, "split = 'keyed'"),
     ):
         with pytest.raises(CapeletError, match=words):
-            Plan.of({**study, **wrong}).cells()
+            StudyPlan.of({**study, **wrong}).cells()
 
 
 def test_a_corpus_or_an_encoder_that_is_another_here_is_a_failure_with_its_reason(
-    plan: Callable[..., Plan],
+    plan: Callable[..., StudyPlan],
 ) -> None:
     cell = plan().cells()[0].cell
     other = replace(cell, inputs={**cell.inputs, "digests": {"corpus": "0" * 64}})
@@ -137,7 +137,7 @@ def test_a_corpus_or_an_encoder_that_is_another_here_is_a_failure_with_its_reaso
 
 
 def test_a_fault_names_its_place_and_quotes_nothing(
-    plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+    plan: Callable[..., StudyPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message of an unforeseen error may quote a text; its type and line cannot."""
 
@@ -150,7 +150,7 @@ def test_a_fault_names_its_place_and_quotes_nothing(
 
 
 def test_a_split_by_official_parts_reads_their_column(
-    plan: Callable[..., Plan], document: Callable[..., dict[str, Any]], tmp_path: Any
+    plan: Callable[..., StudyPlan], document: Callable[..., dict[str, Any]], tmp_path: Any
 ) -> None:
     corpora = document()["corpora"]
     lines = Path(corpora["tiny"]["file"]).read_text().splitlines()

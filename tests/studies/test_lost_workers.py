@@ -13,7 +13,7 @@ import pytest
 from capelet.engines import Processes, engine_of
 from capelet.errors import CapeletError
 from capelet.studies.cell import Cell, compute
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 from capelet.studies.run import run_cells
 from capelet.studies.store import Store
 
@@ -21,7 +21,7 @@ pytest.importorskip("wordllama", reason="the extra words is not installed")
 
 
 def test_processes_measure_and_a_killed_one_is_replaced(
-    plan: Callable[..., Plan], tmp_path: Path
+    plan: Callable[..., StudyPlan], tmp_path: Path
 ) -> None:
     study = plan(axes={"corpus": ["tiny"], "seed": [0], "method": ["leace"]})
     store, kills = Store(tmp_path / "store"), []
@@ -39,7 +39,7 @@ def test_processes_measure_and_a_killed_one_is_replaced(
     assert not results.failures
 
 
-def test_a_lost_process_says_how_it_was_lost(plan: Callable[..., Plan]) -> None:
+def test_a_lost_process_says_how_it_was_lost(plan: Callable[..., StudyPlan]) -> None:
     engine = Processes(compute, 1)
     cell = plan().cells()[0].cell
     engine.start(cell)

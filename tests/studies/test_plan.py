@@ -10,10 +10,10 @@ import pytest
 
 from capelet.errors import CapeletError
 from capelet.studies.cell import canonical
-from capelet.studies.plan import UNPROTECTED, Plan
+from capelet.studies.plan import UNPROTECTED, StudyPlan
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
-Make = Callable[..., Plan]
+Make = Callable[..., StudyPlan]
 
 
 def test_cells_are_all_combinations_and_share_what_is_unprotected(plan: Make) -> None:
@@ -25,12 +25,12 @@ def test_cells_are_all_combinations_and_share_what_is_unprotected(plan: Make) ->
     assert methods.count(UNPROTECTED) == 2 and len(cells) == 6 + 2
     assert len({item.cell.key for item in cells}) == len(cells)
     before = next(item for item in cells if item.axes["method"] == UNPROTECTED)
-    audit = Plan.of({**_raw(study), "kind": "audit"}, folder=study.folder)
+    audit = StudyPlan.of({**_raw(study), "kind": "audit"}, folder=study.folder)
     # It is the very cell that a study of releases has for the raw one.
     assert before.cell.key in {item.cell.key for item in audit.cells()}
 
 
-def _raw(study: Plan) -> dict[str, Any]:
+def _raw(study: StudyPlan) -> dict[str, Any]:
     settings = {key: study.settings[key] for key in ("encoder", "attackers")}
     return {
         "axes": {"corpus": ["tiny"], "seed": [0, 1], "release": ["raw"]},
@@ -201,9 +201,9 @@ def test_the_wish_for_many_cells_is_granted(plan: Make, monkeypatch: pytest.Monk
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text("kind = ")
     with pytest.raises(CapeletError, match="not TOML"):
-        Plan.read(tmp_path / "plan.toml")
+        StudyPlan.read(tmp_path / "plan.toml")
     with pytest.raises(CapeletError, match="cannot read"):
-        Plan.read(tmp_path / "absent.toml")
+        StudyPlan.read(tmp_path / "absent.toml")
 
 
 def test_one_spelling_for_equal_values() -> None:
@@ -217,7 +217,7 @@ def test_steps_of_the_plan_stand_beside_methods(document: Any) -> None:
     axes = {"corpus": ["tiny"], "seed": [0], "method": ["signs", "leace"]}
     cells = {
         item.axes["method"]: item.cell
-        for item in Plan.of(document(axes=axes, releases=releases)).cells()
+        for item in StudyPlan.of(document(axes=axes, releases=releases)).cells()
     }
     assert {name: cell.kind for name, cell in cells.items()} == {
         "unprotected": "audit", "signs": "audit", "leace": "protect",
@@ -228,9 +228,9 @@ def test_steps_of_the_plan_stand_beside_methods(document: Any) -> None:
         axes={"corpus": ["tiny"], "seed": [0], "release": ["signs"]},
         releases=releases,
     )
-    (only,) = Plan.of(audit).cells()
+    (only,) = StudyPlan.of(audit).cells()
     assert only.cell.key == cells["signs"].key
     with pytest.raises(CapeletError, match="takes no epsilon"):
-        Plan.of(document(axes={**axes, "epsilon": [1]}, releases=releases)).cells()
+        StudyPlan.of(document(axes={**axes, "epsilon": [1]}, releases=releases)).cells()
     with pytest.raises(CapeletError, match="is a method already"):
-        Plan.of(document(axes=axes, releases={"leace": releases["signs"]}))
+        StudyPlan.of(document(axes=axes, releases={"leace": releases["signs"]}))

@@ -15,13 +15,13 @@ from capelet.studies import run as module
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome, compute
 from capelet.studies.collection import Collection
 from capelet.studies.page import study_page
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 from capelet.studies.run import Run, estimate, run_cells
 from capelet.studies.status import Status, write_study
 from capelet.studies.store import Store
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
-Make = Callable[..., Plan]
+Make = Callable[..., StudyPlan]
 MANY = {"corpus": ["tiny"], "seed": [0, 1, 2], "method": ["leace", "fx"]}
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from capelet.errors import OutputError
 from capelet.training import loop
 from capelet.training.checkpoint import Parts, Store
-from capelet.training.loop import Listeners, Plan, Position, TrainingError, run, warm_cosine
+from capelet.training.loop import Listeners, Position, StoppingRule, TrainingError, run, warm_cosine
 
 STEPS = 4
 
@@ -63,7 +63,7 @@ def test_every_step_knows_where_it_is_and_the_history_holds_the_means() -> None:
     rows: list[dict[str, float]] = []
     course = run(
         learner,
-        Plan(3),
+        StoppingRule(3),
         listeners=Listeners(lambda *call: told.append(call), steps.append, rows.append),
     )
     wanted = [Position(n // STEPS, n % STEPS, n) for n in range(3 * STEPS)]
@@ -77,22 +77,24 @@ def test_every_step_knows_where_it_is_and_the_history_holds_the_means() -> None:
 def test_it_stops_without_gain_and_puts_the_best_state_back() -> None:
     watched = [3.0, 2.0, 1.0, 1.5, 1.2, 0.1]
     best = Falling()
-    run(best, Plan(3))
+    run(best, StoppingRule(3))
     learner = Falling(watched)
-    course = run(learner, Plan(6, patience=2))
+    course = run(learner, StoppingRule(6, patience=2))
     assert course.epoch == 5 and course.best == 1.0
     assert learner.value == pytest.approx(best.value)
     patient = Falling(watched)
-    assert run(patient, Plan(6, patience=3)).best == 0.1  # the control: it waited long enough
+    assert (
+        run(patient, StoppingRule(6, patience=3)).best == 0.1
+    )  # the control: it waited long enough
     last = Falling(watched)
-    run(last, Plan(5, restore_best=False))
+    run(last, StoppingRule(5, restore_best=False))
     assert last.value < learner.value
 
 
 def test_a_gain_too_small_is_none() -> None:
     watched = [1.0, 1.0 - 1e-6, 1.0 - 2e-6, 1.0 - 3e-6]
-    assert run(Falling(watched), Plan(4, patience=2, least_gain=1e-5)).epoch == 3
-    assert run(Falling(watched), Plan(4, patience=2)).epoch == 4
+    assert run(Falling(watched), StoppingRule(4, patience=2, least_gain=1e-5)).epoch == 3
+    assert run(Falling(watched), StoppingRule(4, patience=2)).epoch == 4
 
 
 class Killed(Exception):
@@ -101,7 +103,7 @@ class Killed(Exception):
 
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     watched = [5.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    plan, whole = Plan(6), Falling(watched)
+    plan, whole = StoppingRule(6), Falling(watched)
     straight = run(whole, plan)
 
     def dies(step: int) -> None:
@@ -125,24 +127,24 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) ->
 def test_a_training_that_lost_patience_is_not_taken_up_again(tmp_path: Path) -> None:
     watched = [1.0, 2.0, 3.0, 4.0]
     store = Store.at(tmp_path / "file", "settings")
-    assert run(Falling(watched), Plan(4, patience=1), store).epoch == 2
+    assert run(Falling(watched), StoppingRule(4, patience=1), store).epoch == 2
     again = Falling(watched)
-    assert run(again, Plan(4, patience=1), store).epoch == 2 and not again.positions
+    assert run(again, StoppingRule(4, patience=1), store).epoch == 2 and not again.positions
 
 
 def test_more_epochs_than_asked_for_are_refused(tmp_path: Path) -> None:
     store = Store.at(tmp_path / "file", "settings")
-    run(Falling(), Plan(3), store)
+    run(Falling(), StoppingRule(3), store)
     with pytest.raises(OutputError, match="3 epochs already, and 2 were asked for"):
-        run(Falling(), Plan(2), store)
-    assert run(Falling(), Plan(4), store).steps == 4 * STEPS
+        run(Falling(), StoppingRule(2), store)
+    assert run(Falling(), StoppingRule(4), store).steps == 4 * STEPS
 
 
 def test_divergence_is_said_when_it_happens(tmp_path: Path) -> None:
     store = Store.at(tmp_path / "file", "settings")
     learner = Falling(broken=STEPS + 1)
     with pytest.raises(TrainingError, match=r"has diverged in epoch 2.*nothing was saved: wait"):
-        run(learner, Plan(50, advice="wait"), store)
+        run(learner, StoppingRule(50, advice="wait"), store)
     assert len(learner.positions) == 2 * STEPS and not store.path.exists()
 
 
@@ -150,7 +152,7 @@ def test_a_long_epoch_is_not_waited_for() -> None:
     learner = Falling(broken=7)
     learner.steps_per_epoch = 100_000
     with pytest.raises(TrainingError, match="diverged in epoch 1"):
-        run(learner, Plan(1))
+        run(learner, StoppingRule(1))
     assert len(learner.positions) == loop.LOOK_EVERY
 
 
@@ -161,11 +163,11 @@ def test_a_loss_that_explodes_or_a_held_back_one_that_is_no_number_is_divergence
             return [10.0] * STEPS
 
     with pytest.raises(TrainingError, match="at first"):
-        run(Rising(), Plan(9, explosion=1e6))
-    assert run(Rising(), Plan(2, explosion=1e6)).epoch == 2  # the control
+        run(Rising(), StoppingRule(9, explosion=1e6))
+    assert run(Rising(), StoppingRule(2, explosion=1e6)).epoch == 2  # the control
     for wrong in (math.nan, math.inf):
         with pytest.raises(TrainingError, match="diverged in epoch 2"):
-            run(Falling([1.0, wrong, 1.0]), Plan(3))
+            run(Falling([1.0, wrong, 1.0]), StoppingRule(3))
 
 
 def test_a_learner_that_tells_no_loss_is_judged_by_what_is_watched() -> None:
@@ -180,10 +182,10 @@ def test_a_learner_that_tells_no_loss_is_judged_by_what_is_watched() -> None:
             return None
 
     learner: Any = Silent([2.0, 1.0])
-    course = run(learner, Plan(2))
+    course = run(learner, StoppingRule(2))
     assert "loss" not in course.history[0] and course.history[1]["held_back"] == 1.0
     with pytest.raises(TrainingError):
-        run(Silent([2.0, math.inf]), Plan(2))
+        run(Silent([2.0, math.inf]), StoppingRule(2))
 
 
 def test_the_pace_rises_then_falls_to_nothing() -> None:

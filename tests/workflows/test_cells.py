@@ -104,14 +104,14 @@ def test_a_cell_with_the_original_noise_says_that_it_is_broken(corpus: Corpus) -
     encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
     wrong = Settings(epsilon=8.0, mechanism="specimen:row-range", schedule=QUICK)
     findings, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
-    assert findings.provenance["law"]["status"] == "broken"
+    assert findings.provenance["unseeded_guarantee"]["status"] == "broken"
     assert any(step["step"] == "specimen:row-range" for step in findings.recipe["steps"])
     again, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
     assert again.to_json() == findings.to_json()
     # The control: the right noise would keep its word, had it not come from a seed.
     right = replace(wrong, mechanism="laplace")
     findings, _ = measure_method(corpus, encoder, "cape", right, protocol)
-    assert findings.provenance["law"]["status"] == "proven"
+    assert findings.provenance["unseeded_guarantee"]["status"] == "proven"
     auto, _ = measure_method(corpus, encoder, "cape", replace(wrong, mechanism="auto"), protocol)
     assert scores(auto) == scores(findings)
 

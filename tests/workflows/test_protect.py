@@ -14,8 +14,8 @@ import pytest
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.defences import Settings
+from capelet.defences.fitting import Schedule
 from capelet.defences.settings import TrainingPrivacy
-from capelet.defences.training import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.plan import Plan
 from capelet.files import cache_folder
@@ -26,7 +26,7 @@ from capelet.release import PrivateEncoder, Release
 from capelet.workflows import protect as protection
 from capelet.workflows.audit import audit, rows_that_trained
 from capelet.workflows.protect import JOINT, Protection, protect
-from capelet.workflows.search import part_of
+from capelet.workflows.settings_choice import part_of
 
 QUICK = Schedule(epochs=15, device="cpu")
 FAST = ("logistic", "kernel")

@@ -70,7 +70,7 @@ class Draws:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Contender:
     """One family's best settings in cross-validation, and its probabilities out of fold.
 
     `places` are the rows that were held back so far; a family that left the race has not all.
@@ -175,7 +175,7 @@ def attack(
     return Result(best, quality, whole, out_of_fold, lead_error)
 
 
-def race(secret: Secret, attackers: Sequence[Family], folds: Sequence[Fold]) -> list[Trial]:
+def race(secret: Secret, attackers: Sequence[Family], folds: Sequence[Fold]) -> list[Contender]:
     """Every family's best settings: fold by fold the better half of its settings goes on.
 
     A family that is clearly beaten by another is not raced to the end; it keeps what it reached.
@@ -218,14 +218,14 @@ class _Entry:
         ranking = sorted(self.settings, key=lambda place: (-self.quality[place], place))
         self.settings = sorted(ranking[: (len(ranking) + 1) // 2])
 
-    def best(self, secret: Secret) -> Trial:
+    def best(self, secret: Secret) -> Contender:
         places = np.concatenate(self.places)
         truth = secret.codes.fit[places]
         scores = {place: np.concatenate(self.scores[place]) for place in self.settings}
         self.quality = {place: secret.quality_of(truth, item) for place, item in scores.items()}
         # Of equals the first: grids begin with the simpler settings.
         place = max(self.settings, key=self.quality.__getitem__)
-        return Trial(
+        return Contender(
             self.family,
             self.family.grid[place],
             self.quality[place],
@@ -235,13 +235,13 @@ class _Entry:
         )
 
 
-def _is_beaten(trial: Trial, leader: Trial, secret: Secret) -> bool:
+def _is_beaten(trial: Contender, leader: Contender, secret: Secret) -> bool:
     """Whether the leader is right more often by more than so many paired standard errors."""
     gain, error = _gain(leader, trial.probabilities, secret)
     return gain > CLEARLY_BEATEN * error
 
 
-def _gain(one: Trial, other: Floats, secret: Secret) -> tuple[float, float]:
+def _gain(one: Contender, other: Floats, secret: Secret) -> tuple[float, float]:
     """By how much a trial beats other guesses of the same rows, and the standard error of that."""
     codes, weights = secret.codes.fit[one.places], secret.weights.fit[one.places]
     right = one.probabilities.argmax(axis=1) == codes
@@ -250,7 +250,7 @@ def _gain(one: Trial, other: Floats, secret: Secret) -> tuple[float, float]:
     return float(difference.mean()), float(difference.std() / np.sqrt(len(difference)))
 
 
-def _with_draws(view: View, secret: Secret, trials: Sequence[Trial], draws: Draws) -> View:
+def _with_draws(view: View, secret: Secret, trials: Sequence[Contender], draws: Draws) -> View:
     """The view with twice as many draws of each text, again and again, while that helps."""
     # Three families with the settings they have tell whether draws help; once the number of draws
     # is settled, all settings are raced on as many.
@@ -267,7 +267,7 @@ def _with_draws(view: View, secret: Secret, trials: Sequence[Trial], draws: Draw
     return result
 
 
-def _best_quality(trials: Sequence[Trial]) -> float:
+def _best_quality(trials: Sequence[Contender]) -> float:
     return max(trial.quality for trial in trials)
 
 
@@ -295,7 +295,7 @@ class _OneSetting:
 
 
 def _committee(
-    members: Sequence[Trial],
+    members: Sequence[Contender],
     best: Mapping[str, Candidate],
     secret: Secret,
     folds: Sequence[Fold],

@@ -182,7 +182,7 @@ def _measure(
     plan = plan_of(
         corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"], trained
     )
-    for warning in plan.advance(encoder.guarantee):
+    for warning in plan.epsilon_warnings(encoder.guarantee):
         echo(f"capelet: warning: {warning}", file=sys.stderr)
     for reason in kinds.left_out:
         echo(f"capelet: left out: {reason}", file=sys.stderr)

@@ -13,7 +13,7 @@ from capelet.cli.terminal import echo
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
-    from capelet.privacy.store import Ledger
+    from capelet.ledger.store import Ledger
 
 
 def show(
@@ -23,7 +23,7 @@ def show(
 
     Example: `capelet budgets show people.db`
     """
-    from capelet.privacy.anchors import check_anchor
+    from capelet.ledger.anchors import check_anchor
 
     with open_ledger(ledger) as book:
         if anchor is not None:
@@ -59,7 +59,7 @@ def raise_cap(
 
     Example: `capelet budgets raise people.db --to 80`
     """
-    from capelet.privacy.budgets import Budget
+    from capelet.ledger.budgets import Budget
 
     if to is None and lifetime is None:
         raise CapeletError("what is the new cap? Give --to, or --lifetime where a budget refills")
@@ -104,7 +104,7 @@ def backup(
 
     Example: `capelet budgets backup postgresql://db.example/people people-monday.db`
     """
-    from capelet.privacy.copies import copy_store
+    from capelet.ledger.copies import copy_store
 
     entries = copy_store(ledger, target)
     echo(jsonlib.dumps({"entries": entries}) if json else f"copied: {entries:,} entries of the log")
@@ -120,7 +120,7 @@ def restore(
 
     Example: `capelet budgets restore people-monday.db postgresql://db.example/people`
     """
-    from capelet.privacy.copies import copy_store
+    from capelet.ledger.copies import copy_store
 
     entries = copy_store(source, ledger, anchor)
     if json:
@@ -139,7 +139,7 @@ def rotate(ledger: options.LedgerPlace, to: options.NewKeyFile, json: options.Js
 
     Example: `capelet budgets rotate people.db --to /etc/capelet/store-2.key`
     """
-    from capelet.privacy.wrapping import KEY_FILE
+    from capelet.ledger.key_encryption import KEY_FILE
 
     with open_ledger(ledger) as book:
         book.rotate_key(to)
@@ -152,7 +152,7 @@ def rotate(ledger: options.LedgerPlace, to: options.NewKeyFile, json: options.Js
 @contextmanager
 def open_ledger(place: str) -> Iterator[Ledger]:
     """A ledger that is there: these commands never make one."""
-    from capelet.privacy.store import Ledger
+    from capelet.ledger.store import Ledger
 
     with Ledger(place) as book:
         if not book.is_open:

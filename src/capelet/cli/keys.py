@@ -21,7 +21,7 @@ def add(
 
     Example: `capelet keys add --store people.db --label search-team`
     """
-    from capelet.privacy.store import Ledger
+    from capelet.ledger.store import Ledger
 
     with Ledger(store, keeps_names=False) as ledger:
         key, secret = ledger.keys.add(label, subject, operator)

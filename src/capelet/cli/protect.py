@@ -102,7 +102,7 @@ def protect(
     from capelet.defences import Settings, with_choices
     from capelet.files import check_writable
     from capelet.workflows.protect import protect as run
-    from capelet.workflows.search import NoPoint
+    from capelet.workflows.settings_choice import TargetNotMet
 
     check_writable(out)
     _check_free(out)
@@ -154,7 +154,7 @@ def protect(
         with progress_bars(json) as progress:
             result = run(corpus, plain, name, settings, progress=progress, **search, **measuring)
     # Not bad input but a finding: 1, not 2.
-    except NoPoint as error:
+    except TargetNotMet as error:
         echo(f"capelet: {error.for_terminal}", file=sys.stderr)
         raise typer.Exit(1) from None
     _write(result, out, json)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from capelet.data.corpus import Corpus
-    from capelet.privacy.budgets import Refill
-    from capelet.privacy.store import Ledger
+    from capelet.ledger.budgets import Refill
+    from capelet.ledger.store import Ledger
     from capelet.release.charging import Repeats
     from capelet.service.server import Address
 
@@ -68,8 +68,8 @@ def serve(
             "a recipe is served with --store, in which people are charged, and --budget, the most "
             "that each may cost"
         )
-    from capelet.privacy.budgets import Budget, Limits
-    from capelet.privacy.store import Ledger
+    from capelet.ledger.budgets import Budget, Limits
+    from capelet.ledger.store import Ledger
     from capelet.release import PrivateEncoder
     from capelet.service.app import create_app
     from capelet.service.classify import load_head
@@ -107,7 +107,7 @@ def _check_head_alone(head: Path | None, options_of_recipes: list[str]) -> None:
 
 def _serve_head(folder: Path, store: str | None, address: Address) -> None:
     """Serve a head alone; a store, where there is one, is only asked for API keys."""
-    from capelet.privacy.store import Ledger
+    from capelet.ledger.store import Ledger
     from capelet.service.classify import create_head_app, load_head
 
     head = load_head(folder)

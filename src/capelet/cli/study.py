@@ -17,7 +17,7 @@ from capelet.errors import CapeletError
 if TYPE_CHECKING:
     from capelet.studies.claims import Ruling
     from capelet.studies.collection import Collection
-    from capelet.studies.plan import Plan, PlannedCell
+    from capelet.studies.plan import PlannedCell, StudyPlan
     from capelet.studies.run import Counts
 
 
@@ -42,9 +42,9 @@ def run(
     --out runs/strategies`
     """
     from capelet.files import check_writable
-    from capelet.studies.plan import Plan
+    from capelet.studies.plan import StudyPlan
 
-    study = Plan.read(plan)
+    study = StudyPlan.read(plan)
     folder = out or Path("runs") / f"{study.name}-{size}"
     place = store or folder / "store"
     check_writable(place)
@@ -101,11 +101,11 @@ def check(
 
     Example: `capelet study check papers --size small --out runs/papers`
     """
-    from capelet.studies.plan import Plan
+    from capelet.studies.plan import StudyPlan
 
     files = _plan_files(plans)
     # All of them before the first one runs: a slip in the last must not cost an hour.
-    studies = [(file, Plan.read(file)) for file in files]
+    studies = [(file, StudyPlan.read(file)) for file in files]
     cells = {file: study.cells(size) for file, study in studies}
     base = out or Path("runs") / "papers"
     surprises = 0
@@ -147,7 +147,7 @@ def results(
     """
     from capelet.errors import OutputError
     from capelet.files import check_writable
-    from capelet.studies.plan import Plan
+    from capelet.studies.plan import StudyPlan
     from capelet.studies.publication import publish
     from capelet.studies.result_pages import write_results
     from capelet.studies.store import ABOUT, Store
@@ -160,7 +160,7 @@ def results(
         else:
             echo(f"{len(files)} files drawn again in {to}")
         return
-    studies = [Plan.read(file) for file in _plan_files(plans)]
+    studies = [StudyPlan.read(file) for file in _plan_files(plans)]
     # One plan has the folder of its run; several have the store that a check of them shares.
     base = Path("runs") / (f"{studies[0].name}-{size}" if len(studies) == 1 else "papers")
     place = store or (out or base) / "store"
@@ -203,7 +203,7 @@ def _plan_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _measure(
-    plan: Plan,
+    plan: StudyPlan,
     size: str,
     cells: Sequence[PlannedCell],
     place: Path,
@@ -231,7 +231,7 @@ def _measure(
 
 
 def _print_estimate(
-    plan: Plan, cells: Sequence[PlannedCell], place: Path, workers: int | None, as_json: bool
+    plan: StudyPlan, cells: Sequence[PlannedCell], place: Path, workers: int | None, as_json: bool
 ) -> None:
     """What a run would do; nothing is written."""
     from capelet.engines import core_count

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
 from capelet.defences.dense import Dense
+from capelet.defences.fitting import Part, Schedule, train
 from capelet.defences.network import Body, Network
 from capelet.defences.settings import Defence, Settings
 from capelet.defences.terms import Batch, Term
-from capelet.defences.training import Part, Schedule, train
 from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
 from capelet.encoders.own import OWN
 from capelet.errors import DataError

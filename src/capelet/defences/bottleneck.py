@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from capelet.data.labels import Attribute
+from capelet.defences.fitting import Part, TrainedMap, train
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import draw, twin
 from capelet.defences.private_training import LINEAR, train_privately
@@ -30,7 +31,6 @@ from capelet.defences.terms import (
     Task,
     Term,
 )
-from capelet.defences.training import Part, TrainedMap, train
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.mechanisms import Laplace, PrivUnit, RandomisedResponse
 from capelet.training.device import seeded_fork

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from capelet.defences.fitting import train
 from capelet.defences.network import Body, Network
 from capelet.defences.noise import twin
 from capelet.defences.private_training import DENSE, train_privately
@@ -36,7 +37,6 @@ from capelet.defences.terms import (
     Task,
     Term,
 )
-from capelet.defences.training import train
 from capelet.interfaces import Progress
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.specimens import RowRange

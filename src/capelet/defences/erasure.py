@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from capelet.data.corpus import Rows
+from capelet.defences.fitting import Part, TrainedMap
 from capelet.defences.settings import Defence, Settings
-from capelet.defences.training import Part, TrainedMap
 from capelet.errors import MissingExtra
 from capelet.findings.metrics import Floats
 from capelet.interfaces import Progress

@@ -34,7 +34,7 @@ from capelet.privacy.replacement import Target, choose_delta
 from capelet.training import device as devices
 from capelet.training.checkpoint import Parts
 from capelet.training.dpsgd import Noise, SeededNoise, SystemNoise, add_noise
-from capelet.training.loop import Listeners, Plan, Position, run
+from capelet.training.loop import Listeners, Position, StoppingRule, run
 from capelet.training.units import clipped_unit_sum
 
 
@@ -70,7 +70,7 @@ def train_privately(
     assert settings.training is not None
     start = time.monotonic()
     learner = _PrivateLearner(network, part, settings, schedule)
-    run(learner, Plan(epochs=1, restore_best=False), None, Listeners(progress))
+    run(learner, StoppingRule(epochs=1, restore_best=False), None, Listeners(progress))
     learner.finish()
     own_map = network.body.cpu().to_map(part.width)
     # No loss and no accuracy beside it: these would be exact.

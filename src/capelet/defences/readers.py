@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from capelet.data.labels import Attribute
+from capelet.defences.fitting import Part, Schedule, train
 from capelet.defences.network import Body, Network
 from capelet.defences.terms import Batch, Term, known_loss
-from capelet.defences.training import Part, Schedule, train
 from capelet.interfaces import Progress, silent
 from capelet.training.device import seeded_fork
 from capelet.training.networks import dense
@@ -47,7 +47,7 @@ class Reader(nn.Module):
         return torch.stack(chances).mean(dim=0)
 
 
-class Reading(Term):
+class ReadingLoss(Term):
     """The loss of reading all secrets off the features, classes weighed alike."""
 
     def __init__(self, secrets: Sequence[Attribute]) -> None:
@@ -78,7 +78,7 @@ def read(part: Part, schedule: Schedule, progress: Progress = silent) -> Reader:
         own = replace(part, fit=np.setdiff1d(part.fit, fold), tune=np.sort(fold), top=None)
         with seeded_fork(schedule.seed + place):
             body = Body(dense([part.width, HIDDEN, wide]))
-        network = Network(body, [Reading(part.secrets)])
+        network = Network(body, [ReadingLoss(part.secrets)])
         train(network, own, gentle)
         bodies.append(network.body)
         progress("reading", place + 1, READERS)

@@ -70,7 +70,7 @@ class TunedEncoder(TransformerEncoder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def bare(encoder: Encoder) -> Encoder:
+def unwrap(encoder: Encoder) -> Encoder:
     """The encoder without its cache."""
     return encoder.inner if isinstance(encoder, CachedEncoder) else encoder
 
@@ -80,7 +80,7 @@ def origin_of(encoder: Encoder) -> Origin | None:
 
     A model that Capelet did not train is taken to be public: nothing says what it learnt from.
     """
-    inner = bare(encoder)
+    inner = unwrap(encoder)
     return inner.origin if isinstance(inner, AutoEncoder | TunedEncoder | DualEncoder) else None
 
 
@@ -90,7 +90,7 @@ def public_fingerprint(encoder: Encoder) -> str:
     A model in a folder may be the user's own. Whoever can guess what it learnt from could train it
     again; so its hash stays under the user's key, which still tells him an exchanged model.
     """
-    inner = bare(encoder)
+    inner = unwrap(encoder)
     is_own = origin_of(encoder) is not None
     in_folder = isinstance(inner, TransformerEncoder) and expand_user(inner.name).is_dir()
     return keyed_name(inner.fingerprint) if is_own or in_folder else inner.fingerprint
@@ -98,7 +98,7 @@ def public_fingerprint(encoder: Encoder) -> str:
 
 def save_own(encoder: Encoder, folder: Path) -> tuple[str, ...]:
     """Write an encoder that has weights of its own into this folder; the names of what was made."""
-    inner = bare(encoder)
+    inner = unwrap(encoder)
     if not isinstance(inner, AutoEncoder | TunedEncoder):
         return ()
     inner.save(folder / _PLACE)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from capelet.encoders.export import cosines
 from capelet.encoders.folders import model_files
-from capelet.encoders.own import TunedEncoder, bare
+from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.encoders.transformer import TransformerEncoder, sentence_transformer
 from capelet.errors import EncoderError
 from capelet.files import TemporaryFolder, cache_folder, private_folder
@@ -123,7 +123,7 @@ def top_layers(
 
 def tunable(encoder: Encoder | None, count: int) -> TransformerEncoder:
     """The transformer behind the encoder; an error where there are no weights to train."""
-    source = bare(encoder) if encoder is not None else None
+    source = unwrap(encoder) if encoder is not None else None
     if not isinstance(source, TransformerEncoder):
         name = "ready vectors have" if source is None else f"the encoder {source.name!r} has"
         raise EncoderError(

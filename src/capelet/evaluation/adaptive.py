@@ -19,7 +19,7 @@ import numpy as np
 from capelet.attacks.adaptive import HOLDS, LIKELIHOOD, PAIRS, UNDO, VECTORS
 from capelet.attacks.adaptive.likelihood import POWERS, posterior
 from capelet.attacks.adaptive.pairs import choose_inverse, fit_inverse
-from capelet.attacks.adaptive.road import Road
+from capelet.attacks.adaptive.step_chain import StepChain
 from capelet.attacks.adaptive.undo import Undo
 from capelet.attacks.attribute import (
     CLEAR_LEAD,
@@ -85,7 +85,7 @@ class AdaptiveAttackers:
         self.raw, self.outputs = insider.raw, outputs
         self.units, self.seed = plan.units, parts.seed
         self.own, self.victims = np.sort(parts.attacker), parts.victims
-        self.road = None if insider.from_texts else Road.of(insider.steps)
+        self.road = None if insider.from_texts else StepChain.of(insider.steps)
         own = self.own
         if self.road is not None and not self.road.leads(self.raw[own], outputs[own]):
             self.road = None

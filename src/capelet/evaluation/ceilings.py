@@ -78,7 +78,7 @@ class Ceilings:
     @classmethod
     def of(cls, release: Release, corpus: Corpus) -> Ceilings:
         # The noise of a study has the law of a release, and no attacker here knows its seed.
-        guarantee = release.law or release.guarantee
+        guarantee = release.unseeded_guarantee or release.guarantee
         return cls(guarantee, noises_of(release.recipe), texts_per_person(corpus))
 
     def for_texts(self, bound: Bound | None, texts: int) -> float | None:

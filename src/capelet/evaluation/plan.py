@@ -124,7 +124,7 @@ class Plan:
         workers = None if threads is None else check_count("threads", threads)
         return replace(self, threads=workers, metrics=check_metrics(metrics))
 
-    def advance(self, guarantee: Guarantee) -> tuple[str, ...]:
+    def epsilon_warnings(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""
         if self.label is None:
             return ()

@@ -96,7 +96,7 @@ def audit_provenance(
         guarantee=describe_guarantee(release.guarantee, release.word_guarantee),
         noise=noise_source(encoder, release),
         versions=versions(),
-        warnings=[*plan.warnings, *plan.advance(release.guarantee)],
+        warnings=[*plan.warnings, *plan.epsilon_warnings(release.guarantee)],
         seconds=clock.summary(),
     )
 
@@ -231,7 +231,7 @@ def noise_source(encoder: PrivateEncoder, release: Release) -> str:
     """Where the noise of the measured release came from; that of a study could be drawn again."""
     if not encoder.draws:
         return "none"
-    return "operating system" if release.law is None else "seeded"
+    return "operating system" if release.unseeded_guarantee is None else "seeded"
 
 
 def describe_encoder(model: Encoder | None) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def outcome_of(level: Level) -> Outcome:
     return Outcome.INCONCLUSIVE if level == "inconclusive" else Outcome.LEAK
 
 
-def judge(row: Finding, base: float | None = None, control: Finding | None = None) -> Judgement:
+def classify(row: Finding, base: float | None = None, control: Finding | None = None) -> Judgement:
     """What a row shows against `base` (its chance, unless given) and against its control.
 
     Constant guesses (`degenerate`) are at chance by construction: they never show that there is no

@@ -19,7 +19,7 @@ import numpy as np
 
 from capelet.errors import CapeletError, MissingExtra
 from capelet.integrations.embedder import Charges, Embedder
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
 from capelet.release.charging import Repeats
 from capelet.release.metered import Source, Store, Subjects
 

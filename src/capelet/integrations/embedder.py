@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from capelet.errors import CapeletError
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
 from capelet.privacy.guarantees import Guarantee
 from capelet.release.charging import Repeats
-from capelet.release.metered import Meter, MeteredEncoder, Source, Store, Subjects
+from capelet.release.metered import ChargingPolicy, MeteredEncoder, Source, Store, Subjects
 
 # A context variable: it reaches asynchronous tasks and the threads that `asyncio.to_thread` and
 # LangChain start. In a thread that knows nothing of it there is no subject, and nothing is drawn.
@@ -68,7 +68,7 @@ class Embedder:
 
     def __init__(self, source: Source, charges: Charges | None = None) -> None:
         self.source, self.charges = source, charges or Charges()
-        meter = Meter.of(self.charges.store, self.charges.budget, self.charges.repeats)
+        meter = ChargingPolicy.of(self.charges.store, self.charges.budget, self.charges.repeats)
         if meter is None and self.charges.subject is not None:
             raise CapeletError("a subject is charged in a store: give store= too")
         self.encoder = MeteredEncoder(source, meter)

@@ -14,7 +14,7 @@ from typing import Any
 
 from capelet.errors import CapeletError, MissingExtra
 from capelet.integrations.embedder import Charges, Embedder
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
 from capelet.release.charging import Repeats
 from capelet.release.metered import Source, Store
 from capelet.silence import warn_if_late

@@ -70,7 +70,7 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         # Here and not above: the defences load torch, which an estimator that is only made or
         # cloned does not need.
         from capelet.defences import fit, method
-        from capelet.defences.training import Part, Schedule
+        from capelet.defences.fitting import Part, Schedule
         from capelet.release import PrivateEncoder
 
         task = None

@@ -19,7 +19,7 @@ from sentence_transformers.base.modules import InputModule
 
 from capelet.errors import CapeletError
 from capelet.integrations.embedder import Charges, Embedder
-from capelet.privacy.budgets import Budget
+from capelet.ledger.budgets import Budget
 from capelet.release.charging import Repeats
 from capelet.release.metered import Source, Store
 

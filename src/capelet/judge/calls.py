@@ -33,7 +33,7 @@ SIZES = (1, 2, 7, 33, 256)  # rows of a small call
 
 
 @dataclass(frozen=True)
-class Plan:
+class CallLayout:
     """How inputs share calls.
 
     `crowd`: as many rows as memory lets, each a target. `company`: half of the rows are targets,
@@ -51,8 +51,8 @@ class Plan:
         )
 
 
-CROWD, IN_COMPANY = Plan("crowd"), Plan("company")
-SMALL = tuple(Plan("small", size) for size in SIZES)
+CROWD, IN_COMPANY = CallLayout("crowd"), CallLayout("company")
+SMALL = tuple(CallLayout("small", size) for size in SIZES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Source:
 
     mechanism: Callable[[Any], Any]
 
-    def draw(self, plan: Plan, pair: Pair, count: int) -> Iterator[Draw]:
+    def draw(self, plan: CallLayout, pair: Pair, count: int) -> Iterator[Draw]:
         """Calls under this plan: `count` rows in a crowd or in company, or so many small calls."""
         # The coins' generator is seeded by the operating system: the bound needs coins that are
         # independent of each other and of the mechanism's own noise.
@@ -115,7 +115,7 @@ class Source:
             yield Draw(self._call(pair, coins), coins, rows, pair.second, again)
 
     def _small(
-        self, plan: Plan, pair: Pair, count: int, random: np.random.Generator
+        self, plan: CallLayout, pair: Pair, count: int, random: np.random.Generator
     ) -> Iterator[Draw]:
         """One target in each call, in a random place; it comes first in what is handed on."""
         for _ in range(count):
@@ -333,7 +333,7 @@ def _cut(values: Reals) -> Reals:
 _OWN = View("the output of the text itself is seen", _own, own=True)
 
 
-def views(plan: Plan, is_text: bool) -> list[View]:
+def views(plan: CallLayout, is_text: bool) -> list[View]:
     """What can be looked at in the calls of a plan.
 
     `is_text` says that outputs are texts, which have neither differences nor sums: two of them are
@@ -355,7 +355,7 @@ def views(plan: Plan, is_text: bool) -> list[View]:
     return both if is_text else both + _vector_views()
 
 
-def _small_views(plan: Plan, is_text: bool) -> list[View]:
+def _small_views(plan: CallLayout, is_text: bool) -> list[View]:
     table = [View(f"the output{plan.phrase} is seen", _own, own=True)]
     if plan.size == 1:
         return table

@@ -13,8 +13,8 @@ from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.judge.bounds import Claim, Tradeoff
 from capelet.judge.calls import Source
+from capelet.judge.event_search import Event, Finalist, Tally, count_hits, search
 from capelet.judge.pairs import WORDS, Distance, Pair, Plane, corners, own_pairs
-from capelet.judge.search import Event, Finalist, Tally, count_hits, search
 from capelet.mechanisms import Gaussian
 from capelet.privacy.guarantees import Guarantee, check_count, check_number
 from capelet.release import PrivateEncoder

@@ -145,7 +145,7 @@ def _matrix(column: pa.Array) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class PairOutcomes:
     """What left for the first file and for the second, run by run."""
 
     case: Case
@@ -166,19 +166,19 @@ class Trial:
 # ---- the checks ----------------------------------------------------------------------------------
 
 
-def _refusals(trial: Trial) -> bool:
+def _refusals(trial: PairOutcomes) -> bool:
     return trial.differs(lambda outcome: outcome.refusal)
 
 
-def _schemas(trial: Trial) -> bool:
+def _schemas(trial: PairOutcomes) -> bool:
     return trial.differs(lambda outcome: [file.table.schema for file in outcome.files])
 
 
-def _metadata(trial: Trial) -> bool:
+def _metadata(trial: PairOutcomes) -> bool:
     return trial.differs(lambda outcome: [file.metadata for file in outcome.files])
 
 
-def _footers(trial: Trial) -> bool:
+def _footers(trial: PairOutcomes) -> bool:
     return trial.differs(lambda outcome: [_footer(file) for file in outcome.files])
 
 
@@ -199,17 +199,17 @@ def _footer(file: ReleasedFile) -> list[Any]:
     return facts
 
 
-def _side_columns(trial: Trial) -> bool:
+def _side_columns(trial: PairOutcomes) -> bool:
     return trial.differs(
         lambda outcome: [file.table.drop_columns([VECTOR]) for file in outcome.files]
     )
 
 
-def _equality(trial: Trial) -> bool:
+def _equality(trial: PairOutcomes) -> bool:
     return not trial.is_discrete and trial.differs(lambda outcome: outcome.equality)
 
 
-ROAD_CHECKS: dict[str, tuple[Callable[[Trial], bool], str]] = {
+ROAD_CHECKS: dict[str, tuple[Callable[[PairOutcomes], bool], str]] = {
     "refusals": (_refusals, "whether, or with which words, the file is refused"),
     "schema": (_schemas, "the schema"),
     "metadata": (_metadata, "the metadata"),
@@ -284,7 +284,7 @@ class _Road:
             place = self.folder / str(which)
             runs = (self._outcome(place / str(n), way, rows, content) for n in range(RUNS))
             sides.append(tuple(runs))
-        trial = Trial(case, way, (sides[0], sides[1]), self.is_discrete)
+        trial = PairOutcomes(case, way, (sides[0], sides[1]), self.is_discrete)
         files = [file for side in sides for outcome in side for file in outcome.files]
         is_declared = bool(files) and all(file.declares_repeats for file in files)
         for name, (check, subject) in ROAD_CHECKS.items():

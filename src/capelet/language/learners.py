@@ -42,7 +42,7 @@ from capelet.training.dpsgd import (
 from capelet.training.loop import Position
 
 if TYPE_CHECKING:
-    from capelet.language.training import Training
+    from capelet.language.schedule import Training
 
 
 def learner_of(

@@ -1,1 +1,1 @@
-"""Privacy as data: guarantees, their accounting, and the store of charges."""
+"""Privacy as mathematics: guarantees, their accounting, and which texts they are about."""

@@ -34,14 +34,14 @@ from capelet.data.streams import TEXT, is_named
 from capelet.errors import CapeletError, DataError, OutputError
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
-from capelet.privacy.anchors import with_anchor
-from capelet.privacy.budgets import Budget, BudgetError
-from capelet.privacy.store import Ledger
+from capelet.ledger.anchors import with_anchor
+from capelet.ledger.budgets import Budget, BudgetError
+from capelet.ledger.store import Ledger
 from capelet.release import manifest
 from capelet.release.charging import Account, LookAlikes, Repeats, charging_of
 from capelet.release.drawing import Drawer, Request, Workers, open_drawer
 from capelet.release.jobs import ROW, VECTOR, Columns, Job, Summary, matrix_of, table_of
-from capelet.release.parts import Parts, open_parts
+from capelet.release.partial_output import PartialOutput, open_output
 from capelet.release.recipe import PrivateEncoder
 from capelet.release.rows import Block, LeaveOut, join_digests
 
@@ -107,7 +107,7 @@ def encode(
             book = stack.enter_context(Ledger(charging.ledger))
             stack.enter_context(with_anchor(book, charging.anchor))
             account = Account(book, charging, job.recipe_name)
-        with open_parts(job.target) as parts:
+        with open_output(job.target) as parts:
             summary = _release(job, parts, account, workers, overwrite, progress)
             # They are let out, and nobody will ask for them again; `same` ones stay: the next run
             # may ask. While the folder is there: a rerun after a kill still knows whose they are.
@@ -119,7 +119,7 @@ def encode(
 
 def _release(
     job: Job,
-    parts: Parts,
+    parts: PartialOutput,
     account: Account | None,
     workers: Workers | None,
     overwrite: bool,
@@ -195,7 +195,7 @@ class _Plan:
 
 
 def _first_pass(
-    job: Job, parts: Parts, account: Account | None, overwrite: bool, progress: Progress
+    job: Job, parts: PartialOutput, account: Account | None, overwrite: bool, progress: Progress
 ) -> _Plan:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
     book = account.ledger if account else None
@@ -219,7 +219,7 @@ def _first_pass(
 
 
 def _count(
-    job: Job, parts: Parts, account: Account | None, is_resumed: bool, progress: Progress
+    job: Job, parts: PartialOutput, account: Account | None, is_resumed: bool, progress: Progress
 ) -> _Plan:
     """Check all rows; add up what each person needs, and notice people who look alike."""
     digests, starts, alike = [], [0], LookAlikes()
@@ -239,7 +239,7 @@ def _count(
 def _second_pass(
     job: Job,
     plan: _Plan,
-    parts: Parts,
+    parts: PartialOutput,
     account: Account | None,
     drawer: Drawer,
     progress: Progress,
@@ -259,7 +259,7 @@ def _second_pass(
 
 
 def _requests(
-    job: Job, plan: _Plan, parts: Parts, account: Account | None, pending: set[bytes]
+    job: Job, plan: _Plan, parts: PartialOutput, account: Account | None, pending: set[bytes]
 ) -> Iterator[Request]:
     """Each block with the rows that nobody has drawn: repeats are taken out before the draw.
 
@@ -281,7 +281,7 @@ def _requests(
         raise _change_error(job)
 
 
-def _request(block: Block, parts: Parts, account: Account, pending: set[bytes]) -> Request:
+def _request(block: Block, parts: PartialOutput, account: Account, pending: set[bytes]) -> Request:
     names = account.names(block, parts.run)
     if block.number in parts.stored_blocks:
         return Request(block, names, ())
@@ -292,7 +292,9 @@ def _request(block: Block, parts: Parts, account: Account, pending: set[bytes]) 
     return Request(block, names, sorted(first.values()))
 
 
-def _settle(job: Job, request: Request, draws: Vectors, parts: Parts, account: Account) -> None:
+def _settle(
+    job: Job, request: Request, draws: Vectors, parts: PartialOutput, account: Account
+) -> None:
     """Charge for a block and keep it, both or neither; the part is what the ledger returns."""
     block, names = request.block, request.names
     is_stored = block.number in parts.stored_blocks
@@ -342,7 +344,7 @@ def _change_error(job: Job) -> DataError:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def _assemble(job: Job, plan: _Plan, parts: Parts, account: Account | None) -> Summary:
+def _assemble(job: Job, plan: _Plan, parts: PartialOutput, account: Account | None) -> Summary:
     """Join the parts to one file, or gather them in one folder, and let it out."""
     width = parts.read(0).schema.field(VECTOR).type.list_size
     if job.folder is None:
@@ -368,7 +370,7 @@ def _assemble(job: Job, plan: _Plan, parts: Parts, account: Account | None) -> S
     return Summary(job.target, **content, is_resumed=plan.is_resumed, **job.promises())
 
 
-def _summary_of_last_run(job: Job, parts: Parts) -> Summary | None:
+def _summary_of_last_run(job: Job, parts: PartialOutput) -> Summary | None:
     """The summary of this run where it was killed just after its target appeared."""
     summary = parts.summary(job.facts())
     if not summary or parts.rows() != join_digests(block.digest for block in job.source.blocks()):

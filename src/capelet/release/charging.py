@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Literal
 
 from capelet.errors import CapeletError
-from capelet.privacy.budgets import ROWS_SHOWN, Budget, Need, needs_of
-from capelet.privacy.database import address, keyed_hash
+from capelet.ledger.budgets import ROWS_SHOWN, Budget, Need, needs_of
+from capelet.ledger.database import address, keyed_hash
+from capelet.ledger.people import EQUALITY_IS_PUBLIC
+from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.people import EQUALITY_IS_PUBLIC
-from capelet.privacy.store import Ledger
-from capelet.release.parts import Parts
+from capelet.release.partial_output import PartialOutput
 from capelet.release.rows import Block
 
 Repeats = Literal["fresh", "same"]
@@ -103,7 +103,7 @@ class Account:
         rows = zip(block.people, block.contents(), strict=True)
         return [self.ledger.release_name(self.recipe_name, who, content) for who, content in rows]
 
-    def needs(self, block: Block, parts: Parts, is_resumed: bool) -> list[Need]:
+    def needs(self, block: Block, parts: PartialOutput, is_resumed: bool) -> list[Need]:
         """What a block would cost: a release for each row whose name is not stored yet."""
         people = block.people
         # Nothing can be stored under the names of a run that has only begun.
@@ -129,7 +129,7 @@ class LookAlikes:
         self._pairs: list[tuple[int, int]] = []
         self._rows: list[int] = []
 
-    def look(self, block: Block, parts: Parts, ledger: Ledger) -> None:
+    def look(self, block: Block, parts: PartialOutput, ledger: Ledger) -> None:
         """Compare everyone who comes for the first time with the file so far and the ledger."""
         first_rows: dict[str, int] = {}
         for person, number in zip(block.people, block.numbers, strict=True):

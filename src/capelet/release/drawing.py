@@ -29,9 +29,9 @@ from capelet.errors import CapeletError, OutputError
 from capelet.files import expand_user
 from capelet.interfaces import Vectors
 from capelet.release.jobs import Job
-from capelet.release.parts import Parts, write_attempt
+from capelet.release.partial_output import PartialOutput, write_attempt
 from capelet.release.recipe import PrivateEncoder, recipe_hash
-from capelet.release.rows import Block, Reading, Span, digest_of, take
+from capelet.release.rows import Block, RowFormat, Span, digest_of, take
 
 # Workers lost over one block before the run gives up: the block may be what kills them.
 MOST_LOSSES = 3
@@ -73,7 +73,9 @@ class Drawer(Protocol):
     def draw(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Vectors]]: ...
 
 
-def open_drawer(job: Job, parts: Parts, workers: Workers | None) -> AbstractContextManager[Drawer]:
+def open_drawer(
+    job: Job, parts: PartialOutput, workers: Workers | None
+) -> AbstractContextManager[Drawer]:
     """The drawer for a job; an engine that cannot be had is refused before anything is read."""
     if workers is None:
         return nullcontext(InProcess(job.private))
@@ -116,7 +118,7 @@ class Task:
 
     number: int
     span: Span
-    reading: Reading
+    reading: RowFormat
     rows: npt.NDArray[np.int64]
     digest: bytes
     recipe: str
@@ -164,7 +166,12 @@ class OnEngine:
     """Has workers draw, some blocks ahead; gives the draws back in order, each block once."""
 
     def __init__(
-        self, engine: Engine, reading: Reading, recipe: str, recipe_name: str, parts: Parts
+        self,
+        engine: Engine,
+        reading: RowFormat,
+        recipe: str,
+        recipe_name: str,
+        parts: PartialOutput,
     ) -> None:
         self._engine, self._reading, self._parts = engine, reading, parts
         self._recipe, self._recipe_name = recipe, recipe_name

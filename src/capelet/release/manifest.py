@@ -21,7 +21,7 @@ from capelet.errors import OutputError
 from capelet.files import onto_disk, sha256_of_file, write_whole
 from capelet.privacy.origins import keyed_name
 from capelet.release.jobs import Job
-from capelet.release.parts import Parts, sync
+from capelet.release.partial_output import PartialOutput, sync
 
 # With an underscore: whatever reads a folder as one Parquet table passes it over.
 MANIFEST = "_manifest.json"
@@ -38,7 +38,7 @@ def plan_of(job: Job, rows: str, ledger: str) -> str:
     return hashlib.sha256(json.dumps([job.facts(), rows, ledger]).encode()).hexdigest()
 
 
-def gather(job: Job, parts: Parts, starts: Sequence[int], plan: str, width: int) -> None:
+def gather(job: Job, parts: PartialOutput, starts: Sequence[int], plan: str, width: int) -> None:
     """Make the whole folder, on the disk and ready to be let out; `starts` ends with all rows."""
     numbers = range(len(starts) - 1)
     whole = parts.whole_folder(numbers, {number: part_name(number) for number in numbers})

@@ -19,10 +19,10 @@ import numpy as np
 
 from capelet.errors import CapeletError, DataError
 from capelet.interfaces import Vectors
-from capelet.privacy.budgets import Budget, needs_of
+from capelet.ledger.budgets import Budget, needs_of
+from capelet.ledger.people import normalise_person
+from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.people import normalise_person
-from capelet.privacy.store import Ledger
 from capelet.release.charging import Charging, Repeats
 from capelet.release.recipe import PrivateEncoder, Release, recipe_hash
 
@@ -34,7 +34,7 @@ Subjects = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Meter:
+class ChargingPolicy:
     """Where releases are charged, up to which budget, and what a repeated text costs.
 
     `same` is the default here, unlike for files: frameworks retry by themselves, and add the same
@@ -48,7 +48,7 @@ class Meter:
     @classmethod
     def of(
         cls, store: Store | None, budget: float | Budget | None = None, repeats: Repeats = "same"
-    ) -> Meter | None:
+    ) -> ChargingPolicy | None:
         """The meter that was asked for; None, and so no charges, without a store."""
         if store is None:
             if budget is not None:
@@ -88,7 +88,7 @@ class MeteredEncoder:
     threads: noise is drawn from a stream of each call's own, and the store locks by itself.
     """
 
-    def __init__(self, source: Source, meter: Meter | None = None) -> None:
+    def __init__(self, source: Source, meter: ChargingPolicy | None = None) -> None:
         private = (
             source if isinstance(source, PrivateEncoder) else PrivateEncoder.from_recipe(source)
         )
@@ -135,7 +135,9 @@ class MeteredEncoder:
         private = self.private
         return Release(vectors, self.guarantee, private.recipe, private.word_guarantee)
 
-    def _settle(self, meter: Meter, texts: Sequence[str], people: Sequence[str]) -> Vectors:
+    def _settle(
+        self, meter: ChargingPolicy, texts: Sequence[str], people: Sequence[str]
+    ) -> Vectors:
         ledger, run = meter.ledger, secrets.token_hex(16)
         names = meter.names(run, self._recipe_name, people, texts)
         stored = ledger.find(names)

@@ -69,15 +69,15 @@ class Release:
     """Vectors, what is guaranteed about them, and the recipe that made them.
 
     `word_guarantee` is what holds of each single word beyond that; see `PrivateEncoder`. Of a study
-    release, which promises nothing, `law` is what the same noise would promise had it come from the
-    operating system: scores of a study are read against the ceilings of that.
+    release, which promises nothing, `unseeded_guarantee` is what the same noise would promise had
+    it come from the operating system: scores of a study are read against the ceilings of that.
     """
 
     vectors: Vectors
     guarantee: Guarantee
     recipe: Mapping[str, Any]
     word_guarantee: Guarantee | None = None
-    law: Guarantee | None = None
+    unseeded_guarantee: Guarantee | None = None
 
     @property
     def recipe_hash(self) -> str:
@@ -338,7 +338,7 @@ class PrivateEncoder:
             as_seeded(self.guarantee),
             {**self.recipe, "seed": number},
             None if words is None else as_seeded(words),
-            law=self.guarantee,
+            unseeded_guarantee=self.guarantee,
         )
 
     def unprotected(self) -> PrivateEncoder:

@@ -20,7 +20,7 @@ from capelet.data.formats import Format
 from capelet.data.streams import column_batches, count_empty, is_named
 from capelet.errors import DataError
 from capelet.interfaces import Kind, Progress, Vectors, silent
-from capelet.privacy.people import normalise_person
+from capelet.ledger.people import normalise_person
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowFormat:
     """How rows of a file among many are read; a worker on another machine reads the same."""
 
     kind: Kind
@@ -201,7 +201,7 @@ class FolderSource:
 
     name: str
     files: tuple[str, ...]
-    reading: Reading
+    reading: RowFormat
     size: int
     leave_out: LeaveOut | None = None
 
@@ -254,7 +254,7 @@ def source_of(
         return Source(Path(source), kind, column, subject, size, leave_out, layout)
     if layout.encoding is not None or layout.separator is not None:
         raise DataError("--encoding and --separator are of text files; a folder is of Parquet")
-    reading = Reading(kind, column, subject, layout.drop_empty)
+    reading = RowFormat(kind, column, subject, layout.drop_empty)
     return FolderSource(str(source), list_files(source), reading, size, leave_out)
 
 

@@ -5,7 +5,7 @@ A report is a pure function of `Findings`: it arranges, rounds and says, and nev
 
 from capelet.reports.kinds import all_verdicts
 from capelet.reports.kinds.attribute_inference import overall, verdicts
-from capelet.reports.leaves import what_leaves
+from capelet.reports.output_summary import what_leaves
 from capelet.reports.verdict import Verdict
 from capelet.reports.write import (
     drawn_from,

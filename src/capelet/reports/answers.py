@@ -10,12 +10,7 @@ from capelet.findings import Finding, Findings
 from capelet.findings.verdicts import Outcome
 from capelet.reports import comparison, facts
 from capelet.reports.ceilings import ALMOST_ALL, at_most, person_ceilings
-from capelet.reports.kinds.attribute_inference import ADVERBS, strongest, verdicts
-from capelet.reports.kinds.fairness import gap_rows
-from capelet.reports.kinds.utility import USE, judged_row
-from capelet.reports.page import Passage
-from capelet.reports.verdict import Verdict, first, targets
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     count,
     is_number,
     join_names,
@@ -24,6 +19,11 @@ from capelet.reports.words import (
     sentence_of,
     signed_points,
 )
+from capelet.reports.kinds.attribute_inference import ADVERBS, strongest, verdicts
+from capelet.reports.kinds.fairness import gap_rows
+from capelet.reports.kinds.utility import USE, judged_row
+from capelet.reports.page import Passage
+from capelet.reports.verdict import Verdict, first, targets
 
 OWN_TEXTS = (
     "A trained map is not private towards the texts it was trained on, unless it says so. "
@@ -41,7 +41,7 @@ ONLY_MEASURED = (
 
 
 @dataclass(frozen=True)
-class Fate:
+class AttributeChange:
     """What became of one attribute."""
 
     target: str
@@ -63,12 +63,12 @@ class Fate:
         return "same" if is_old and self.way != "worse" else "more"
 
 
-def fates(before: Findings, after: Findings) -> list[Fate]:
+def fates(before: Findings, after: Findings) -> list[AttributeChange]:
     """What became of each attribute that was measured after."""
     old = {item.target: item for item in verdicts(before)}
     ways = {item.target: item.way for item in comparison.all_changes(before, after)}
     return [
-        Fate(item.target, old.get(item.target), item, ways.get(item.target, "unclear"))
+        AttributeChange(item.target, old.get(item.target), item, ways.get(item.target, "unclear"))
         for item in verdicts(after)
     ]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from capelet.findings import Findings
 from capelet.reports import facts, method
 from capelet.reports.draw.maps import Cloud
+from capelet.reports.formatting import count, percent
 from capelet.reports.kinds import all_verdicts, reports_of, summary
 from capelet.reports.kinds.attribute_inference import (
     learning_curves,
@@ -19,7 +20,7 @@ from capelet.reports.kinds.attribute_inference import (
 )
 from capelet.reports.kinds.generic import OTHERS
 from capelet.reports.kinds.inversion import GROUP, shows_texts
-from capelet.reports.leaves import what_leaves
+from capelet.reports.output_summary import what_leaves
 from capelet.reports.page import (
     Block,
     Callout,
@@ -39,7 +40,6 @@ from capelet.reports.page import (
     text,
 )
 from capelet.reports.verdict import Verdict
-from capelet.reports.words import count, percent
 
 # The headings of the tables in the order of the page; a kind may bring one of its own.
 GROUPS = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capelet.findings import Finding
-from capelet.reports.words import count, is_number, percent
+from capelet.reports.formatting import count, is_number, percent
 
 # A bound of nearly 1 bounds nothing, and as a number would only sound like a promise.
 ALMOST_ALL = 0.99

@@ -14,6 +14,17 @@ from capelet.findings.kinds import better, kind_of
 from capelet.reports import facts, method
 from capelet.reports.audit import callout
 from capelet.reports.draw.bars import Bar
+from capelet.reports.formatting import (
+    decimal,
+    is_number,
+    is_share,
+    join_names,
+    metric_name,
+    percent,
+    points,
+    score,
+    sentence_of,
+)
 from capelet.reports.kinds import all_verdicts, report_of, reports_of, summary
 from capelet.reports.kinds.attribute_inference import LEAK
 from capelet.reports.kinds.deviation import Deviation
@@ -39,17 +50,6 @@ from capelet.reports.page import (
     section,
     sign_off,
     text,
-)
-from capelet.reports.words import (
-    decimal,
-    is_number,
-    is_share,
-    join_names,
-    metric_name,
-    percent,
-    points,
-    score,
-    sentence_of,
 )
 
 # Two runs and how they are called.

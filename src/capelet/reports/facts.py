@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from capelet.findings import Findings
+from capelet.reports.formatting import count, day, duration, join_names, percent
 from capelet.reports.page import Block, Code, Fact, Line, Origins, Table, table
-from capelet.reports.words import count, day, duration, join_names, percent
 
 Group = tuple[str, tuple[Fact, ...]]
 # How the training methods of language models are called.

@@ -12,10 +12,10 @@ from enum import IntEnum
 
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
-from capelet.findings.verdicts import Side, judge, people_of, side_of
+from capelet.findings.verdicts import Side, classify, people_of, side_of
+from capelet.reports.formatting import count, join_names, points
 from capelet.reports.kinds.attribute_inference import LEAK, strongest, unmeasured_attributes
 from capelet.reports.verdict import minus, people_words, targets
-from capelet.reports.words import count, join_names, points
 
 
 class Decision(IntEnum):
@@ -119,7 +119,7 @@ def _require_under(rows: list[Finding], limit: float, missing: list[str]) -> Rul
     if unclear or missing or not rows:
         parts = [f"Not shown to lie under {size} over chance, nor over it: {_rooms(unclear)}."]
         parts = parts if unclear else []
-        parts += [f"{row.target}: {people_words(judge(row))}" for row in unclear if _more(row)]
+        parts += [f"{row.target}: {people_words(classify(row))}" for row in unclear if _more(row)]
         parts += [f"Not measured: {join_names(missing)}."] if missing else []
         reason = " ".join(parts) or "No attribute was measured."
         return Ruling(name, Decision.INCONCLUSIVE, reason, (*_names(unclear), *missing))
@@ -159,4 +159,4 @@ def _rooms(rows: list[Finding]) -> str:
 
 
 def _more(row: Finding) -> bool:
-    return bool(people_words(judge(row)))
+    return bool(people_words(classify(row)))

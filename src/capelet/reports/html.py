@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from capelet.reports.draw import bars, curves, maps, pareto
+from capelet.reports.formatting import count, percent
 from capelet.reports.page import Block, Page
-from capelet.reports.words import count, percent
 
 
 def draw_html(page: Page) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, split_kind
 from capelet.reports import facts
+from capelet.reports.formatting import NOTHING, is_number, sentence_of
 from capelet.reports.kinds import report_of, reports_of
 from capelet.reports.kinds.extraction import (
     BITS,
@@ -30,7 +31,6 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.words import NOTHING, is_number, sentence_of
 
 LIMITS = (
     "An attack that fails is not a proof. Exposure is measured on made-up secrets of random words; "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from capelet.reports import page as blocks
-from capelet.reports.leaves import TITLE
+from capelet.reports.output_summary import TITLE
 from capelet.reports.page import Block, Page
 
 
@@ -131,7 +131,7 @@ def _examples(block: blocks.Examples, level: int) -> str:
     )
 
 
-def _reading(reading: blocks.Reading) -> str:
+def _reading(reading: blocks.GuessedWords) -> str:
     right, wrong = (escape(" ".join(words) or "–") for words in (reading.right, reading.wrong))
     return f"{escape(reading.attacker)}: {right}; wrongly {wrong}"
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from capelet.findings import Findings
 from capelet.findings.kinds import KINDS
 from capelet.reports.facts import part
+from capelet.reports.formatting import (
+    count,
+    duration,
+    join_names,
+    percent,
+    sentence_of,
+    split_words,
+)
 from capelet.reports.kinds import reports_of
 from capelet.reports.kinds.attribute_inference import LEAK
 from capelet.reports.page import Passage
 from capelet.reports.verdict import targets
-from capelet.reports.words import count, duration, join_names, percent, sentence_of, split_words
 
 OTHER_ATTACKS = {name: kind.attack for name, kind in KINDS.items() if kind.attack}
 

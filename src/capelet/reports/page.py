@@ -191,7 +191,7 @@ class Search(Block):
 
 
 @dataclass(frozen=True)
-class Reading:
+class GuessedWords:
     """The words that one attacker named of a text, right and wrong."""
 
     attacker: str
@@ -203,7 +203,7 @@ class Reading:
 @dataclass(frozen=True)
 class Example:
     text: str
-    readings: tuple[Reading, ...]
+    readings: tuple[GuessedWords, ...]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,18 @@ from capelet.reports.answers import answers, lead
 from capelet.reports.audit import callout, ending
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.pareto import settings_of
+from capelet.reports.formatting import (
+    NOTHING,
+    count,
+    duration,
+    is_number,
+    join_names,
+    percent,
+    points,
+    score,
+    signed_points,
+)
+from capelet.reports.frontier import search_section
 from capelet.reports.kinds import report_of
 from capelet.reports.kinds.attribute_inference import (
     LEAK,
@@ -29,7 +41,7 @@ from capelet.reports.kinds.families import family_table
 from capelet.reports.kinds.generic import cell
 from capelet.reports.kinds.person_inference import PERSON
 from capelet.reports.kinds.utility import USE
-from capelet.reports.leaves import what_leaves
+from capelet.reports.output_summary import what_leaves
 from capelet.reports.page import (
     Card,
     Cards,
@@ -51,19 +63,7 @@ from capelet.reports.page import (
     tables,
     text,
 )
-from capelet.reports.search import search_section
 from capelet.reports.verdict import targets
-from capelet.reports.words import (
-    NOTHING,
-    count,
-    duration,
-    is_number,
-    join_names,
-    percent,
-    points,
-    score,
-    signed_points,
-)
 
 JOINT = "joint-adversary"
 NAMES = ("before", "after")

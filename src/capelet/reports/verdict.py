@@ -12,7 +12,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.verdicts import Judgement, Level, Outcome, outcome_of
-from capelet.reports.words import count, decimal, is_number, points
+from capelet.reports.formatting import count, decimal, is_number, points
 
 
 @dataclass(frozen=True)

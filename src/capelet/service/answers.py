@@ -12,8 +12,8 @@ import numpy as np
 import orjson
 
 from capelet.interfaces import Vectors
+from capelet.ledger.settlement import Settlement
 from capelet.privacy.guarantees import Guarantee
-from capelet.privacy.settlement import Settlement
 from capelet.release.charging import Repeats
 from capelet.service.schemas import EncodingFormat
 

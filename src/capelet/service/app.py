@@ -26,15 +26,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from capelet.errors import OutputError, describe_fault
-from capelet.privacy.budgets import BudgetError
-from capelet.privacy.settlement import RequestConflict, Settlement
+from capelet.ledger.budgets import BudgetError
+from capelet.ledger.settlement import RequestConflict, Settlement
 from capelet.release.heads import Head
 from capelet.service.answers import describe_privacy, privacy_headers, write_answer
 from capelet.service.batcher import Batcher
 from capelet.service.classify import Classifier, add_classify
 from capelet.service.errors import Refusal, StoreErrors, other_body, store_down, unavailable
 from capelet.service.front import Front, answer_json, frame_app
-from capelet.service.gateway import Gateway, Plan, refuse_budget
+from capelet.service.gateway import AdmittedRequest, Gateway, refuse_budget
 from capelet.service.page import OperatorPage
 from capelet.service.readings import Readings
 from capelet.service.schemas import (
@@ -59,8 +59,8 @@ class Service(Front):
         super().__init__(gateway.callers)
         self.gateway, self.readings = gateway, readings
         self._batcher: Batcher | None = None
-        self._mailbox: _Mailbox
-        self._desk: _Desk
+        self._mailbox: _CompletionQueue
+        self._desk: _DecisionThread
 
     @property
     def batcher(self) -> Batcher:
@@ -70,7 +70,7 @@ class Service(Front):
 
     def start(self) -> None:
         super().start()
-        self._mailbox, self._desk = _Mailbox(), _Desk()
+        self._mailbox, self._desk = _CompletionQueue(), _DecisionThread()
         gateway = self.gateway
         self._batcher = Batcher(
             gateway.private, gateway.ledger, gateway.settings.bounds, self.metrics
@@ -98,10 +98,13 @@ class Service(Front):
         super().stop()
 
     async def answer(
-        self, decide: Callable[[], Plan], request: Request | None = None, is_small: bool = True
-    ) -> tuple[Plan, Settlement]:
+        self,
+        decide: Callable[[], AdmittedRequest],
+        request: Request | None = None,
+        is_small: bool = True,
+    ) -> tuple[AdmittedRequest, Settlement]:
         """A plan, decided on a thread, and what the store holds for it once drawn and charged."""
-        errand = _Errand()
+        errand = _PendingRequest()
         arrival = self._mailbox.expect(errand.future)
         if is_small:
             self._desk.put(partial(self._send, errand, decide))
@@ -128,7 +131,7 @@ class Service(Front):
             if watch is not None:
                 watch.cancel()
 
-    def _send(self, errand: _Errand, decide: Callable[[], Plan]) -> None:
+    def _send(self, errand: _PendingRequest, decide: Callable[[], AdmittedRequest]) -> None:
         """On a thread: decide, and hand the job to the batcher from here.
 
         So the loop wakes once for a request, when it is settled; each time costs two switches
@@ -152,7 +155,7 @@ class _CallerGone(Exception):
     """The connection was closed before there was an answer."""
 
 
-class _Desk:
+class _DecisionThread:
     """One thread decides on small requests, in the order in which they came.
 
     They would wait for each other on many threads, too, since a store has one connection and the
@@ -183,7 +186,7 @@ class _Desk:
             task()
 
 
-class _Mailbox:
+class _CompletionQueue:
     """The ends of errands on their way from the threads to the loop.
 
     The store's thread ends many at once, and the loop is woken once for all that lie here:
@@ -225,14 +228,14 @@ class _Mailbox:
 
 
 @dataclass(eq=False)
-class _Errand:
+class _PendingRequest:
     """A request between the loop and the threads: its plan, once there is one, and its end."""
 
     future: Future[Settlement] = field(default_factory=Future)
-    plan: Plan | None = None
+    plan: AdmittedRequest | None = None
     is_abandoned: bool = False
 
-    def take(self, plan: Plan) -> None:
+    def take(self, plan: AdmittedRequest) -> None:
         """The job's end is this errand's; whoever left meanwhile has left the job, too."""
         plan.job.future = self.future
         self.plan = plan
@@ -247,7 +250,7 @@ class _Errand:
             self.plan.job.is_abandoned = True
 
 
-def _leave(errand: _Errand, arrival: asyncio.Future[Settlement]) -> None:
+def _leave(errand: _PendingRequest, arrival: asyncio.Future[Settlement]) -> None:
     """The caller has gone. Not cancelled: what is drawn is settled, and a retry finds it."""
     if not arrival.done():
         errand.abandon()
@@ -350,7 +353,9 @@ def _add_embeddings(app: FastAPI, service: Service) -> None:
         return answer_json(_describe_model(gateway))
 
 
-async def _decision(service: Service, request: Request) -> tuple[Callable[[], Plan], bool]:
+async def _decision(
+    service: Service, request: Request
+) -> tuple[Callable[[], AdmittedRequest], bool]:
     """How to plan a request, on a thread, and whether it is small.
 
     A small one is planned in one go; of another the key comes first.
@@ -361,7 +366,7 @@ async def _decision(service: Service, request: Request) -> tuple[Callable[[], Pl
     key = None if is_small else await service.authenticate(request)
     body = await read_body(request, gateway.settings.bounds)
 
-    def decide() -> Plan:
+    def decide() -> AdmittedRequest:
         caller = key or service.callers.authenticate(bearer(request))
         if (refusal := refuse_media(headers.get("content-type", ""))) is not None:
             raise refusal
@@ -371,7 +376,7 @@ async def _decision(service: Service, request: Request) -> tuple[Callable[[], Pl
     return decide, is_small
 
 
-def _respond(plan: Plan, settlement: Settlement, gateway: Gateway) -> Response:
+def _respond(plan: AdmittedRequest, settlement: Settlement, gateway: Gateway) -> Response:
     repeats = gateway.settings.repeats
     privacy = describe_privacy(settlement, gateway.guarantee, repeats, plan.charged_before)
     content = write_answer(

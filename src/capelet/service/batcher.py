@@ -24,8 +24,8 @@ import numpy as np
 
 from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
-from capelet.privacy.settlement import Order, Settlement
-from capelet.privacy.store import Ledger
+from capelet.ledger.settlement import Order, Settlement
+from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.service.errors import our_fault, store_down, unavailable
 from capelet.service.metrics import Metrics

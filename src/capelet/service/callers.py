@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from capelet.privacy.keys import ApiKey
-from capelet.privacy.store import Ledger
+from capelet.ledger.keys import ApiKey
+from capelet.ledger.store import Ledger
 from capelet.service.errors import StoreErrors, not_allowed, unknown_key
 
 # Whoever asks while there are no keys: then only programs on this machine can.

@@ -22,7 +22,7 @@ from capelet.encoders.model_folder import PRIVATE_ENCODER, open_folder
 from capelet.errors import CapeletError
 from capelet.files import expand_user
 from capelet.interfaces import Vectors
-from capelet.privacy.store import Ledger
+from capelet.ledger.store import Ledger
 from capelet.release.heads import Head
 from capelet.service.callers import Callers
 from capelet.service.errors import bad_input

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from capelet import __version__
-from capelet.privacy.keys import ApiKey
+from capelet.ledger.keys import ApiKey
 from capelet.service.callers import Callers
 from capelet.service.errors import Refusal, unavailable
 from capelet.service.metrics import Metrics

@@ -17,14 +17,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.own import bare
+from capelet.encoders.own import unwrap
 from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
-from capelet.privacy.budgets import BudgetError, Limits, needs_of
-from capelet.privacy.keys import ApiKey
-from capelet.privacy.people import normalise_person
-from capelet.privacy.settlement import Order, Request
-from capelet.privacy.store import Ledger
+from capelet.ledger.budgets import BudgetError, Limits, needs_of
+from capelet.ledger.keys import ApiKey
+from capelet.ledger.people import normalise_person
+from capelet.ledger.settlement import Order, Request
+from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
 from capelet.release.recipe import recipe_hash
 from capelet.service.batcher import Job
@@ -55,7 +55,7 @@ class CountsTokens(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class AdmittedRequest:
     """A request that may be served: the job, and how its answer is written."""
 
     job: Job
@@ -83,7 +83,7 @@ class Gateway:
         encoder = private.encoder
         assert encoder is not None  # `check_recipe`: it takes texts
         self.encoder = encoder
-        self._inner_encoder = inner = bare(encoder)
+        self._inner_encoder = inner = unwrap(encoder)
         # Asked once: to look through a protocol takes as long as to read a line of text.
         self._token_counter = inner if isinstance(inner, CountsTokens) else None
         self._dimension: int | None = None
@@ -111,12 +111,14 @@ class Gateway:
 
     # ---- what is asked ---------------------------------------------------------------------------
 
-    def plan(self, key: ApiKey, body: bytes, idempotency: str | None) -> Plan:
+    def plan(self, key: ApiKey, body: bytes, idempotency: str | None) -> AdmittedRequest:
         """All that can be decided before anything is drawn."""
         query = parse_query(body, self.settings.model, self.settings.bounds)
         return self.plan_query(key, query, body, idempotency)
 
-    def plan_query(self, key: ApiKey, query: Query, body: bytes, idempotency: str | None) -> Plan:
+    def plan_query(
+        self, key: ApiKey, query: Query, body: bytes, idempotency: str | None
+    ) -> AdmittedRequest:
         if query.dimensions not in (None, self.dimension):
             raise bad_input(
                 f"this model has {self.dimension} dimensions and cannot be cut", "dimensions"
@@ -147,7 +149,9 @@ class Gateway:
             # What no encoder gathers need not wait for others.
             job.gathers_lengths = getattr(self._inner_encoder, "gathers_lengths", False)
             self._check_budget(job)
-        return Plan(job, query.encoding_format, tokens, None if answer is None else answer.charged)
+        return AdmittedRequest(
+            job, query.encoding_format, tokens, None if answer is None else answer.charged
+        )
 
     def _request(self, key: ApiKey, body: bytes, idempotency: str | None) -> Request | None:
         """The request under its idempotency key; the digest is of all that decides its answer."""

@@ -21,9 +21,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import RedirectResponse, Response
 
 from capelet.errors import CapeletError
-from capelet.privacy.budgets import SLACK
+from capelet.ledger.budgets import SLACK
+from capelet.ledger.keys import ApiKey
 from capelet.privacy.guarantees import Guarantee, ceiling, link_releases
-from capelet.privacy.keys import ApiKey
 from capelet.reports.html import templates as report_templates
 from capelet.service.errors import Refusal, StoreErrors, bad_input, not_allowed
 from capelet.service.gateway import Gateway
@@ -42,7 +42,7 @@ _COIN = (0.5, 0.5)  # an attribute of which nothing is known before
 
 
 @dataclass(frozen=True)
-class Trial:
+class Tryout:
     """A text that the operator typed, and what became of it; it lives as long as the answer."""
 
     text: str = ""
@@ -78,7 +78,7 @@ class OperatorPage:
         session, key = await self._session(request)
         if session is None or key is None:
             return _render("login.html", refusal="")
-        return await self._page(session, Trial())
+        return await self._page(session, Tryout())
 
     async def log_in(self, request: Request) -> Response:
         check_origin(request)
@@ -149,12 +149,12 @@ class OperatorPage:
         keys = await self._service.decide(_operators, self._service.gateway)
         return session, keys.get(session.key)
 
-    async def _try(self, key: ApiKey, text: str) -> Trial:
+    async def _try(self, key: ApiKey, text: str) -> Tryout:
         service = self._service
         if not text:
-            return Trial(refusal="type a text first")
+            return Tryout(refusal="type a text first")
         if service.readings is None or not service.readings.is_ready:
-            return Trial(text, refusal="the attackers are still learning; try again in a moment")
+            return Tryout(text, refusal="the attackers are still learning; try again in a moment")
         query = Query((text,), (TEST_PERSON,))
         gateway = service.gateway
         try:
@@ -165,11 +165,11 @@ class OperatorPage:
             )
             readings = await service.decide(service.readings.read, text, settlement.vectors[0])
         except CapeletError as error:
-            return Trial(text, refusal=str(error))
+            return Tryout(text, refusal=str(error))
         cost = float(settlement.is_new.sum()) * gateway.guarantee.epsilon
-        return Trial(text, tuple(readings), cost, float(settlement.left[0]))
+        return Tryout(text, tuple(readings), cost, float(settlement.left[0]))
 
-    async def _page(self, session: Session, trial: Trial) -> Response:
+    async def _page(self, session: Session, trial: Tryout) -> Response:
         facts = await self._service.decide(self._facts)
         return _render("page.html", token=session.token, trial=trial, **facts)
 

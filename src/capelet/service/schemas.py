@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
-from capelet.privacy.people import normalise_person
+from capelet.ledger.people import normalise_person
 from capelet.service.errors import Refusal, bad_input, unknown_model
 from capelet.service.settings import Bounds
 

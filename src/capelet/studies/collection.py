@@ -19,7 +19,7 @@ from capelet.findings import Findings
 from capelet.studies.cell import canonical
 from capelet.studies.claims import Ruling
 from capelet.studies.documents import FAILS, HOLDS, UNTESTED
-from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.rows import CHOICE, Row, count_of, rows_of, single_class_targets
 from capelet.studies.store import Store
 
@@ -30,7 +30,7 @@ TABLE, PAGE = "table.json", "table.md"
 class Collection:
     """A study as far as it is done."""
 
-    plan: Plan
+    plan: StudyPlan
     size: str
     cells: tuple[PlannedCell, ...]
     rows: tuple[Row, ...]
@@ -42,7 +42,7 @@ class Collection:
     @classmethod
     def of(
         cls,
-        plan: Plan,
+        plan: StudyPlan,
         size: str,
         cells: Sequence[PlannedCell],
         store: Store,
@@ -60,7 +60,9 @@ class Collection:
             if key in store:
                 findings = store.read(key)
                 rows += _rows_of(item, findings, store.guesses(key) if guesses else None)
-                broken_cells += findings.provenance.get("law", {}).get("status") == "broken"
+                broken_cells += (
+                    findings.provenance.get("unseeded_guarantee", {}).get("status") == "broken"
+                )
             elif (reason := store.failure(key)) is not None:
                 failures.append((item, reason))
             else:

@@ -25,13 +25,13 @@ from capelet.studies.measurements.attributes import (
 )
 from capelet.studies.measurements.duals import DUAL_KEYS, check_dual, measure_dual
 from capelet.studies.measurements.inputs import check_steps
+from capelet.studies.measurements.inversion import check_inversion, measure_inversion
 from capelet.studies.measurements.language import (
     LANGUAGE_KEYS,
     check_language,
     measure_language,
 )
 from capelet.studies.measurements.members import MEMBERSHIP_KEYS, check_model, measure_membership
-from capelet.studies.measurements.words import check_inversion, measure_inversion
 from capelet.studies.measurements.writers import measure_authorship
 
 _CORPUS: dict[str, Any] = {"corpus": None, "rows": None, "seed": 0}

@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from capelet.findings.kinds import KINDS
+from capelet.reports.formatting import NOTHING
 from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING
 from capelet.studies.claims import Ruling
 from capelet.studies.documents import BENCH
 from capelet.studies.rows import Row, format_level

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from capelet.reports.draw.bars import Bar, bars, marks_of
 from capelet.reports.draw.grid import Grid, heat_grid
 from capelet.reports.draw.pareto import NAMES
-from capelet.reports.words import is_share
+from capelet.reports.formatting import is_share
 from capelet.studies.rows import Level, format_level
 from capelet.studies.tables import BEST, ResultTable, Summary, name_column
 

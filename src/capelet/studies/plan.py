@@ -80,8 +80,8 @@ class PlannedCell:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a study varies and claims; read with `Plan.read`, made into cells with `cells`."""
+class StudyPlan:
+    """What a study varies and claims; read with `StudyPlan.read`, made into cells with `cells`."""
 
     name: str
     kind: str
@@ -105,7 +105,7 @@ class Plan:
     exploratory: str = ""
 
     @classmethod
-    def read(cls, path: Path | str) -> Plan:
+    def read(cls, path: Path | str) -> StudyPlan:
         """The plan of a TOML file; a `CapeletError` says what is wrong with it."""
         source = Path(path)
         try:
@@ -119,7 +119,9 @@ class Plan:
         return cls.of(document, source.stem, source.resolve().parent)
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], name: str = "plan", folder: Path = Path()) -> Plan:
+    def of(
+        cls, document: Mapping[str, Any], name: str = "plan", folder: Path = Path()
+    ) -> StudyPlan:
         """The same from a mapping; `folder` is where the files of its corpora are looked for."""
         _check_keys(document, _KEYS, "a plan")
         kind = document.get("kind")

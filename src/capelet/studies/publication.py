@@ -17,7 +17,7 @@ from capelet.studies.comparisons import (
     compare_victims,
 )
 from capelet.studies.documents import count_verdicts
-from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.results import Origin, Result
 from capelet.studies.rows import Level, Row, count_of, pick
 from capelet.studies.store import Store
@@ -25,7 +25,7 @@ from capelet.studies.sweeps import MatchedComparison, MatchedDifference, Sweep, 
 from capelet.studies.tables import join_levels
 
 
-def publish(plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store) -> Result:
+def publish(plan: StudyPlan, size: str, cells: Sequence[PlannedCell], store: Store) -> Result:
     """The study as a result; refused while cells are missing."""
     study = Collection.of(plan, size, cells, store, guesses=True)
     if study.missing or study.failures:
@@ -72,7 +72,7 @@ def _why(study: Collection) -> str:
     return f"{outcome} {study.warning}".rstrip()
 
 
-def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:
+def _rows_on_page(rows: Sequence[Row], plan: StudyPlan) -> list[Row]:
     """The rows that the page's tables and analyses are made of."""
     selections = [layout.rows_of(rows) for layout in plan.tables]
     selections += [pick(rows, **analysis.where) for analysis in plan.analyses]
@@ -80,13 +80,15 @@ def _rows_on_page(rows: Sequence[Row], plan: Plan) -> list[Row]:
     return [row for row in rows if id(row) in identities]
 
 
-def _differences(rows: Sequence[Row], plan: Plan) -> tuple[Difference, ...]:
+def _differences(rows: Sequence[Row], plan: StudyPlan) -> tuple[Difference, ...]:
     """With Holm's adjustment: several are looked at together."""
     items = [_difference(rows, item, plan.blocks) for item in plan.differences]
     return adjust(items) if items else ()
 
 
-def _at_utility(rows: Sequence[Row], plan: Plan) -> tuple[tuple[MatchedDifference, ...], list[str]]:
+def _at_utility(
+    rows: Sequence[Row], plan: StudyPlan
+) -> tuple[tuple[MatchedDifference, ...], list[str]]:
     """The comparisons at equal utility, and why some could not be made."""
     results, gaps = [], []
     for item in plan.matched:

@@ -14,9 +14,9 @@ from capelet.errors import OutputError, did_you_mean
 from capelet.files import write_whole
 from capelet.reports import latex
 from capelet.reports.draw.svg import standalone
+from capelet.reports.formatting import NOTHING, duration
 from capelet.reports.markdown import bullets, escape, table
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, duration
 from capelet.studies.documents import BENCH, count_verdicts
 from capelet.studies.experiments import (
     EXPERIMENTS,

@@ -19,7 +19,7 @@ from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
 from capelet.studies.cell import Cell, Encoding, canonical
 from capelet.studies.collection import Collection
-from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.sources import encodings_of
 from capelet.studies.store import Store
 
@@ -178,7 +178,7 @@ def _likes(kind: str, inputs: Any) -> tuple[str, ...]:
 
 
 def run_cells(
-    plan: Plan,
+    plan: StudyPlan,
     size: str,
     cells: Sequence[PlannedCell],
     store: Store,

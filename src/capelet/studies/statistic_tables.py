@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
+from capelet.reports.formatting import NOTHING, change, decimal, score_with_interval, signed_points
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, change, decimal, score_with_interval, signed_points
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference
 from capelet.studies.rows import CONSTANT_GUESSES, SINGLE_CLASS, count_of

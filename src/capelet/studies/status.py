@@ -10,14 +10,14 @@ from statistics import fmean
 
 from capelet.errors import OutputError
 from capelet.files import writable_folder, write_whole
-from capelet.studies.plan import Plan, PlannedCell
+from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.store import Store
 
 STUDY = "study.json"
 
 
 def write_study(
-    folder: Path, plan: Plan, size: str, cells: Sequence[PlannedCell], store: Store
+    folder: Path, plan: StudyPlan, size: str, cells: Sequence[PlannedCell], store: Store
 ) -> None:
     """Keep which cells a study has and where they are stored, for `status`."""
     account = {

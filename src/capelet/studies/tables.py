@@ -16,8 +16,8 @@ from typing import Any
 from capelet.findings import Finding
 from capelet.findings.kinds import better, kind_of, measure_of
 from capelet.reports.draw.pareto import NAMES
+from capelet.reports.formatting import NOTHING, score_with_interval
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, score_with_interval
 from capelet.studies.rows import (
     ATTACKER,
     CONSTANT_GUESSES,

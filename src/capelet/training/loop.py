@@ -74,7 +74,7 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StoppingRule:
     """How long, and when to stop: `patience` epochs without a gain of at least `least_gain`.
 
     A loss more than `explosion` times the first one has diverged; `advice` says what to do then.
@@ -99,7 +99,7 @@ class Course:
     history: list[dict[str, float]] = field(default_factory=list)
     best_state: dict[str, Tensor] = field(default_factory=dict)
 
-    def ends(self, plan: Plan) -> bool:
+    def ends(self, plan: StoppingRule) -> bool:
         """Whether all epochs are over, or too many of them went by without a gain."""
         impatient = plan.patience is not None and self.epochs_without_gain >= plan.patience
         return impatient or self.epoch >= plan.epochs
@@ -123,7 +123,7 @@ class Listeners:
 
 def run(
     learner: Learner,
-    plan: Plan,
+    plan: StoppingRule,
     store: Store | None = None,
     listeners: Listeners | None = None,
 ) -> Course:
@@ -155,7 +155,7 @@ def run(
     return course
 
 
-def _resume(learner: Learner, plan: Plan, store: Store | None) -> Course:
+def _resume(learner: Learner, plan: StoppingRule, store: Store | None) -> Course:
     checkpoint = store.load(learner.parts) if store is not None else None
     if store is None or checkpoint is None:
         return Course()
@@ -169,7 +169,7 @@ def _resume(learner: Learner, plan: Plan, store: Store | None) -> Course:
     return course
 
 
-def _epoch(learner: Learner, plan: Plan, course: Course, listeners: Listeners) -> None:
+def _epoch(learner: Learner, plan: StoppingRule, course: Course, listeners: Listeners) -> None:
     """One pass over the batches, and one row of history."""
     start = time.perf_counter()
     total = plan.epochs * learner.steps_per_epoch
@@ -195,7 +195,9 @@ def _epoch(learner: Learner, plan: Plan, course: Course, listeners: Listeners) -
     course.history.append(row)
 
 
-def _check_loss(learner: Learner, plan: Plan, course: Course, means: Mapping[str, float]) -> None:
+def _check_loss(
+    learner: Learner, plan: StoppingRule, course: Course, means: Mapping[str, float]
+) -> None:
     last = learner.loss(means)
     if last is None:
         return
@@ -206,7 +208,7 @@ def _check_loss(learner: Learner, plan: Plan, course: Course, means: Mapping[str
         raise _divergence(plan, course, course.epoch, last, first)
 
 
-def _watch(learner: Learner, plan: Plan, course: Course, row: dict[str, float]) -> None:
+def _watch(learner: Learner, plan: StoppingRule, course: Course, row: dict[str, float]) -> None:
     """Look at the held-back rows: a gain keeps the state, none counts against the patience."""
     observation = learner.watch()
     if observation is None:
@@ -225,7 +227,7 @@ def _watch(learner: Learner, plan: Plan, course: Course, row: dict[str, float]) 
 
 
 def _divergence(
-    plan: Plan, course: Course, epoch: int, last: float, first: float | None = None
+    plan: StoppingRule, course: Course, epoch: int, last: float, first: float | None = None
 ) -> TrainingError:
     figures = f"{last:.3g} now" if first is None else f"{first:.3g} at first, {last:.3g} now"
     return TrainingError(

@@ -27,7 +27,6 @@ from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access, Redraw
 from capelet.evaluation.adaptive import insiders_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
-from capelet.evaluation.elsewhere import Auxiliary, attack_from_elsewhere
 from capelet.evaluation.geometry import (
     deviation,
     separability,
@@ -38,12 +37,13 @@ from capelet.evaluation.geometry import (
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
 from capelet.evaluation.plan import Flags, Plan, rows_left_out, split_corpus
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
+from capelet.evaluation.transfer import Auxiliary, attack_from_elsewhere
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.origins import seen_in_training
 from capelet.release import PrivateEncoder, Release
-from capelet.release.study import StudyEncoder
+from capelet.release.seeded import SeededEncoder
 from capelet.workflows.progress import default_progress
 
 DEFAULT_ENCODER = "minilm"
@@ -166,7 +166,7 @@ def encoders_of(
     """For each split what its release is drawn by: the encoder itself, or with the split's seed."""
     if not (is_study and private.draws):
         return [private] * len(plan.splits)
-    return [StudyEncoder.of(private, parts.seed, purpose) for parts in plan.splits]
+    return [SeededEncoder.of(private, parts.seed, purpose) for parts in plan.splits]
 
 
 def release_each(

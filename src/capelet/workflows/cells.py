@@ -32,11 +32,11 @@ from capelet.interfaces import Encoder, Step, Vectors, silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.release.recipe import recipe_hash
-from capelet.release.study import StudyEncoder
+from capelet.release.seeded import SeededEncoder
 from capelet.workflows.audit import access_of, inputs_of
-from capelet.workflows.search import steps_with
+from capelet.workflows.settings_choice import steps_with
 from capelet.workflows.training import (
-    Lesson,
+    TrainingInputs,
     attributes_to_fight,
     fit_split,
     rewritten_lessons,
@@ -92,7 +92,7 @@ def with_seeded_noise(
     private: PrivateEncoder, seed: int, purpose: str = "release"
 ) -> PrivateEncoder:
     """The encoder with noise from the seed where it draws any, as a seeded audit has it."""
-    return StudyEncoder.of(private, seed, purpose) if private.draws else private
+    return SeededEncoder.of(private, seed, purpose) if private.draws else private
 
 
 def measure_steps(
@@ -135,7 +135,7 @@ def measure_method(
         raise DataError(f"the method {name!r} changes or reads texts, and there are only vectors")
     inputs = inputs_of(corpus, plain)
     original = plain.release(inputs)
-    lesson, texts = Lesson(original.vectors, inputs), method(name).text_steps(choice)
+    lesson, texts = TrainingInputs(original.vectors, inputs), method(name).text_steps(choice)
     if texts:
         (lesson,) = rewritten_lessons(texts, plain, inputs, plan, True, silent)
     own = settings_of(choice, parts, True)
@@ -223,7 +223,7 @@ def _measure(
         if raw.shape == release.vectors.shape:
             rows += deviation(plan, raw, release.vectors, release.recipe_hash)
             rows += separability(plan, raw, release.vectors, release.recipe_hash)
-    findings = study_findings(rows, protocol.seed, release.recipe, release.law)
+    findings = study_findings(rows, protocol.seed, release.recipe, release.unseeded_guarantee)
     return findings, _guesses(plan, tally)
 
 
@@ -231,13 +231,14 @@ def study_findings(
     rows: Sequence[Finding],
     seed: int,
     recipe: Mapping[str, Any] | None = None,
-    law: Guarantee | None = None,
+    unseeded_guarantee: Guarantee | None = None,
 ) -> Findings:
     """The rows with their seed, and a provenance without times or names that chance gave.
 
     A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
-    be equal files, so the id is left out. `law` is what the noise would promise in a release, with
-    its status: that a specimen's is broken must be in the findings, wherever they are shown.
+    be equal files, so the id is left out. `unseeded_guarantee` is what the noise would promise in
+    a release, with its status: that a specimen's is broken must be in the findings, wherever they
+    are shown.
     """
     steps = [
         {key: value for key, value in step.items() if key != "id"}
@@ -246,7 +247,11 @@ def study_findings(
     same = {"steps": steps} if steps else {}
     name = recipe_hash(same) if steps else None
     own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
-    promise = {"law": law.to_json()} if law is not None else {}
+    promise = (
+        {"unseeded_guarantee": unseeded_guarantee.to_json()}
+        if unseeded_guarantee is not None
+        else {}
+    )
     return Findings(own, {"versions": versions(), **promise}, same)
 
 

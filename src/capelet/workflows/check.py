@@ -196,7 +196,7 @@ def _check_set(name: str) -> Check:
         "author" if corpus.author is not None else None,
     )
     outline = Check(name, len(corpus), "a named set", facts, roles, ())
-    return _sure(outline, corpus, f"capelet audit {name} --out runs/{name}")
+    return _with_precision(outline, corpus, f"capelet audit {name} --out runs/{name}")
 
 
 def _layout(path: Path | None, layout: Format) -> Format:
@@ -318,7 +318,7 @@ def _plan(outline: Check, sheet: Sheet, path: Path | None, layout: Format) -> Ch
     try:
         corpus = _read(sheet, roles, options)
         command = _command(path, roles, options, layout, is_empty=not targets)
-        return _sure(outline, corpus, command)
+        return _with_precision(outline, corpus, command)
     except DataError as error:
         return replace(outline, problems=(*problems, error.for_terminal + "."))
 
@@ -374,7 +374,7 @@ def _command(
     return shlex.join([*words, "--out", f"runs/{path.stem}"])
 
 
-def _sure(outline: Check, corpus: Corpus, command: str) -> Check:
+def _with_precision(outline: Check, corpus: Corpus, command: str) -> Check:
     """How sure a verdict can be, from the people who would be victims."""
     plan = Plan.of(corpus, seeds=1) if corpus.private or corpus.label is not None else None
     people = len(set(corpus.author)) if corpus.author is not None else None

@@ -29,7 +29,7 @@ from capelet.defences import Defence, Settings, check_attributes, check_needs, m
 from capelet.defences.settings import SPECIMEN
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
-from capelet.encoders.own import TunedEncoder, bare
+from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.access import Access
 from capelet.evaluation.plan import Plan
@@ -40,7 +40,7 @@ from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
 from capelet.release import PrivateEncoder, Release, recipe_hash
-from capelet.release.study import StudyEncoder
+from capelet.release.seeded import SeededEncoder
 from capelet.workflows.audit import (
     access_of,
     corpus_of,
@@ -51,9 +51,9 @@ from capelet.workflows.audit import (
     release_each,
 )
 from capelet.workflows.progress import default_progress
-from capelet.workflows.search import check_wish, search, steps_with
+from capelet.workflows.settings_choice import check_wish, search, steps_with
 from capelet.workflows.training import (
-    Lesson,
+    TrainingInputs,
     attributes_to_fight,
     fit_split,
     rewritten_lessons,
@@ -114,8 +114,8 @@ def protect(
     Which method serves which use is told by `capelet.propose`. `held_out` are private attributes
     that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
-    `fixed` ones are searched first, and `NoPoint` is raised when none of the `trials` will do, or
-    when fresh victims do not show that the chosen one keeps `max_leakage`.
+    `fixed` ones are searched first, and `TargetNotMet` is raised when none of the `trials` will do,
+    or when fresh victims do not show that the chosen one keeps `max_leakage`.
     An ε at which nothing can beat the commonest class is refused, unless `anyway`. With
     `settings.training` the map is trained with differential privacy (`defences.private_training`).
     With `seeded_noise` what is measured are study releases, drawn from each split's seed; the
@@ -176,7 +176,7 @@ def protect(
         check_wish(frontier, _strongest(after, against))
         after = replace(after, artefacts={**after.artefacts, "frontier": frontier.artefact()})
     after = _with_account(job, after, defences, held_out)
-    return Protection(encoders[0] if cache else encoders[0].with_encoder(bare), before, after)
+    return Protection(encoders[0] if cache else encoders[0].with_encoder(unwrap), before, after)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,18 +198,18 @@ class _Job:
     clock: Clock
     progress: Progress
 
-    def encode(self) -> tuple[list[Release], list[Lesson]]:
+    def encode(self) -> tuple[list[Release], list[TrainingInputs]]:
         """Split by split, what is released without protection, and what the defence learns on."""
         with self.clock("encoding"):
             unprotected = encoders_of(self.plain, self.plan, self.seeded, "original")
             originals = release_each(unprotected, self.inputs, self.progress)
             if not self.texts:
-                return originals, [Lesson(item.vectors, self.inputs) for item in originals]
+                return originals, [TrainingInputs(item.vectors, self.inputs) for item in originals]
             return originals, rewritten_lessons(
                 self.texts, self.plain, self.inputs, self.plan, self.seeded, self.progress
             )
 
-    def train(self, lessons: Sequence[Lesson]) -> list[Defence]:
+    def train(self, lessons: Sequence[TrainingInputs]) -> list[Defence]:
         """A defence for each split, each on its own defender's part."""
         checkpoints = cache_folder() / "training"
         with self.clock("training"):
@@ -258,7 +258,7 @@ class _Job:
 def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEncoder]:
     """The encoder of each split, with noise from that split's seed where it draws any."""
     splits = zip(encoders, plan.splits, strict=True)
-    return [StudyEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
+    return [SeededEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
 
 
 def _strongest(findings: Findings, against: Sequence[Attribute]) -> list[Finding]:
@@ -275,7 +275,7 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
     # The ε of mdp is per unit of distance between words, and bounds no single prediction.
     if settings.epsilon is None or method(name).noise != "vectors" or anyway:
         return
-    objections = plan.advance(Guarantee(settings.epsilon))
+    objections = plan.epsilon_warnings(Guarantee(settings.epsilon))
     if objections:
         raise DataError(
             f"{objections[0]}; give a larger --epsilon, or --anyway to see it for yourself"

@@ -19,14 +19,14 @@ from capelet.interfaces import Progress, Step, Vectors, silent
 from capelet.release import PrivateEncoder
 from capelet.release.steps import run, run_seeded
 from capelet.workflows.audit import encoders_of
-from capelet.workflows.search import part_of
+from capelet.workflows.settings_choice import part_of
 from capelet.workflows.units import with_units
 
 TRAINING = "training"  # the purpose of noise that a defence learns through
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingInputs:
     """What the defence of a split learns from: vectors of all rows, and what they were made of."""
 
     vectors: Vectors
@@ -40,16 +40,16 @@ def rewritten_lessons(
     plan: Plan,
     seeded: bool,
     progress: Progress,
-) -> list[Lesson]:
+) -> list[TrainingInputs]:
     """Text steps act before the encoder, so the defence learns on what they leave of a text."""
     if not seeded:
         left = run(texts, inputs)
-        return [Lesson(plain.release(left, progress).vectors, left)] * len(plan.splits)
+        return [TrainingInputs(plain.release(left, progress).vectors, left)] * len(plan.splits)
     lessons = []
     # A purpose of their own: the words that taught must not come again in what is attacked.
     for encoder, parts in zip(encoders_of(plain, plan, True, TRAINING), plan.splits, strict=True):
         left = run_seeded(texts, inputs, parts.seed, TRAINING)
-        lessons.append(Lesson(encoder.release(left, progress).vectors, left))
+        lessons.append(TrainingInputs(encoder.release(left, progress).vectors, left))
     return lessons
 
 
@@ -79,7 +79,7 @@ def attributes_to_fight(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute,
 def fit_split(
     plan: Plan,
     parts: Split,
-    lesson: Lesson,
+    lesson: TrainingInputs,
     against: Sequence[Attribute],
     name: str,
     settings: Settings,

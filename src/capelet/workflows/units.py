@@ -14,7 +14,7 @@ from capelet.data.labels import Attribute
 from capelet.defences.settings import Part, TrainingPrivacy
 from capelet.errors import DataError
 from capelet.evaluation.plan import Plan
-from capelet.privacy.people import normalise_person
+from capelet.ledger.people import normalise_person
 from capelet.privacy.replacement import choose_delta
 
 SPLIT = "keyed"

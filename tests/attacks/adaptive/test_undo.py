@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capelet.attacks.adaptive.road import Road
+from capelet.attacks.adaptive.step_chain import StepChain
 from capelet.attacks.adaptive.undo import Prior, Undo
 from capelet.mechanisms import Laplace, Projection
 from capelet.release.maps import Layer, Map, affine
@@ -87,10 +87,12 @@ def test_undo_finds_nothing_in_a_map_of_nothing() -> None:
 
 def test_a_road_is_maps_and_then_at_most_one_known_noise() -> None:
     learnt = bent_map()
-    road = Road.of([Projection(6), Laplace(1.0)])
+    road = StepChain.of([Projection(6), Laplace(1.0)])
     assert road is not None and road.noise == Laplace(1.0) and not road.is_learnt
-    assert Road.of([Laplace(1.0), learnt]) is None  # a map after the noise: its density is unknown
-    road = Road.of([learnt, Projection(6)])
+    assert (
+        StepChain.of([Laplace(1.0), learnt]) is None
+    )  # a map after the noise: its density is unknown
+    road = StepChain.of([learnt, Projection(6)])
     assert road is not None and road.is_learnt and not road.is_linear
     x = raw_vectors(8, 9)
     images, slopes = road.linearise(x)

@@ -13,13 +13,13 @@ import torch
 
 from capelet.attacks.inversion.blackbox import Inverter, MultiLabel
 from capelet.attacks.inversion.bleu import bleu, bleu_counts, exact
+from capelet.attacks.inversion.candidate_search import Neighbours, cosines
 from capelet.attacks.inversion.decoder import END, PAD, Decoder, Pieces, crop
 from capelet.attacks.inversion.measure import sentence_findings
 from capelet.attacks.inversion.rewriting import Maker, edits
 from capelet.attacks.inversion.run import Inversion
-from capelet.attacks.inversion.search import Neighbours, cosines
 from capelet.attacks.inversion.sequence import SequenceInversion
-from capelet.attacks.inversion.words import Vocabulary, compare, most_frequent
+from capelet.attacks.inversion.word_sets import Vocabulary, compare, most_frequent
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Findings

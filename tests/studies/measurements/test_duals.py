@@ -15,7 +15,7 @@ from capelet.findings import Findings
 from capelet.studies.cell import compute
 from capelet.studies.measurements.duals import OF_TEXTS, _halves
 from capelet.studies.measurements.inputs import _with_few_texts
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 
 SIZES: dict[str, Any] = {
     "rows": 300, "epochs": 1, "width": 8, "dimension": 8, "vocabulary": 300, "fewest": 2,
@@ -23,12 +23,12 @@ SIZES: dict[str, Any] = {
 FEW = {"multi-label": {"epochs": 1, "width": 16}}
 
 
-def plan_of(kind: str, **settings: Any) -> Plan:
+def plan_of(kind: str, **settings: Any) -> StudyPlan:
     axes = {"corpus": ["reviews"], "seed": [1]}
-    return Plan.of({"kind": kind, "settings": {**SIZES, **settings}, "axes": axes})
+    return StudyPlan.of({"kind": kind, "settings": {**SIZES, **settings}, "axes": axes})
 
 
-def measure(plan: Plan) -> Findings:
+def measure(plan: StudyPlan) -> Findings:
     outcome = compute(plan.cells()[0].cell)
     assert outcome.reason is None and outcome.measurement is not None
     return outcome.measurement.findings
@@ -93,7 +93,7 @@ def test_sentences_that_trained_an_encoder_are_asked_for() -> None:
         pytest.skip("blog: not here; CAPELET_DATA names the folder it lies in")
     settings = {**SIZES, "rows": 150, "per_author": 4}
     axes = {"corpus": ["blog"], "model": ["lstm"], "seed": [0]}
-    findings = measure(Plan.of({"kind": "membership", "settings": settings, "axes": axes}))
+    findings = measure(StudyPlan.of({"kind": "membership", "settings": settings, "axes": axes}))
     for target in ("pairs", "aggregates"):
         rows = findings.select(kind="membership", target=target, metric="advantage", subgroup=None)
         assert {row.attacker for row in rows} == {"dot", "cosine", "learned"}

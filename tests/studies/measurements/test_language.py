@@ -14,7 +14,7 @@ from capelet.findings import Findings
 from capelet.language.model import Scorer
 from capelet.language.vocabulary import START
 from capelet.studies.cell import compute
-from capelet.studies.plan import Plan
+from capelet.studies.plan import StudyPlan
 from capelet.workflows.language import (
     CanarySettings,
     LanguageSettings,
@@ -45,22 +45,22 @@ def invented(rows: int = 500) -> tuple[list[str], list[str]]:
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Plan]:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., StudyPlan]:
     """A plan on the invented texts, with other settings where they are given."""
     file = tmp_path_factory.mktemp("texts") / "invented.csv"
     lines = [f"{text},{author}" for text, author in zip(*invented(), strict=True)]
     file.write_text("\n".join(["text,author", *lines]) + "\n")
     corpora = {"invented": {"file": str(file), "text": "text", "author": "author"}}
 
-    def make(**settings: Any) -> Plan:
+    def make(**settings: Any) -> StudyPlan:
         axes = {"corpus": ["invented"], "seed": [0]}
         document = {"kind": "language", "corpora": corpora, "axes": axes}
-        return Plan.of({**document, "settings": {**SIZES, **settings}})
+        return StudyPlan.of({**document, "settings": {**SIZES, **settings}})
 
     return make
 
 
-def measure(plan: Plan) -> Findings:
+def measure(plan: StudyPlan) -> Findings:
     outcome = compute(plan.cells()[0].cell)
     assert outcome.reason is None and outcome.measurement is not None
     return outcome.measurement.findings
@@ -101,7 +101,7 @@ def test_sampling_agrees_with_enumeration_on_a_trained_model(model: Any) -> None
     assert np.isfinite(estimate.bits).all()
 
 
-def test_methods_are_measured_at_one_perplexity(plan: Callable[..., Plan]) -> None:
+def test_methods_are_measured_at_one_perplexity(plan: Callable[..., StudyPlan]) -> None:
     def perplexity(**settings: Any) -> float:
         findings = measure(plan(**settings))
         return findings.value(kind="utility", metric="perplexity")
@@ -116,7 +116,7 @@ def test_methods_are_measured_at_one_perplexity(plan: Callable[..., Plan]) -> No
     assert all(abs(value / target - 1) < 0.12 for value in near.values()), (best, near)
 
 
-def test_a_baseline_says_what_a_method_costs_whom(plan: Callable[..., Plan]) -> None:
+def test_a_baseline_says_what_a_method_costs_whom(plan: Callable[..., StudyPlan]) -> None:
     findings = measure(plan(epochs=2, baseline=True))
     ratios = findings.select(kind="fairness", metric="perplexity_ratio")
     # The method is none: the same training twice costs nobody anything.
@@ -135,7 +135,7 @@ def test_a_baseline_says_what_a_method_costs_whom(plan: Callable[..., Plan]) -> 
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_trained(
-    plan: Callable[..., Plan], settings: dict[str, Any], sentence: str
+    plan: Callable[..., StudyPlan], settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(CapeletError, match=sentence):
         plan(**settings).cells()
@@ -158,7 +158,7 @@ def test_regularisers_remember_less_at_the_same_perplexity(dataset: Callable[...
     axes = {"corpus": ["blog_authors"], "seed": [0], "group": groups}
     document = {"kind": "language", "settings": settings, "axes": axes}
     table: dict[Any, dict[str, float]] = {}
-    for item in Plan.of(document).cells():
+    for item in StudyPlan.of(document).cells():
         outcome = compute(item.cell)
         assert outcome.measurement is not None
         rows = outcome.measurement.findings

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from capelet.attacks.inversion.words import (
+from capelet.attacks.inversion.word_sets import (
     MOST,
     Floats,
     Ids,

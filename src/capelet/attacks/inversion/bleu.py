@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from capelet.attacks.inversion.words import Floats
+from capelet.attacks.inversion.word_sets import Floats
 from capelet.data.text import words_and_marks, words_of
 
 ORDERS = 4

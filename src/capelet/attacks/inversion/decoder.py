@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from capelet.attacks.inversion.words import Ids
+from capelet.attacks.inversion.word_sets import Ids
 
 if TYPE_CHECKING:
     from torch import Tensor

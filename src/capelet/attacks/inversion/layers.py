@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capelet.attacks.inversion.words import Floats
+from capelet.attacks.inversion.word_sets import Floats
 from capelet.data.text import sign_spans
 from capelet.errors import EncoderError
 from capelet.interfaces import Encoder, Progress, silent

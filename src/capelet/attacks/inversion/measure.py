@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.inversion.bleu import bleu, bleu_counts, exact
-from capelet.attacks.inversion.words import (
+from capelet.attacks.inversion.word_sets import (
     BANDS,
     Floats,
     Vocabulary,

@@ -17,7 +17,7 @@ import numpy as np
 
 from capelet.attacks.inversion.layers import OpenDual, OpenModel
 from capelet.attacks.inversion.sparse import Ridge
-from capelet.attacks.inversion.words import Floats, Ids, Vocabulary, WordSets
+from capelet.attacks.inversion.word_sets import Floats, Ids, Vocabulary, WordSets
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 

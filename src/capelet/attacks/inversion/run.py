@@ -21,7 +21,7 @@ from capelet.attacks.inversion.measure import (
     reference_findings,
     sentence_findings,
 )
-from capelet.attacks.inversion.words import Vocabulary, WordSets, most_frequent
+from capelet.attacks.inversion.word_sets import Vocabulary, WordSets, most_frequent
 from capelet.data.corpus import Corpus
 from capelet.data.text import sentences_of, words_of
 from capelet.errors import CapeletError, DataError, did_you_mean
@@ -92,7 +92,7 @@ class Inversion:
             # Without noise every draw would be the same.
             for _ in range(self.draws if private.protects else 1)
         ]
-        world = _World(
+        world = _AttackData(
             parts,
             vocabulary,
             np.stack(draws),
@@ -159,7 +159,9 @@ class Inversion:
             )
         return white_box
 
-    def _findings(self, world: _World, recipe: Mapping[str, Any], progress: Progress) -> Findings:
+    def _findings(
+        self, world: _AttackData, recipe: Mapping[str, Any], progress: Progress
+    ) -> Findings:
         truth = world.vocabulary.sets(world.parts.victims)
         wide = world.wide  # numbers the same words alike, so that blind guesses hold for both
         truth_wide = truth if wide is world.vocabulary else wide.sets(world.parts.victims)
@@ -215,7 +217,7 @@ class Inversion:
 
     def _examples(
         self,
-        world: _World,
+        world: _AttackData,
         guesses: Mapping[str, WordSets],
         sentences: Mapping[str, Sequence[str]],
     ) -> dict[str, Any]:
@@ -236,7 +238,7 @@ class Inversion:
             sentences=sentences,
         )
 
-    def _sentences(self, world: _World, progress: Progress) -> list[str]:
+    def _sentences(self, world: _AttackData, progress: Progress) -> list[str]:
         """What the sequence attacker reads, of the first so many victims."""
         from capelet.attacks.inversion.sequence import SequenceInversion
 
@@ -255,7 +257,7 @@ class Inversion:
         )
         return [read.text for read in inverter.read(world.victims[: attack.victims], progress)]
 
-    def _inverter(self, name: str, world: _World, progress: Progress) -> Inverter:
+    def _inverter(self, name: str, world: _AttackData, progress: Progress) -> Inverter:
         """A black-box attacker of words, fitted once."""
         from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet, WordAttack
 
@@ -266,7 +268,7 @@ class Inversion:
             world.inverters[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)
         return world.inverters[name]
 
-    def _guess(self, name: str, world: _World, progress: Progress) -> WordSets:
+    def _guess(self, name: str, world: _AttackData, progress: Progress) -> WordSets:
         options = dict((self.options or {}).get(name, {}))
         own = world.parts.auxiliary
         if name in BLACK_BOX:
@@ -326,7 +328,7 @@ class TextParts:
 
 
 @dataclass(frozen=True, eq=False)
-class _World:
+class _AttackData:
     """What one run of attackers is given: texts, released vectors, and the opened encoder."""
 
     parts: TextParts
@@ -353,9 +355,9 @@ def _sender(
     private: PrivateEncoder,
 ) -> Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]]:
     """The release as a function of texts, past the cache: hundreds of thousands come once each."""
-    from capelet.encoders.own import bare
+    from capelet.encoders.own import unwrap
 
-    direct = private.with_encoder(bare)
+    direct = private.with_encoder(unwrap)
     return lambda texts: direct.release(list(texts)).vectors
 
 

@@ -29,10 +29,10 @@ from torch import nn
 from torch.nn import functional
 
 from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, held_back
+from capelet.attacks.inversion.candidate_search import Neighbours, Read, Search, Weights, cosines
 from capelet.attacks.inversion.decoder import PAD, REAL, SYNTHETIC, Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import Maker
-from capelet.attacks.inversion.search import Neighbours, Read, Search, Weights, cosines
-from capelet.attacks.inversion.words import Floats, Ids, Vocabulary, draws_of
+from capelet.attacks.inversion.word_sets import Floats, Ids, Vocabulary, draws_of
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capelet.attacks.inversion.words import (
+from capelet.attacks.inversion.word_sets import (
     MOST,
     Floats,
     Ids,

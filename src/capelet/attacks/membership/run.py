@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.membership.scores import (
+    AuxiliaryScores,
     Flags,
     Floats,
     LearnedSimilarity,
-    Trial,
     aggregate,
     by_decile,
     by_tenth,
@@ -78,7 +78,7 @@ class Membership:
         rows: list[Finding] = []
         for name, centre in (("window-cosine", False), ("window-centred", True)):
             scores = window_scores(table.vectors, windows, centre)
-            trials = [Trial(scores, auxiliary) for auxiliary in choices]
+            trials = [AuxiliaryScores(scores, auxiliary) for auxiliary in choices]
             common: dict[str, Any] = {
                 "attacker": name,
                 "seed": self.seed,
@@ -119,12 +119,12 @@ class Membership:
         member_pairs = flags[text]
         choices = self._choices(units, member_pairs)
         trials = {
-            name: [Trial(pair_scores(first, second, name), choice) for choice in choices]
+            name: [AuxiliaryScores(pair_scores(first, second, name), choice) for choice in choices]
             for name in ("dot", "cosine")
         }
         # The only attacker that learns: on auxiliary pairs, whose membership is known to it.
         trials["learned"] = [
-            Trial(
+            AuxiliaryScores(
                 LearnedSimilarity(seed=self.seed).fit(
                     first[choice], second[choice], member_pairs[choice]
                 )(first, second),
@@ -169,9 +169,9 @@ class Membership:
         own = np.log(np.maximum(chances[np.arange(len(truth)), truth], 1e-12))
         choices = self._choices(units, flags)
         trials = {
-            "head-loss": [Trial(own, choice) for choice in choices],
+            "head-loss": [AuxiliaryScores(own, choice) for choice in choices],
             "head-loss-by-class": [
-                Trial(own - _means_of_others(own, truth, choice & ~flags), choice)
+                AuxiliaryScores(own - _means_of_others(own, truth, choice & ~flags), choice)
                 for choice in choices
             ],
         }
@@ -184,7 +184,7 @@ class Membership:
         self,
         attacker: str,
         target: str,
-        trials: Sequence[Trial],
+        trials: Sequence[AuxiliaryScores],
         member: Flags,
         units: npt.NDArray[np.intp],
     ) -> list[Finding]:
@@ -201,7 +201,7 @@ class Membership:
     def _aggregates(
         self,
         name: str,
-        trials: Sequence[Trial],
+        trials: Sequence[AuxiliaryScores],
         member: Flags,
         units: npt.NDArray[np.intp],
     ) -> list[Finding]:
@@ -210,7 +210,7 @@ class Membership:
         # A writer with texts on both sides has no one answer.
         pure = (flags == 0) | (flags == 1)
         parts = [
-            Trial(
+            AuxiliaryScores(
                 aggregate(trial.scores, units)[0],
                 aggregate(trial.auxiliary.astype(float), units)[0] > 0,
             )
@@ -274,7 +274,7 @@ def _means_of_others(
     return means[classes]
 
 
-def _about(trials: Sequence[Trial]) -> dict[str, int]:
+def _about(trials: Sequence[AuxiliaryScores]) -> dict[str, int]:
     """How many rows the attacker knew, and how often they were drawn."""
     return {"auxiliary": int(trials[0].auxiliary.sum()), "choices": len(trials)}
 

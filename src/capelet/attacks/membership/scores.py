@@ -225,18 +225,18 @@ def threshold_of(scores: Floats, member: Flags) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class AuxiliaryScores:
     """One choice of the texts whose membership the attacker knows, and the scores it gives then."""
 
     scores: Floats
     auxiliary: Flags
 
-    def take(self, rows: npt.NDArray[Any]) -> Trial:
-        return Trial(self.scores[rows], self.auxiliary[rows])
+    def take(self, rows: npt.NDArray[Any]) -> AuxiliaryScores:
+        return AuxiliaryScores(self.scores[rows], self.auxiliary[rows])
 
 
 def membership_findings(
-    trials: Sequence[Trial],
+    trials: Sequence[AuxiliaryScores],
     member: Flags,
     *,
     attacker: str,
@@ -311,7 +311,7 @@ def _over_trials(metric: str, draws: Sequence[Floats], people: int) -> Score:
 
 
 def by_decile(
-    trials: Sequence[Trial],
+    trials: Sequence[AuxiliaryScores],
     windows: Windows,
     counts: npt.NDArray[np.integer[Any]],
     units: npt.NDArray[Any],
@@ -334,7 +334,7 @@ def tenths_of(frequencies: npt.NDArray[Any]) -> Ids:
 
 
 def by_tenth(
-    trials: Sequence[Trial],
+    trials: Sequence[AuxiliaryScores],
     tenths: Ids,
     members: Flags,
     units: npt.NDArray[Any],
@@ -369,7 +369,9 @@ def by_tenth(
     return rows
 
 
-def _draws(metric: str, trial: Trial, member: Flags, unit: Ids, bootstrap: Bootstrap) -> Floats:
+def _draws(
+    metric: str, trial: AuxiliaryScores, member: Flags, unit: Ids, bootstrap: Bootstrap
+) -> Floats:
     """The metric of one trial's scored rows, once per draw of weights of all units."""
     victims = ~trial.auxiliary
     truth, values = member[victims], trial.scores[victims]

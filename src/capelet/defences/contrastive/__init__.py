@@ -32,7 +32,7 @@ from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.training.checkpoint import Store
 from capelet.training.device import choose, seeded_fork
-from capelet.training.loop import Listeners, Plan, run
+from capelet.training.loop import Listeners, StoppingRule, run
 
 NEGATIVES = ("any", "author")
 # The first loss is about that of blind guessing, log of the batch: three times that is no training.
@@ -132,7 +132,7 @@ class Contrastive:
                 data = (pairs.digest(), _digest(start))
                 store = Store.in_folder(checkpoints, "dual", self, device, *data)
             learner = DualLearner(self, pairs, network.to(device), device)
-            plan = Plan(
+            plan = StoppingRule(
                 self.epochs, explosion=_EXPLOSION, advice="give smaller λ or a smaller rate"
             )
             course = run(learner, plan, store, Listeners(progress))

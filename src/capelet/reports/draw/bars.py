@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from capelet.reports.draw.svg import short, svg, text
-from capelet.reports.words import is_number, percent, span
+from capelet.reports.formatting import is_number, percent, span
 
 # In the order of the legend: from what needs no vectors up to what nobody can exceed.
 MARKS = {

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from capelet.reports.draw.svg import svg, text
-from capelet.reports.words import is_number, percent, span
+from capelet.reports.formatting import is_number, percent, span
 
 Scale = Callable[[float], float]
 

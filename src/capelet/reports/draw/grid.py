@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from capelet.reports.draw.svg import short, svg, text
-from capelet.reports.words import NOTHING, is_number, score
+from capelet.reports.formatting import NOTHING, is_number, score
 
 # A cell, and the room for the names of rows and columns.
 WIDE, HIGH, WEST, NORTH = 84.0, 44.0, 92.0, 40.0

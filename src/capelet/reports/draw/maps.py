@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from capelet.reports.draw.svg import svg
-from capelet.reports.words import is_number
+from capelet.reports.formatting import is_number
 
 # More could hardly be told apart, least of all on paper.
 MOST_COLOURS = 7

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from capelet.findings import Findings
 from capelet.reports.draw.svg import short, svg, text
-from capelet.reports.words import is_number, percent, points
+from capelet.reports.formatting import is_number, percent, points
 
 # The edges of the plot in a picture of 480 by 330: axes and their words stand outside.
 WEST, EAST, NORTH, SOUTH = 60.0, 454.0, 14.0, 276.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from capelet.findings import Findings
 from capelet.findings.kinds import KINDS, kind_of, split_kind
+from capelet.reports.formatting import sentence_of
 from capelet.reports.kinds.attribute_inference import AttributeInference, overall, verdicts
 from capelet.reports.kinds.authorship import Authorship
 from capelet.reports.kinds.deviation import Deviation
@@ -18,7 +19,6 @@ from capelet.reports.kinds.membership import Membership
 from capelet.reports.kinds.person_inference import PersonInference
 from capelet.reports.kinds.utility import Utility
 from capelet.reports.verdict import Verdict
-from capelet.reports.words import sentence_of
 
 REPORTS: dict[str, type[KindReport]] = {
     "attribute-inference": AttributeInference,

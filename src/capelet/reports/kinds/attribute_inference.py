@@ -8,24 +8,12 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of, reference_of
-from capelet.findings.verdicts import LEVELS, Judgement, Level, Outcome, judge
+from capelet.findings.verdicts import LEVELS, Judgement, Level, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
 from capelet.reports.facts import artefact, entries, part
-from capelet.reports.kinds.families import family_table, winner_sentence
-from capelet.reports.kinds.generic import KindReport, Pair
-from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
-from capelet.reports.verdict import (
-    Verdict,
-    first,
-    gain_in_points,
-    minus,
-    people_words,
-    targets,
-    value_of,
-)
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
     count,
@@ -38,6 +26,18 @@ from capelet.reports.words import (
     score_with_interval,
     sentence_of,
     span,
+)
+from capelet.reports.kinds.families import family_table, winner_sentence
+from capelet.reports.kinds.generic import KindReport, Pair
+from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
+from capelet.reports.verdict import (
+    Verdict,
+    first,
+    gain_in_points,
+    minus,
+    people_words,
+    targets,
+    value_of,
 )
 
 LEAK = "attribute-inference"
@@ -102,9 +102,9 @@ class AttributeInference(KindReport):
     def control(self, findings: Findings, row: Finding) -> Finding | None:
         return first(findings, kind=control_of(LEAK), target=row.target, metric=row.metric)
 
-    def judge(self, findings: Findings, row: Finding) -> Judgement:
+    def classify(self, findings: Findings, row: Finding) -> Judgement:
         """By chance alone: a control that is off chance is a warning of its own."""
-        return judge(row)
+        return classify(row)
 
     def verdicts(self, findings: Findings) -> list[Verdict]:
         return verdicts(findings)
@@ -157,7 +157,7 @@ class AttributeInference(KindReport):
 def _verdict(findings: Findings, row: Finding) -> Verdict:
     label, words = (_reference(findings, row, name) for name in ("predicted-label", "tf-idf"))
     null = first(findings, kind=control_of(LEAK), target=row.target, metric=PRIMARY)
-    judgement = judge(row)
+    judgement = classify(row)
     warnings = [_null_warning(null), _ceiling_warning(row)]
     return Verdict(
         target=row.target,

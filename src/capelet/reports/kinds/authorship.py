@@ -6,6 +6,15 @@ from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, reference_of
 from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
+from capelet.reports.formatting import (
+    NOTHING,
+    attacker_name,
+    count,
+    figure,
+    is_number,
+    percent,
+    score,
+)
 from capelet.reports.kinds.generic import OTHERS, KindReport, cell
 from capelet.reports.kinds.inversion import GROUP
 from capelet.reports.page import (
@@ -19,15 +28,6 @@ from capelet.reports.page import (
     text,
 )
 from capelet.reports.verdict import value_of
-from capelet.reports.words import (
-    NOTHING,
-    attacker_name,
-    count,
-    figure,
-    is_number,
-    percent,
-    score,
-)
 
 # Five guesses, as in the paper: a short list of suspects is what an attacker needs.
 GUESSES = {"top1": "the first guess", "top5": "the first five guesses"}
@@ -69,7 +69,7 @@ class Authorship(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        outcome = self.judge(findings, row).outcome
+        outcome = self.classify(findings, row).outcome
         if outcome != Outcome.LEAK:
             return _ENDS[outcome].strip("; .")
         writers = count(row.parameters.get("writers"))

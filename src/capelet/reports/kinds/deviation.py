@@ -12,6 +12,15 @@ from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of
 from capelet.reports.draw.maps import Cloud
 from capelet.reports.facts import artefact
+from capelet.reports.formatting import (
+    count,
+    is_number,
+    metric_name,
+    percent,
+    score,
+    sentence_of,
+    span,
+)
 from capelet.reports.kinds.generic import KindReport, Pair, cell
 from capelet.reports.page import (
     Block,
@@ -26,15 +35,6 @@ from capelet.reports.page import (
     text,
 )
 from capelet.reports.verdict import first, value_of
-from capelet.reports.words import (
-    count,
-    is_number,
-    metric_name,
-    percent,
-    score,
-    sentence_of,
-    span,
-)
 
 KIND = "deviation"
 # From here on "nearly always" is said.

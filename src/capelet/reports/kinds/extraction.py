@@ -14,9 +14,9 @@ from capelet.findings import Finding, Findings
 from capelet.findings.kinds import split_kind
 from capelet.reports.draw.curves import Series
 from capelet.reports.facts import METHODS
+from capelet.reports.formatting import NOTHING, percent, sentence_of
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, pair_up
 from capelet.reports.page import Exposure, Line, Section, Table, section, table, text
-from capelet.reports.words import NOTHING, percent, sentence_of
 
 THIS_MODEL = "this model"
 # From so many bits on, a sentence calls a secret remembered: one in a thousand ranks higher.

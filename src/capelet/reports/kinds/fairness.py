@@ -8,9 +8,9 @@ from typing import Any
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS
 from capelet.reports.draw.bars import Bar
+from capelet.reports.formatting import NOTHING, count, is_number, metric_name, points
 from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
 from capelet.reports.page import Bars, Line, Section, Table, bars, table
-from capelet.reports.words import NOTHING, count, is_number, metric_name, points
 
 FAIRNESS = "fairness"
 GAP = KINDS[FAIRNESS].metric

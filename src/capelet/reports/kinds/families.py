@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, kind_of, reference_of, split_kind
 from capelet.reports.ceilings import ONE_TEXT, person_ceilings
+from capelet.reports.formatting import NOTHING, attacker_name, is_number, metric_name, score
 from capelet.reports.kinds.generic import cell, in_order
 from capelet.reports.page import Line, Table
-from capelet.reports.words import NOTHING, attacker_name, is_number, metric_name, score
 
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
 FAMILY_ORDER = (

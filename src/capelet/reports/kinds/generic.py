@@ -26,23 +26,10 @@ from capelet.findings.kinds import (
     reference_of,
     split_kind,
 )
-from capelet.findings.verdicts import Judgement, Outcome, judge
+from capelet.findings.verdicts import Judgement, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT
 from capelet.reports.draw.bars import Bar, marks_of
-from capelet.reports.page import (
-    Bars,
-    Block,
-    Line,
-    Passage,
-    Section,
-    Table,
-    bars,
-    section,
-    table,
-    text,
-)
-from capelet.reports.verdict import Verdict, gain_in_points, minus, people_words, value_of
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
     change,
@@ -56,6 +43,19 @@ from capelet.reports.words import (
     score_with_interval,
     sentence_of,
 )
+from capelet.reports.page import (
+    Bars,
+    Block,
+    Line,
+    Passage,
+    Section,
+    Table,
+    bars,
+    section,
+    table,
+    text,
+)
+from capelet.reports.verdict import Verdict, gain_in_points, minus, people_words, value_of
 
 OTHERS = "Other measurements"
 Key = TypeVar("Key")
@@ -140,10 +140,10 @@ class KindReport:
         base = row.majority if self.kind.base == "majority" else row.chance
         return base if base is not None and is_number(base) else 0.0
 
-    def judge(self, findings: Findings, row: Finding) -> Judgement:
+    def classify(self, findings: Findings, row: Finding) -> Judgement:
         """What the row shows against what needs no vectors and against its control."""
         # Disjoint intervals are a stricter test than p < 0.05; the best of several needs it.
-        return judge(row, self.base(row), self.control(findings, row))
+        return classify(row, self.base(row), self.control(findings, row))
 
     # ---- in words ------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class KindReport:
         # Levels are gains in points: bits and distances have none.
         if row is None or self.kind.sense != "leak" or not is_share(row.metric):
             return []
-        base, judgement = self.base(row), self.judge(findings, row)
+        base, judgement = self.base(row), self.classify(findings, row)
         more = people_words(judgement, self.people)
         return [
             Verdict(
@@ -282,7 +282,9 @@ class KindReport:
 
     def tone(self, findings: Findings, row: Finding) -> str:
         """The level's colour; what is no leak stays neutral."""
-        return f"level-{self.judge(findings, row).level}" if self.kind.sense == "leak" else "accent"
+        return (
+            f"level-{self.classify(findings, row).level}" if self.kind.sense == "leak" else "accent"
+        )
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
         """All numbers, each table with the heading that it belongs under."""

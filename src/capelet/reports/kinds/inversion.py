@@ -10,21 +10,7 @@ from capelet.findings.kinds import reference_of
 from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.draw.bars import Bar
 from capelet.reports.facts import artefact
-from capelet.reports.kinds.generic import OTHERS, KindReport, cell
-from capelet.reports.page import (
-    Block,
-    Example,
-    Examples,
-    Line,
-    Passage,
-    Reading,
-    Table,
-    bars,
-    table,
-    text,
-)
-from capelet.reports.verdict import gain_in_points, value_of
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
     count,
@@ -32,6 +18,20 @@ from capelet.reports.words import (
     percent,
     score,
 )
+from capelet.reports.kinds.generic import OTHERS, KindReport, cell
+from capelet.reports.page import (
+    Block,
+    Example,
+    Examples,
+    GuessedWords,
+    Line,
+    Passage,
+    Table,
+    bars,
+    table,
+    text,
+)
+from capelet.reports.verdict import gain_in_points, value_of
 
 GROUP = "Words, writers and training texts"
 
@@ -77,7 +77,7 @@ class Inversion(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        recall, judgement = self.row(findings, "recall", row.attacker), self.judge(findings, row)
+        recall, judgement = self.row(findings, "recall", row.attacker), self.classify(findings, row)
         if judgement.outcome == Outcome.INCONCLUSIVE:
             return "whether words can be read back beyond the most frequent ones is inconclusive"
         if judgement.outcome == Outcome.NO_LEAK_FOUND or recall is None:
@@ -202,7 +202,7 @@ def example_blocks(findings: Findings) -> list[Block | None]:
 
 def _example(item: Mapping[str, Any]) -> Example:
     readings = tuple(
-        Reading(
+        GuessedWords(
             attacker_name(name),
             tuple(str(word) for word in reading.get("right_words") or []),
             tuple(str(word) for word in reading.get("wrong_words") or []),

@@ -12,17 +12,17 @@ from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of
 from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.draw.bars import Bar, marks_of
-from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
-from capelet.reports.kinds.inversion import GROUP
-from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import value_of
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     attacker_name,
     count,
     percent,
     points,
     score_with_interval,
 )
+from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
+from capelet.reports.kinds.inversion import GROUP
+from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
+from capelet.reports.verdict import value_of
 
 # Windows of words hold most pairs; of sentences the learned similarity is what training made alike.
 ORDER = (
@@ -86,7 +86,7 @@ class Membership(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        outcome = self.judge(findings, row).outcome
+        outcome = self.classify(findings, row).outcome
         if outcome == Outcome.INCONCLUSIVE:
             return "whether training texts can be told from others is inconclusive"
         if outcome == Outcome.NO_LEAK_FOUND:

@@ -6,15 +6,10 @@ from dataclasses import replace
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of
-from capelet.findings.verdicts import Judgement, Outcome, judge
+from capelet.findings.verdicts import Judgement, Outcome, classify
 from capelet.reports.ceilings import ALMOST_ALL, at_most
 from capelet.reports.draw.bars import Bar
-from capelet.reports.kinds.attribute_inference import LEAK, strongest
-from capelet.reports.kinds.families import winner_sentence
-from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
-from capelet.reports.page import Bars, Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import Verdict, first, gain_in_points, minus, people_words, value_of
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     NOTHING,
     count,
     figure,
@@ -24,6 +19,11 @@ from capelet.reports.words import (
     score,
     span,
 )
+from capelet.reports.kinds.attribute_inference import LEAK, strongest
+from capelet.reports.kinds.families import winner_sentence
+from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
+from capelet.reports.page import Bars, Block, Line, Passage, Table, bars, table, text
+from capelet.reports.verdict import Verdict, first, gain_in_points, minus, people_words, value_of
 
 PERSON = "person-inference"
 PRIMARY = KINDS[PERSON].metric
@@ -53,15 +53,15 @@ class PersonInference(KindReport):
         "the control, the attribute is permuted over people.",
     )
 
-    def judge(self, findings: Findings, row: Finding) -> Judgement:
+    def classify(self, findings: Findings, row: Finding) -> Judgement:
         """By chance alone: this attacker was chosen before any victim was looked at."""
-        return judge(row)
+        return classify(row)
 
     def verdicts(self, findings: Findings) -> list[Verdict]:
         return [self._verdict(findings, row) for row in self.rows(findings)]
 
     def _verdict(self, findings: Findings, row: Finding) -> Verdict:
-        judgement = self.judge(findings, row)
+        judgement = self.classify(findings, row)
         return Verdict(
             target=f"{row.target} of a person",
             level=judgement.level,
@@ -115,7 +115,9 @@ class PersonInference(KindReport):
 
     def clause(self, findings: Findings) -> str:
         rows = [
-            row for row in self.rows(findings) if self.judge(findings, row).outcome == Outcome.LEAK
+            row
+            for row in self.rows(findings)
+            if self.classify(findings, row).outcome == Outcome.LEAK
         ]
         if not rows:
             return ""

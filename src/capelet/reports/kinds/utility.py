@@ -7,12 +7,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import reference_of
-from capelet.reports.kinds.fairness import gaps, group_bars
-from capelet.reports.kinds.families import family_table
-from capelet.reports.kinds.generic import KindReport, Pair, pair_up
-from capelet.reports.page import Section, Table, bars, section, text
-from capelet.reports.verdict import first, targets
-from capelet.reports.words import (
+from capelet.reports.formatting import (
     attacker_name,
     figure,
     is_number,
@@ -20,6 +15,11 @@ from capelet.reports.words import (
     metric_name,
     percent,
 )
+from capelet.reports.kinds.fairness import gaps, group_bars
+from capelet.reports.kinds.families import family_table
+from capelet.reports.kinds.generic import KindReport, Pair, pair_up
+from capelet.reports.page import Section, Table, bars, section, text
+from capelet.reports.verdict import first, targets
 
 USE = "utility"
 # A task is judged by what its users see; neighbours where there is no task.

@@ -32,7 +32,7 @@ from capelet.studies.measurements.inputs import (
     measurement_of,
     start_table,
 )
-from capelet.studies.measurements.words import VICTIMS
+from capelet.studies.measurements.inversion import VICTIMS
 
 if TYPE_CHECKING:
     from capelet.release import PrivateEncoder

@@ -64,7 +64,7 @@ def check_language(inputs: Mapping[str, Any]) -> None:
 
 def settings_of(inputs: Mapping[str, Any], seed: int) -> LanguageSettings:
     """The inputs of a cell as the settings of a training; what is not said is as in `lm train`."""
-    from capelet.workflows.language.training import (
+    from capelet.workflows.language.train import (
         CanarySettings,
         LanguageSettings,
         MethodSettings,
@@ -110,7 +110,7 @@ def measure_language(cell: Cell) -> Measurement:
     """Train a language model with canaries, and try to read them out again."""
     from capelet.attacks.inversion.run import texts_to_invert
     from capelet.workflows.language.attack import AttackSettings, TrainingTexts, attack_model
-    from capelet.workflows.language.training import train_model
+    from capelet.workflows.language.train import train_model
 
     inputs = cell.inputs
     by_sentence, most = bool(inputs.get("sentences")), inputs.get("most")
@@ -133,7 +133,7 @@ def measure_language(cell: Cell) -> Measurement:
 
 def _without_method(settings: LanguageSettings) -> LanguageSettings:
     """The same training without a method, at its best perplexity: what the others lose against."""
-    from capelet.workflows.language.training import MethodSettings
+    from capelet.workflows.language.train import MethodSettings
 
     schedule = replace(settings.schedule, perplexity=None)
     return replace(settings, schedule=schedule, method=MethodSettings())

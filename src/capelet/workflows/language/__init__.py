@@ -10,7 +10,7 @@ from capelet.workflows.language.attack import (
     attack_model,
 )
 from capelet.workflows.language.compare import compare_models
-from capelet.workflows.language.training import (
+from capelet.workflows.language.train import (
     CanarySettings,
     LanguageSettings,
     MethodSettings,

@@ -36,7 +36,7 @@ from capelet.language.folders import LanguageModel, sentence_of
 from capelet.language.model import Scorer
 from capelet.language.records import digest_of
 from capelet.language.vocabulary import PAD, START, Codes, Samples, Tokens, Vocabulary, divide
-from capelet.workflows.language.training import Rows, rows_of
+from capelet.workflows.language.train import Rows, rows_of
 
 # How many of the largest and of the smallest authors are looked at (as in the paper).
 EACH = 5
