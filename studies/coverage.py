@@ -38,7 +38,7 @@ from capelet.findings.intervals import (
     weighted_means,
 )
 from capelet.findings.metrics import Guesses, accuracy_gap, metrics_for, replicates, score, tpr_at
-from capelet.findings.verdicts import Outcome, judge
+from capelet.findings.verdicts import Outcome, classify
 
 Floats = npt.NDArray[np.floating]
 Random = np.random.Generator
@@ -354,7 +354,7 @@ def outcomes(case: Verdicts, simulations: int) -> dict[Outcome, float]:
     for _ in range(simulations):
         ends, _ = simulate(random)["balanced_accuracy"]
         row = Finding("attribute-inference", "secret", "balanced_accuracy", *ends.ends, chance=0.5)
-        counts[judge(row).outcome] += 1
+        counts[classify(row).outcome] += 1
     return {outcome: number / simulations for outcome, number in counts.items()}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from capelet.judge import search as module
+from capelet.judge import event_search as module
 from capelet.judge.bounds import Claim, Threshold
 from capelet.judge.calls import CROWD, IN_COMPANY, PUBLIC, SMALL, Draw, Source, View, views
 from capelet.judge.event_search import (

@@ -27,8 +27,7 @@ from capelet.ledger.budgets import Budget, BudgetError
 from capelet.ledger.store import Ledger
 from capelet.mechanisms import Gaussian, Laplace, WordDropout
 from capelet.privacy.guarantees import NONE, Guarantee
-from capelet.release import PrivateEncoder, Release
-from capelet.release import parts as batch_parts
+from capelet.release import PrivateEncoder, Release, partial_output
 from capelet.release.batch import Summary, encode
 
 WIDTH = 8
@@ -610,7 +609,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
 ) -> None:
     source, book = vectors_file(tmp_path / "in.parquet", 100, PEOPLE), tmp_path / "ledger.db"
     asked = {"vectors": "v", "subject": "who", "block": 20, "ledger": book}
-    real, calls = batch_parts.write_whole, []
+    real, calls = partial_output.write_whole, []
 
     def full(*given: Any, **named: Any) -> None:
         calls.append(1)
@@ -618,7 +617,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(*given, **named)
 
-    monkeypatch.setattr(batch_parts, "write_whole", full)
+    monkeypatch.setattr(partial_output, "write_whole", full)
     with pytest.raises(OutputError, match="No space left"):
         encode(source, tmp_path / "out.parquet", noise(), **asked)
     with Ledger(book) as ledger:

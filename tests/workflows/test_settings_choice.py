@@ -23,7 +23,7 @@ from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses, score
 from capelet.privacy.guarantees import Guarantee
-from capelet.workflows import search as module
+from capelet.workflows import settings_choice as module
 from capelet.workflows.settings_choice import (
     Frontier,
     Point,
