@@ -33,7 +33,6 @@ from capelet.data.labels import Attribute, add_derived
 from capelet.defences import Settings, fit
 from capelet.evaluation.access import Redraw
 from capelet.evaluation.adaptive import AdaptiveAttackers, Insider, holds, strongest_of
-from capelet.evaluation.attacks import adds_noise
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
@@ -236,7 +235,7 @@ def read(
     codes = np.where(present, secret.codes, 0)
     # Whoever can call a noisy release passes own texts as often as that helps.
     redraw = Redraw(private, plan.corpus.vectors)
-    draws = Draws(view, redraw, redraw.most) if adds_noise(private) else None
+    draws = Draws(view, redraw, redraw.most) if private.draws else None
     result = attack(view, Secret(view, codes, len(secret.classes)), families(()), draws)
     insiders = {} if adaptive is None else adaptive.guesses(secret)
     choice = strongest_of(result, insiders, codes)

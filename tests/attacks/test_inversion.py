@@ -78,7 +78,7 @@ class Bag:
 class Plain:
     """A release as it is, of the shape that `Inversion` is given."""
 
-    protects = True
+    draws = True
 
     def __init__(self, encoder: Bag) -> None:
         self.encoder = encoder

@@ -32,6 +32,7 @@ from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder
+from capelet.release.steps import draws
 
 EPSILON = 8.0
 ON_VECTORS = [name for name, item in METHODS.items() if "texts" not in item.needs]
@@ -88,6 +89,18 @@ def test_the_guarantee_is_that_of_the_noise_and_of_nothing_else(name: str, fitte
         assert (promised.epsilon, promised.notion) == (EPSILON, "local")
     else:
         assert promised == replace(NONE, training=NONE)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_draws_where_it_has_noise(name: str, fitted: Any, world: Any) -> None:
+    noise = METHODS[name].noise
+    steps = METHODS[name].text_steps(settings_of(name))
+    if name in ON_VECTORS:
+        private, rows = PrivateEncoder(*fitted(name).steps), world.others[:20]
+        one, two = (private.release(rows).vectors for _ in range(2))
+        assert private.draws is (noise == "vectors")
+        assert private.draws or np.array_equal(one, two)
+    assert any(draws(step) for step in steps) is (METHODS[name].rewrites is not None)
 
 
 @pytest.mark.parametrize("name", METHODS)

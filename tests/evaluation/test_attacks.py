@@ -20,7 +20,6 @@ from capelet.evaluation.attacks import (
     ReadyVectors,
     Target,
     TextAttacks,
-    adds_noise,
     shots_for,
     with_texts,
 )
@@ -80,7 +79,7 @@ def test_words_and_writers_are_found_in_plain_vectors(corpus: Corpus) -> None:
 def test_nothing_is_found_behind_enough_noise(corpus: Corpus) -> None:
     """The control, and the same attackers trained on the noise that they meet."""
     private = PrivateEncoder(Laplace(epsilon=0.5))
-    assert adds_noise(private) and not adds_noise(PrivateEncoder())
+    assert private.draws and not PrivateEncoder().draws
     rows, _ = attacks(corpus, private, "inversion", "authorship")
     (words,) = [r for r in rows if (r.kind, r.metric) == ("inversion", "f1")]
     assert words.parameters["draws"] == 4

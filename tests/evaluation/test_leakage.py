@@ -15,7 +15,7 @@ from capelet.attacks.attribute import COMMITTEE, Candidate, OutOfFold, Secret, V
 from capelet.data.corpus import Corpus
 from capelet.errors import DataError
 from capelet.evaluation import leakage
-from capelet.evaluation.access import NO_ACCESS, Access, Redraw
+from capelet.evaluation.access import NO_ACCESS, Access, Redraw, access_of
 from capelet.evaluation.adaptive import AdaptiveGuess
 from capelet.evaluation.leakage import (
     LABELS_PER_CLASS,
@@ -33,8 +33,9 @@ from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses
 from capelet.findings.metrics import score as score_of
 from capelet.interfaces import silent
+from capelet.mechanisms import Laplace, WordDropout
 from capelet.privacy.guarantees import NONE, Guarantee, ceiling
-from capelet.release import Release
+from capelet.release import PrivateEncoder, Release
 
 ROWS = 400
 
@@ -412,6 +413,24 @@ def test_noise_in_texts_is_drawn_less_often() -> None:
     )
     again = Redraw(private, ["a", "bb", "ccc"])  # type: ignore[arg-type]
     assert again.most == 4 and again(np.array([2, 0])).tolist() == [[3], [1]]
+
+
+def test_word_dropout_alone_is_drawn_again_as_texts_are() -> None:
+    class Lengths:
+        name, backend, dimension, fingerprint = "lengths", "none", 1, "lengths"
+
+        def encode(self, texts: Any, progress: Any = None) -> Any:
+            return np.array([[len(text)] for text in texts], dtype=np.float32)
+
+        def truncated(self, texts: Any) -> Any:
+            return np.zeros(len(texts), dtype=bool)
+
+    texts = ["a good film", "bad acting", "fine"]
+    alone = PrivateEncoder(WordDropout(0.5), Lengths())
+    (access,) = access_of([alone], texts, None)
+    assert access.redraw is not None and access.redraw.most == 4
+    before_noise = PrivateEncoder(WordDropout(0.5), Lengths(), Laplace(1.0))
+    assert Redraw(before_noise, texts).most == 16
 
 
 # ---- findings ------------------------------------------------------------------------------------

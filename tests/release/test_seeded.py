@@ -65,7 +65,7 @@ class Lengths:
 
 def private_with(name: str) -> tuple[PrivateEncoder, Any]:
     """A private encoder of that one mechanism, and inputs for it."""
-    step = STEPS[name]
+    step = STEPS[name] if name in STEPS else SPECIMENS[name](1.0)
     if step.consumes == "texts":
         return PrivateEncoder(step, Lengths()), ["a good film", "bad, poor acting", "fine"] * 20
     return PrivateEncoder(step), np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
@@ -96,6 +96,18 @@ def test_a_step_without_noise_is_the_same_in_a_study() -> None:
     np.testing.assert_array_equal(vectors[0], vectors[1])
     np.testing.assert_array_equal(vectors[0], private.release(inputs).vectors)
     assert not private.draws
+
+
+@pytest.mark.parametrize("name", [*STEPS, *SPECIMENS])
+def test_a_step_draws_where_two_releases_differ(name: str) -> None:
+    """Word dropout promises nothing and draws; noise from a known seed promises and does not."""
+    private, inputs = private_with(name)
+    first, second = (private.release(inputs).vectors.tobytes() for _ in range(2))
+    assert private.draws is (first != second)
+
+
+def test_dropout_at_zero_draws_nothing() -> None:
+    assert not PrivateEncoder(WordDropout(0.0, ("film",)), Lengths()).draws
 
 
 @pytest.mark.parametrize("name", NOISY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -10,11 +11,12 @@ import numpy as np
 
 from capelet.attacks.attribute import MOST_DRAWS
 from capelet.data.corpus import Rows
-from capelet.evaluation.adaptive import Insider
+from capelet.evaluation.adaptive import Insider, insiders_of
 from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
+from capelet.release.steps import draws
 
-# Draws of each of the attacker's texts where noise replaces words: every one is encoded anew.
+# Draws of each of the attacker's texts where words alone are noise: every one is encoded anew.
 MOST_TEXT_DRAWS = 4
 
 
@@ -25,9 +27,8 @@ class Redraw:
         self._private, self._inputs = private, inputs
         # Seeds run abreast, and an encoder's cache is one file: who shares it shares a lock.
         self._lock = lock or Lock()
-        noise = [step for step in private.steps if step.guarantee is not None]
-        in_texts = any(step.consumes == "texts" for step in noise)
-        self.most = MOST_TEXT_DRAWS if in_texts else MOST_DRAWS
+        is_text_noise = {step.consumes == "texts" for step in private.steps if draws(step)}
+        self.most = MOST_TEXT_DRAWS if is_text_noise == {True} else MOST_DRAWS
 
     def __call__(self, rows: Rows) -> Vectors:
         inputs = self._inputs
@@ -45,3 +46,21 @@ class Access:
 
 
 NO_ACCESS = Access()
+
+
+def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | None) -> list[Access]:
+    """What attackers of each split's release may use beside its vectors.
+
+    Noise can be drawn again by everyone; `raw` are the vectors that insiders hold, None for none.
+    """
+    locks: dict[int, Lock] = {}
+    redraws = {
+        id(item): Redraw(item, inputs, locks.setdefault(id(item.encoder), Lock()))
+        for item in encoders
+        if item.draws
+    }
+    insiders = insiders_of(encoders, raw)
+    return [
+        Access(redraws.get(id(encoder)), insider)
+        for encoder, insider in zip(encoders, insiders, strict=True)
+    ]

@@ -117,7 +117,7 @@ class WordInversion:
         # Two writers may have said the same thing; then it is no secret of the victim's.
         own = [text for text in texts[parts.attacker] if " ".join(words_of(text)) not in secrets]
         # An attacker of noise learns from the same noise. Without it every draw would be the same.
-        draws = DRAWS if adds_noise(private) else 1
+        draws = DRAWS if private.draws else 1
         attack = replace(settings.inversion, draws=draws, redact=settings.redact)
         # Whoever must not be split is also resampled as one.
         units = [str(unit) for unit in plan.units[parts.victims]]
@@ -291,11 +291,6 @@ def _with_ceiling(row: Finding, ceilings: Ceilings) -> Finding:
     bound = TopBound({"top1": 1, "top5": 5}[row.metric], int(row.parameters["writers"]))
     parameters = {**row.parameters, **ceilings.for_person(bound)}
     return replace(row, ceiling=bound(ceilings.guarantee), parameters=parameters)
-
-
-def adds_noise(private: PrivateEncoder) -> bool:
-    """Whether two releases of one text differ."""
-    return private.guarantee.notion != "none"
 
 
 def with_texts(corpus: Corpus, private: PrivateEncoder) -> PrivateEncoder:

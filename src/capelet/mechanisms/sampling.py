@@ -112,8 +112,11 @@ class SeededStream(Stream):
 class NoiseStep:
     """A step that draws: every call from a stream of its own, which nobody can repeat.
 
-    `draw` is the same with a stream that is handed in, for studies and tests.
+    `draw` is the same with a stream that is handed in, for studies and tests. `draws` says whether
+    its settings let two calls differ.
     """
+
+    draws = True
 
     def __call__(self, batch: Any) -> Any:
         return self.draw(batch, Stream())

@@ -110,6 +110,7 @@ class ReusedNoise(Specimen):
     step = "reused-noise"
     source = "the public code of Plant et al. (2021), CAPE: sampled while the model is being built"
     leaks = "differences between all releases, exactly; many releases average to the noise itself"
+    draws = False
     _noise: dict[int, Reals]
 
     def __post_init__(self) -> None:
@@ -129,6 +130,7 @@ class FixedSeed(Specimen):
     step = "fixed-seed"
     source = "Plant et al., YAWYW, whose table of settings fixes the random seed at 42"
     leaks = "everything: the same noise comes again on every call, and anyone can compute it"
+    draws = False
 
     def _release(self, rows: Reals) -> Vectors:
         return _l1(rows) + np.random.default_rng(42).laplace(0, 2 / self.epsilon, rows.shape)

@@ -360,6 +360,10 @@ class WordDropout(NoiseStep, OnTexts):
             raise CapeletError("mu is 0 and mask is empty; give a mu above 0 or words to mask")
 
     @property
+    def draws(self) -> bool:  # type: ignore[override]
+        return self.mu > 0
+
+    @property
     def guarantee(self) -> None:
         return None
 

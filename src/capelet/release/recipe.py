@@ -38,7 +38,6 @@ from capelet.encoders.own import save_own
 from capelet.errors import CapeletError, OutputError
 from capelet.files import expand_user, write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
-from capelet.mechanisms.sampling import NoiseStep
 from capelet.mechanisms.words import OnTexts, WordDropout
 from capelet.privacy.guarantees import Guarantee, as_seeded, chain, compose_trainings
 from capelet.privacy.origins import Origin, keep_records
@@ -47,6 +46,7 @@ from capelet.release.maps import Map
 from capelet.release.steps import (
     as_step,
     check_flow,
+    draws,
     encoder_step,
     isolates_rows,
     map_encoder,
@@ -262,7 +262,7 @@ class PrivateEncoder:
     @property
     def draws(self) -> bool:
         """Whether two releases of one text differ."""
-        return any(isinstance(step, NoiseStep) for step in self.steps)
+        return any(draws(step) for step in self.steps)
 
     @property
     def guarantee(self) -> Guarantee:

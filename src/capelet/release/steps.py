@@ -61,6 +61,14 @@ def as_step(item: Encoder | Step) -> Step:
     return EncoderStep(item) if isinstance(item, Encoder) else item
 
 
+def draws(step: Step) -> bool:
+    """Whether two calls of this step differ: it says so, or else it promises something.
+
+    Word dropout draws and promises nothing by itself; a promise without a draw is broken.
+    """
+    return bool(getattr(step, "draws", step.guarantee is not None))
+
+
 def encoder_step(steps: Iterable[Step]) -> EncoderStep | None:
     """The encoder among the steps; there is at most one, since nothing makes texts of vectors."""
     return next((step for step in steps if isinstance(step, EncoderStep)), None)

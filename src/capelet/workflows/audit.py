@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Unpack, cast
 
 from capelet.attacks.attribute import Family, families, one_thread
@@ -24,9 +23,8 @@ from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
 from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError
-from capelet.evaluation.access import Access, Redraw
-from capelet.evaluation.adaptive import insiders_of
-from capelet.evaluation.attacks import AttackPlan, TextAttacks, adds_noise
+from capelet.evaluation.access import Access, Redraw, access_of
+from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import (
     deviation,
     separability,
@@ -219,7 +217,7 @@ def _from_elsewhere(
 ) -> list[Finding]:
     """What attackers read who learn from another corpus, sent through the same release."""
     inputs = inputs_of(auxiliary.corpus, target)
-    redraw = Redraw(target, inputs) if adds_noise(target) else None
+    redraw = Redraw(target, inputs) if target.draws else None
     own = target.release(inputs).vectors
     return attack_from_elsewhere(plan, auxiliary, release, own, attackers, redraw)
 
@@ -323,24 +321,6 @@ def measure_releases(
             if (shift := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
                 artefacts["tsne_shift"] = shift
     return rows, artefacts
-
-
-def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | None) -> list[Access]:
-    """What attackers of each split's release may use beside its vectors.
-
-    Noise can be drawn again by everyone; `raw` are the vectors that insiders hold, None for none.
-    """
-    locks: dict[int, Lock] = {}
-    redraws = {
-        id(item): Redraw(item, inputs, locks.setdefault(id(item.encoder), Lock()))
-        for item in encoders
-        if adds_noise(item)
-    }
-    insiders = insiders_of(encoders, raw)
-    return [
-        Access(redraws.get(id(encoder)), insider)
-        for encoder, insider in zip(encoders, insiders, strict=True)
-    ]
 
 
 def private_encoder(

@@ -31,7 +31,7 @@ from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.errors import CapeletError, DataError
-from capelet.evaluation.access import Access
+from capelet.evaluation.access import Access, access_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
@@ -42,7 +42,6 @@ from capelet.privacy.origins import check_state, remember_training_rows
 from capelet.release import PrivateEncoder, Release, recipe_hash
 from capelet.release.seeded import SeededEncoder
 from capelet.workflows.audit import (
-    access_of,
     corpus_of,
     encoders_of,
     inputs_of,

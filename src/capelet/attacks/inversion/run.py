@@ -90,7 +90,7 @@ class Inversion:
         draws = [
             private.release(parts.auxiliary, progress).vectors
             # Without noise every draw would be the same.
-            for _ in range(self.draws if private.protects else 1)
+            for _ in range(self.draws if private.draws else 1)
         ]
         world = _AttackData(
             parts,
