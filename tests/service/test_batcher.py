@@ -13,7 +13,7 @@ import pytest
 
 from capelet.errors import CapeletError, StoreDown
 from capelet.ledger.budgets import Budget
-from capelet.ledger.settlement import Order, Settlement
+from capelet.ledger.settlement import Order, Settlement, undrawn
 from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
 from capelet.service.batcher import Batcher, Job
@@ -85,8 +85,7 @@ def job(
     names = [f"{person} {text}".encode() for text in texts]
     people = [person] * len(texts)
     order = Order(people, names, np.zeros((0, 0)), PROMISE, "", Budget(budget))
-    rows = sorted({name: row for row, name in reversed(list(enumerate(names)))}.values())
-    return Job(order, texts, lengths or [len(text) for text in texts], rows)
+    return Job(order, texts, lengths or [len(text) for text in texts], undrawn(names))
 
 
 def result(future: Future[Settlement]) -> Settlement:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -86,6 +86,18 @@ class Settlement:
     vectors: Vectors
     is_new: npt.NDArray[np.bool_]
     left: npt.NDArray[np.float64]
+
+
+def undrawn(names: Sequence[bytes], *known: Container[bytes]) -> list[int]:
+    """The rows that are to be drawn: of names that nobody knows, each where it comes first.
+
+    A name is drawn once: the average of two draws would have half the noise.
+
+    >>> undrawn([b"a", b"b", b"c", b"b"], {b"a"})
+    [1, 2]
+    """
+    first = {name: row for row, name in reversed(list(enumerate(names)))}
+    return sorted(row for name, row in first.items() if not any(name in some for some in known))
 
 
 class Balances:
@@ -225,8 +237,7 @@ class Settling:
         people = _people_of(order)
         vectors = np.ascontiguousarray(order.vectors, dtype="<f4")
         is_repeat = self._is_repeat(order.request)
-        first_rows = {name: row for row, name in reversed(list(enumerate(names)))}
-        new_rows = sorted(row for name, row in first_rows.items() if not self._has(name))
+        new_rows = undrawn(names, self._releases, self._draws)
         needs = needs_of([people[row] for row in new_rows], new_rows)
         # A charge is for texts that pass; what training texts are promised costs nobody here.
         guarantee = _of_passing_texts(order.guarantee)
@@ -250,9 +261,6 @@ class Settling:
         is_new[new_rows] = True
         left = np.array([self._balances.left(person, limits) for person in people], dtype=float)
         return Settlement(answer, is_new, left)
-
-    def _has(self, name: bytes) -> bool:
-        return name in self._releases or name in self._draws
 
     def _content(self, name: bytes, person: str, draws: Mapping[bytes, _Draw]) -> bytes:
         """The vector under a name; refused where it is another person's: it would cost nobody."""

@@ -36,6 +36,7 @@ from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.ledger.anchors import with_anchor
 from capelet.ledger.budgets import Budget, BudgetError
+from capelet.ledger.settlement import undrawn
 from capelet.ledger.store import Ledger
 from capelet.release import manifest
 from capelet.release.charging import Account, LookAlikes, Repeats, charging_of
@@ -106,7 +107,7 @@ def encode(
         if charging.ledger is not None:
             book = stack.enter_context(Ledger(charging.ledger))
             stack.enter_context(with_anchor(book, charging.anchor))
-            account = Account(book, charging, job.recipe_name)
+            account = Account(book, charging.repeats, job.recipe_name)
         with open_output(job.target) as parts:
             summary = _release(job, parts, account, workers, overwrite, progress)
             # They are let out, and nobody will ask for them again; `same` ones stay: the next run
@@ -264,7 +265,7 @@ def _requests(
     """Each block with the rows that nobody has drawn: repeats are taken out before the draw.
 
     `pending` are the names that were asked for and are not settled: a drawer may read ahead, and a
-    text of a block ahead may be one of them. The average of two draws would have half the noise.
+    text of a block ahead may be one of them.
     """
     place = 0
     for block in job.source.blocks():
@@ -282,14 +283,12 @@ def _requests(
 
 
 def _request(block: Block, parts: PartialOutput, account: Account, pending: set[bytes]) -> Request:
-    names = account.names(block, parts.run)
+    names = account.names_of(block, parts.run)
     if block.number in parts.stored_blocks:
         return Request(block, names, ())
-    others = account.ledger.names_among(names) | pending
-    # A name that comes twice is drawn once.
-    first = {name: row for row, name in reversed(list(enumerate(names))) if name not in others}
-    pending.update(first)
-    return Request(block, names, sorted(first.values()))
+    rows = undrawn(names, account.ledger.names_among(names), pending)
+    pending.update(names[row] for row in rows)
+    return Request(block, names, rows)
 
 
 def _settle(

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Literal
 
 from capelet.errors import CapeletError
+from capelet.interfaces import Vectors
 from capelet.ledger.budgets import ROWS_SHOWN, Budget, Need, needs_of
 from capelet.ledger.database import address, keyed_hash
 from capelet.ledger.people import EQUALITY_IS_PUBLIC
+from capelet.ledger.settlement import undrawn
 from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
 from capelet.release.partial_output import PartialOutput
-from capelet.release.rows import Block
+from capelet.release.rows import Block, contents_of
 
 Repeats = Literal["fresh", "same"]
 REPEATS: tuple[Repeats, ...] = ("fresh", "same")
@@ -85,40 +87,52 @@ def charging_of(
 
 @dataclass(frozen=True)
 class Account:
-    """An open ledger as one run uses it: the names of its releases, and what they would cost."""
+    """A ledger as releases of one recipe use it: their names, and what they would cost."""
 
     ledger: Ledger
-    charging: Charging
+    repeats: Repeats
     recipe_name: str
     scratch_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
-    def names(self, block: Block, run: str) -> list[bytes]:
-        """The names under which the ledger keeps these rows.
+    def names(
+        self,
+        people: Sequence[str],
+        values: Sequence[str] | Vectors,
+        run: str,
+        *,
+        start: int = 0,
+        key: str = "",
+    ) -> list[bytes]:
+        """The names under which the ledger keeps the releases of these texts or vectors.
 
-        `same`: by person, recipe and text, so that equal texts share one, in any run. `fresh`: by
-        run and row, so that none is shared, and a run that goes on after a crash finds its own.
+        `same`: by person, recipe and text, so that equal texts share one, in any run; with the id
+        of an API key by that as well. `fresh`: by run and row, counted from `start`, so that none
+        is shared, and a run that goes on after a crash finds its own.
         """
-        if self.charging.repeats == "fresh":
-            return [self.ledger.row_name(run, row) for row in block.numbers]
-        rows = zip(block.people, block.contents(), strict=True)
-        return [self.ledger.release_name(self.recipe_name, who, content) for who, content in rows]
+        if self.repeats == "fresh":
+            return [self.ledger.row_name(run, start + row) for row in range(len(values))]
+        rows = zip(people, contents_of(values), strict=True)
+        return [self.ledger.release_name(self.recipe_name, *row, key) for row in rows]
+
+    def names_of(self, block: Block, run: str) -> list[bytes]:
+        return self.names(block.people, block.values, run, start=block.start)
 
     def needs(self, block: Block, parts: PartialOutput, is_resumed: bool) -> list[Need]:
         """What a block would cost: a release for each row whose name is not stored yet."""
         people = block.people
         # Nothing can be stored under the names of a run that has only begun.
-        if self.charging.repeats == "fresh" and not is_resumed:
+        if self.repeats == "fresh" and not is_resumed:
             return needs_of(people, block.numbers)
         if self.ledger.is_open:
-            names = self.names(block, parts.run)
+            names = self.names_of(block, parts.run)
         else:
             # No file yet, and none is made before the budgets are checked: these names only tell
             # equal texts apart. Keyed, for they lie on the disk until the run is over.
-            rows = zip(people, block.contents(), strict=True)
+            rows = zip(people, contents_of(block.values), strict=True)
             names = [keyed_hash(self.scratch_key, who.encode(), content) for who, content in rows]
-        paid_names = self.ledger.names_among(names)
-        first = parts.unseen(names)
-        new = [row for row, name in enumerate(names) if first[row] and name not in paid_names]
+        waiting = undrawn(names, self.ledger.names_among(names))
+        is_first = parts.unseen(names[row] for row in waiting)  # of the blocks so far
+        new = [row for row, first in zip(waiting, is_first, strict=True) if first]
         return needs_of([people[row] for row in new], [block.start + row for row in new])
 
 

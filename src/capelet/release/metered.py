@@ -21,9 +21,10 @@ from capelet.errors import CapeletError, DataError
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import Budget, needs_of
 from capelet.ledger.people import normalise_person
+from capelet.ledger.settlement import undrawn
 from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.release.charging import Charging, Repeats
+from capelet.release.charging import Account, Charging, Repeats
 from capelet.release.recipe import PrivateEncoder, Release, recipe_hash
 
 LOG = logging.getLogger("capelet.release")
@@ -70,15 +71,6 @@ class ChargingPolicy:
         """What holds of releases that go through here; one that cannot be charged is refused."""
         self._charging.check("subject", guarantee)
         return self._charging.promise(guarantee)
-
-    def names(
-        self, run: str, recipe: str, people: Sequence[str], texts: Sequence[str]
-    ) -> list[bytes]:
-        """Under which names the store keeps these releases (see `Account.names`)."""
-        if self.repeats == "fresh":
-            return [self.ledger.row_name(run, row) for row in range(len(texts))]
-        rows = zip(people, texts, strict=True)
-        return [self.ledger.release_name(recipe, person, text.encode()) for person, text in rows]
 
 
 class MeteredEncoder:
@@ -139,12 +131,11 @@ class MeteredEncoder:
         self, meter: ChargingPolicy, texts: Sequence[str], people: Sequence[str]
     ) -> Vectors:
         ledger, run = meter.ledger, secrets.token_hex(16)
-        names = meter.names(run, self._recipe_name, people, texts)
+        names = Account(ledger, meter.repeats, self._recipe_name).names(people, texts, run)
         stored = ledger.find(names)
-        first = {name: row for row, name in reversed(list(enumerate(names)))}
         # What is stored is not drawn again: a draw that is thrown away costs time and may be seen
         # in the memory of this process.
-        waiting = sorted(row for name, row in first.items() if name not in stored)
+        waiting = undrawn(names, stored)
         ledger.check(
             needs_of([people[row] for row in waiting], waiting), self.guarantee, meter.budget
         )

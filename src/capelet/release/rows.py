@@ -49,20 +49,12 @@ class Block:
     def __len__(self) -> int:
         return len(self.values)
 
-    def contents(self) -> Iterator[bytes]:
-        """Each row's text or vector as bytes."""
-        for value in self.values:
-            if isinstance(value, str):
-                yield value.encode("utf-8", "surrogatepass")
-            else:
-                yield value.tobytes()
-
     @property
     def digest(self) -> bytes:
         """A hash of the rows, by which a second reading is known to be the same."""
         total = hashlib.blake2b(digest_size=16)
         # Lengths go in too, so that no two lists of rows can be cut to the same bytes.
-        for part in (*self.contents(), *(who.encode() for who in self.subjects)):
+        for part in (*contents_of(self.values), *(who.encode() for who in self.subjects)):
             total.update(len(part).to_bytes(8, "big"))
             total.update(part)
         return total.digest()
@@ -79,6 +71,15 @@ class Block:
 
     def take(self, rows: Sequence[int]) -> list[str] | Vectors:
         return take(self.values, rows)
+
+
+def contents_of(values: Sequence[str] | Vectors) -> Iterator[bytes]:
+    """Each row's text or vector as bytes."""
+    for value in values:
+        if isinstance(value, str):
+            yield value.encode("utf-8", "surrogatepass")
+        else:
+            yield value.tobytes()
 
 
 def take(values: list[str] | Vectors, rows: Sequence[int]) -> list[str] | Vectors:

@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from capelet.encoders.own import unwrap
 from capelet.errors import CapeletError
-from capelet.interfaces import Vectors
 from capelet.ledger.budgets import BudgetError, Limits, needs_of
 from capelet.ledger.keys import ApiKey
 from capelet.ledger.people import normalise_person
-from capelet.ledger.settlement import Order, Request
+from capelet.ledger.settlement import Order, Request, undrawn
 from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
+from capelet.release.charging import Account
 from capelet.release.recipe import recipe_hash
 from capelet.service.batcher import Job
 from capelet.service.callers import Callers
@@ -79,7 +79,7 @@ class Gateway:
     ) -> None:
         self.guarantee = check_recipe(private, settings.repeats, allow_unproven)
         self.private, self.ledger, self.settings, self.limits = private, ledger, settings, limits
-        self._recipe_name = recipe_hash(private.recipe)
+        self._account = Account(ledger, settings.repeats, recipe_hash(private.recipe))
         encoder = private.encoder
         assert encoder is not None  # `check_recipe`: it takes texts
         self.encoder = encoder
@@ -138,14 +138,17 @@ class Gateway:
             )
         with StoreErrors():
             request = self._request(key, body, idempotency)
-            names = self._names(key, texts, subjects, request)
+            # By request: a retry of this very one has the same names again.
+            run = f"{request.key} {request.digest.hex()} {request.idempotency}" if request else ""
+            names = self._account.names(subjects, texts, run, key=key.id)
             answer = None if request is None else self.ledger.answer(request)
             if request is not None and answer is not None and answer.digest != request.digest:
                 raise other_body()
             order = Order(
                 subjects, names, _NO_VECTORS, self.guarantee, "", self.limits.budget, request
             )
-            job = _job(order, texts, lengths, self.ledger.find(names))
+            stored = self.ledger.find(names)
+            job = Job(order, texts, lengths, undrawn(names, stored), draws=stored)
             # What no encoder gathers need not wait for others.
             job.gathers_lengths = getattr(self._inner_encoder, "gathers_lengths", False)
             self._check_budget(job)
@@ -157,24 +160,9 @@ class Gateway:
         """The request under its idempotency key; the digest is of all that decides its answer."""
         if idempotency is None:
             return None
-        parts = [self._recipe_name.encode(), self.settings.repeats.encode(), body]
+        parts = [self._account.recipe_name.encode(), self.settings.repeats.encode(), body]
         # The store keys it: a plain hash of a short body could be guessed.
         return Request(key.id, idempotency, hashlib.sha256(b"\0".join(parts)).digest())
-
-    def _names(
-        self, key: ApiKey, texts: Sequence[str], subjects: Sequence[str], request: Request | None
-    ) -> list[bytes]:
-        if self.settings.repeats == "fresh":
-            assert request is not None
-            # By request and row: no two rows share a name, whatever their texts, and a retry of
-            # this very request has the same names again.
-            run = f"{request.key} {request.digest.hex()} {request.idempotency}"
-            return [self.ledger.row_name(run, row) for row in range(len(texts))]
-        rows = zip(subjects, texts, strict=True)
-        return [
-            self.ledger.release_name(self._recipe_name, subject, text.encode(), key.id)
-            for subject, text in rows
-        ]
 
     def _check_budget(self, job: Job) -> None:
         """Refuse before the draw what is likely to be refused after it: nobody may make us work.
@@ -212,15 +200,6 @@ class Gateway:
             return texts, counter.token_counts(texts).tolist()
         # OpenAI's rule of thumb, where an encoder has no tokens: four letters are one.
         return texts, [-(-len(text) // 4) for text in texts]
-
-
-def _job(
-    order: Order, texts: Sequence[str], lengths: Sequence[int], vectors: dict[bytes, Vectors]
-) -> Job:
-    """What is to be drawn of an order: names that are not stored, each once."""
-    first = {name: row for row, name in reversed(list(enumerate(order.names)))}
-    waiting = sorted(row for name, row in first.items() if name not in vectors)
-    return Job(order, texts, lengths, waiting, draws=vectors)
 
 
 def _subjects(query: Query, key: ApiKey) -> Sequence[str]:
