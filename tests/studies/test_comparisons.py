@@ -18,6 +18,7 @@ from capelet.studies.comparisons import (
     compare_victims,
     standardised_effect,
 )
+from capelet.studies.documents import plain
 from capelet.studies.rows import PseudonymGuesses, Row
 from capelet.studies.statistics import CONDITIONAL
 
@@ -237,6 +238,6 @@ def test_holm() -> None:
 
 def test_the_record_is_json_without_anybody_in_it() -> None:
     before, after = crowd(50, 1, np.random.default_rng(0), 0.1)
-    text = json.dumps(compare_victims([before], [after]).to_json())
+    text = json.dumps(plain(compare_victims([before], [after])))
     assert "v0000" not in text and "a0000" not in text
     assert CONDITIONAL in json.loads(text)["note"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from statistics import fmean
@@ -156,11 +155,6 @@ def test_latex_of_our_signs() -> None:
     assert code.isascii()
     assert code.count(r"\\") == 4  # a head and three rows
     assert r"\begin{tabular}{lrr}" in code
-
-
-def test_the_table_is_json() -> None:
-    document = json.loads(json.dumps(tabulate(rows(), Layout("By method", "method")).to_json()))
-    assert document["cells"][0][0]["n"] == 3
 
 
 # ---------------------------------------------------------------------------------------------

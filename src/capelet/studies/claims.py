@@ -34,7 +34,16 @@ from statistics import fmean
 from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean
-from capelet.studies.documents import FAILS, HOLDS, UNTESTED, VERDICTS
+from capelet.studies.documents import (
+    FAILS,
+    HOLDS,
+    UNTESTED,
+    VERDICTS,
+    Number,
+    Sentence,
+    Verdict,
+    Word,
+)
 from capelet.studies.rows import Row, has_level, is_asked_for
 from capelet.studies.statistics import student
 
@@ -49,19 +58,22 @@ _MEASURE = ("kind", "target", "metric", "attacker")
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the cells say of a claim: its verdict, the estimate with its interval, and why."""
+    """What the cells say of a claim: its verdict, the estimate with its interval, and why.
 
-    text: str
-    verdict: str
+    What a plan expects is for its build, and in no file of results.
+    """
+
+    text: Sentence
+    verdict: Verdict
     expected: str | None = None
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
+    value: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
     pairs: int = 0
-    why: str = ""
-    metric: str = ""
-    relation: str = ""
-    scale: str = "absolute"
+    why: Sentence = ""
+    metric: Word = ""
+    relation: Word = ""
+    scale: Word = "absolute"
 
     @property
     def surprising(self) -> bool:

@@ -14,14 +14,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from capelet.errors import DataError, MissingExtra
 from capelet.findings.intervals import ENDS, Score, percentile
 from capelet.findings.metrics import Floats
+from capelet.studies.documents import Count, Number, Sentence, Word
 from capelet.studies.resampling import People, Unit, guesses_of
 from capelet.studies.rows import Exclusions, Level, Row, count_of, format_level, gather, split_of
 from capelet.studies.statistics import CONDITIONAL, student
@@ -50,35 +50,31 @@ class StandardisedEffect:
     other in a split, not how far in points.
     """
 
-    value: float
-    low: float
-    high: float
-    name: str = "Hedges' g of the differences by split (d_z)"
+    value: Number
+    low: Number
+    high: Number
+    name: Sentence = "Hedges' g of the differences by split (d_z)"
 
 
 @dataclass(frozen=True)
 class Difference:
     """Second minus first, with its 95 % interval; `n` counts the units that it rests on."""
 
-    first: str
-    second: str
-    kind: str
-    target: str
-    metric: str
+    first: Word
+    second: Word
+    kind: Word
+    target: Word
+    metric: Word
     unit: Unit
-    value: float
-    low: float
-    high: float
-    p: float
-    n: int
+    value: Number
+    low: Number
+    high: Number
+    p: Number
+    n: Count
     effect: StandardisedEffect | None = None
-    p_holm: float | None = None
+    p_holm: Number | None = None
     exclusions: Exclusions = field(default_factory=Exclusions)
-    note: str = CONDITIONAL
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, as a results file has them: nothing of any one person."""
-        return asdict(self)
+    note: Sentence = CONDITIONAL
 
 
 def compare_splits(

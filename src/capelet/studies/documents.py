@@ -1,8 +1,8 @@
-"""What a committed file of results may hold: a list of fields, and nothing beside them.
+"""What a committed file of results may hold: fields whose type says here what fits, and no others.
 
-The list is one of what is allowed, not of what is forbidden: whoever adds a column with the guess
-of each victim, by intent or by slip, is refused because nobody named it here. Names of levels are
-short words, so that no text and no list of people fits into them.
+The list is one of what is allowed, not of what is forbidden: a field that has none of these types,
+such as the guesses of victims, is neither written nor read, whoever added it to a record. Names of
+levels are short words, so that no text and no list of people fits into them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import is_dataclass
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-SCHEMA = 1
 VERDICTS = ("holds", "fails", "cannot be tested here")
 HOLDS, FAILS, UNTESTED = VERDICTS
 _OF_MANY = {HOLDS: "hold", FAILS: "fail", UNTESTED: UNTESTED}
@@ -20,8 +22,6 @@ _OF_MANY = {HOLDS: "hold", FAILS: "fail", UNTESTED: UNTESTED}
 BENCH = "bench"
 # Sentences of our own; a text of a corpus would have to be short to pass, and has no field.
 LONGEST_WORD, LONGEST_SENTENCE = 120, 2000
-# So many splits nobody runs: they would be rows about people under the name of splits.
-MOST_SEEDS = 1000
 # Axes that would make a row one about a person, and those that may only say how many there are.
 PERSONAL = {
     "author", "guess", "guesses", "id", "person", "pseudonym", "row", "subject", "text", "truth",
@@ -31,185 +31,17 @@ PERSONAL = {
 UNITS = {"record", "text", "author", "–"}
 COUNTS = {"authors", "people", "rows", "subjects", "texts", "units", "users", "victims"}
 
-Check = Callable[[Any], bool]
+# What most records have not is left out of a file: where it is this.
+_ABSENT = {
+    "winner": None, "holds": None, "candidate": False, "single_class": 0, "exploratory": "",
+    "scale": "absolute",
+}  # fmt: skip
+
+T = TypeVar("T")
 
 
-def check_results(document: Any) -> None:
-    """A ValueError that names the first field which may not be there, or is not as it should be.
-
-    >>> check_results({"schema": 1, "guesses": [0, 1]})
-    Traceback (most recent call last):
-    ValueError: the file has a field 'guesses' that results do not hold; ...
-    """
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError(f"it has not the schema {SCHEMA}")
-    _check(document, _DOCUMENT, _OPTIONAL, "the file")
-    seeds = set(document["origin"]["seeds"])
-    for place, row in enumerate(document["rows"]):
-        if row["seed"] not in seeds:
-            raise ValueError(f"row {place} is of a split that the file's seeds do not name")
-
-
-def _check(item: Any, fields: Mapping[str, Check], optional: set[str], where: str) -> None:
-    if not isinstance(item, dict):
-        raise ValueError(f"{where} is no object")
-    for name in item:
-        if name not in fields:
-            raise ValueError(
-                f"{where} has a field {str(name)[:40]!r} that results do not hold; what is about "
-                "single people stays in the store"
-            )
-    for name, fits in fields.items():
-        if name not in item:
-            if name not in optional:
-                raise ValueError(f"{where} has no {name!r}")
-        elif not fits(item[name]):
-            raise ValueError(f"{where} has a {name!r} that is not as results have it")
-
-
-def _is_word(value: Any) -> bool:
-    is_short = isinstance(value, str) and len(value) <= LONGEST_WORD and value.isprintable()
-    # Pseudonyms are digests; no level of an axis looks like one.
-    return is_short and not re.search(r"[0-9a-f]{16}", value)
-
-
-def _is_attacker(value: Any) -> bool:
-    """`undo`, `the folder`, `mlp:depth=3,width=500`: our own short names, no text of anybody."""
-    return isinstance(value, str) and re.fullmatch(r"[a-z0-9:=,+ -]{1,40}", value) is not None
-
-
-def _is_sentence(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_SENTENCE
-
-
-def _is_number(value: Any) -> bool:
-    is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_axes(value: Any) -> bool:
-    """Names to short words or numbers; no name of something that single people have."""
-    if not isinstance(value, dict) or len(value) > 30:
-        return False
-    names = all(_is_word(name) and name.lower() not in PERSONAL for name in value)
-    levels = all(_is_word(level) or _is_number(level) for level in value.values())
-    counts = not any(isinstance(value.get(name), str) for name in COUNTS)
-    return names and levels and counts and value.get("unit", "–") in UNITS
-
-
-def _or_null(fits: Check) -> Check:
-    return lambda value: value is None or fits(value)
-
-
-def _list_of(fits: Check, most: int | None = None) -> Check:
-    return lambda value: (
-        isinstance(value, list) and (most is None or len(value) <= most) and all(map(fits, value))
-    )
-
-
-def _record(fields: Mapping[str, Check], optional: set[str] | None = None) -> Check:
-    def fits(value: Any) -> bool:
-        # The innermost complaint names the field; a plain "not as it should be" would hide it.
-        _check(value, fields, optional or set(), "an entry")
-        return True
-
-    return fits
-
-
-_TRIPLE: Check = lambda value: _list_of(_is_number)(value) and len(value) == 3  # noqa: E731
-_ROW: dict[str, Check] = {
-    "axes": _is_axes,
-    "seed": _is_count,
-    "kind": _is_word,
-    "target": _is_word,
-    "metric": _is_word,
-    "value": _or_null(_is_number),
-    "degenerate": lambda value: isinstance(value, bool),
-    "chance": _or_null(_is_number),
-    **dict.fromkeys(("winner", "holds"), _or_null(_is_attacker)),
-    **dict.fromkeys(("candidate", "single_class"), lambda value: isinstance(value, bool)),
-}
-_ROW_OPTIONAL = {"chance", "degenerate", "winner", "holds", "candidate", "single_class"}
-_EFFECT: dict[str, Check] = {
-    **dict.fromkeys(("value", "low", "high"), _is_number),
-    "name": _is_sentence,
-}
-_EXCLUSIONS: dict[str, Check] = {
-    **dict.fromkeys(("degenerate", "single_class"), _is_count),
-    "missing": _list_of(_is_word),
-}
-_UNIT: Check = lambda value: value in ("split", "author")  # noqa: E731
-_DIFFERENCE: dict[str, Check] = {
-    **dict.fromkeys(("first", "second", "kind", "target", "metric"), _is_word),
-    **dict.fromkeys(("value", "low", "high", "p"), _is_number),
-    "unit": _UNIT,
-    "n": _is_count,
-    "effect": _or_null(_record(_EFFECT)),
-    "p_holm": _or_null(_is_number),
-    "exclusions": _record(_EXCLUSIONS, {"single_class"}),
-    "note": _is_sentence,
-}
-_AT_UTILITY: dict[str, Check] = {
-    **dict.fromkeys(("first", "second", "target", "metric"), _is_word),
-    **dict.fromkeys(("first_leakage", "second_leakage", "difference"), _TRIPLE),
-    "utility": _is_number,
-    "unit": _UNIT,
-    "n": _is_count,
-    **dict.fromkeys(("degenerate", "single_class"), _is_count),
-    "note": _is_sentence,
-}
-_CLAIM: dict[str, Check] = {
-    "text": _is_sentence,
-    "verdict": lambda value: value in VERDICTS,
-    **dict.fromkeys(("value", "low", "high"), _or_null(_is_number)),
-    "why": _is_sentence,
-    **dict.fromkeys(("metric", "relation", "scale"), _is_word),
-}
-_CLAIM_OPTIONAL = {"value", "low", "high", "why", "metric", "relation", "scale"}
-_LAYOUT: dict[str, Check] = {
-    **dict.fromkeys(("title", "across"), _is_word),
-    "down": lambda value: _is_word(value) or _list_of(_is_word, 4)(value),
-    "where": _is_axes,
-    "winners": lambda value: isinstance(value, bool),
-}
-_ANALYSIS: dict[str, Check] = {
-    "factors": _list_of(_is_word, 2),
-    "where": _is_axes,
-    "blocks": _list_of(_is_word, 5),
-}
-_ORIGIN: dict[str, Check] = {
-    "date": _is_word,
-    "seeds": _list_of(_is_count, MOST_SEEDS),
-    "seconds": _is_number,
-    "size": _is_word,
-    "stand_ins": _is_sentence,
-}
-_DOCUMENT: dict[str, Check] = {
-    "schema": _is_count,
-    # Parts of file names: they must not leave their folder.
-    **dict.fromkeys(
-        ("paper", "plan"),
-        lambda value: (
-            isinstance(value, str) and re.fullmatch(r"[a-z0-9-]{1,60}", value) is not None
-        ),
-    ),
-    "title": _is_word,
-    **dict.fromkeys(("headline", "why", "exploratory"), _is_sentence),
-    "verdict": lambda value: value in VERDICTS,
-    "origin": _record(_ORIGIN),
-    "rows": _list_of(_record(_ROW, _ROW_OPTIONAL)),
-    "layouts": _list_of(_record(_LAYOUT, {"winners"}), 20),
-    "blocks": _list_of(_is_word, 5),
-    "analyses": _list_of(_record(_ANALYSIS, {"blocks"}), 20),
-    "differences": _list_of(_record(_DIFFERENCE)),
-    "at_utility": _list_of(_record(_AT_UTILITY, {"single_class"})),
-    "claims": _list_of(_record(_CLAIM, _CLAIM_OPTIONAL), 100),
-}
-_OPTIONAL = {"blocks", "analyses", "differences", "at_utility", "claims", "exploratory"}
+class _Unfit(ValueError):
+    """A value that its field does not take; whoever knows the field's name says so."""
 
 
 def count_verdicts(verdicts: Sequence[str]) -> str:
@@ -224,3 +56,151 @@ def count_verdicts(verdicts: Sequence[str]) -> str:
         for verdict, count in counts
         if count
     )
+
+
+# ---- types ---------------------------------------------------------------------------------------
+
+
+def _is_word(value: Any) -> bool:
+    is_short = isinstance(value, str) and len(value) <= LONGEST_WORD and value.isprintable()
+    # Pseudonyms are digests; no level of an axis looks like one.
+    return is_short and not re.search(r"[0-9a-f]{16}", value)
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
+def _is_axes(value: Any) -> bool:
+    """Names to short words or numbers; no name of something that single people have."""
+    if not isinstance(value, dict) or len(value) > 30:
+        return False
+    names = all(_is_word(name) and name.lower() not in PERSONAL for name in value)
+    levels = all(_is_word(level) or _is_number(level) for level in value.values())
+    counts = not any(isinstance(value.get(name), str) for name in COUNTS)
+    return names and levels and counts and value.get("unit", "–") in UNITS
+
+
+def _matches(pattern: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def up_to(most: int) -> Callable[[Any], bool]:
+    """Lists of so many entries at most: of more splits than anybody runs, rows would be people."""
+    return lambda value: len(value) <= most
+
+
+Word = Annotated[str, _is_word]
+Sentence = Annotated[str, lambda value: isinstance(value, str) and len(value) <= LONGEST_SENTENCE]
+# `undo`, `the folder`, `mlp:depth=3,width=500`: our own short names, no text of anybody.
+AttackerName = Annotated[str, _matches(r"[a-z0-9:=,+ -]{1,40}")]
+# Parts of file names: they must not leave their folder.
+FileName = Annotated[str, _matches(r"[a-z0-9-]{1,60}")]
+Verdict = Annotated[str, VERDICTS.__contains__]
+Flag = Annotated[bool, lambda value: isinstance(value, bool)]
+Count = Annotated[int, lambda value: isinstance(value, int) and not isinstance(value, bool)]
+Number = Annotated[float, _is_number]
+# JSON has no NaN: what gave no number is null there.
+Value = Annotated[float, lambda value: value is None or _is_number(value)]
+Triple = tuple[Number, Number, Number]
+Axes = Annotated[Mapping[str, str | float], _is_axes]
+
+
+# ---- records -------------------------------------------------------------------------------------
+
+
+def read_record(record: Callable[..., T], entry: Any, where: str = "an entry") -> T:
+    """The record that an object of JSON holds; a ValueError names the first field that is not so.
+
+    Never its value, which may be somebody's.
+    """
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where} is no object")
+    readers = _readers(record)
+    for name in entry:
+        if name not in readers:
+            raise ValueError(
+                f"{where} has a field {str(name)[:40]!r} that results do not hold; what is about "
+                "single people stays in the store"
+            )
+    values = {}
+    for name, content in entry.items():
+        try:
+            values[name] = readers[name](content)
+        except _Unfit:
+            raise ValueError(f"{where} has a {name!r} that is not as results have it") from None
+    try:
+        return record(**values)
+    except TypeError:
+        raise ValueError(f"{where} lacks one of {', '.join(readers)}") from None
+
+
+def plain(value: Any) -> Any:
+    """Records, tuples and mappings as JSON has them; of a record the fields that results hold."""
+    if is_dataclass(value):
+        entries = {name: plain(getattr(value, name)) for name in _readers(value.__class__)}
+        return {
+            name: entry
+            for name, entry in entries.items()
+            if name not in _ABSENT or entry != _ABSENT[name]
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+@cache
+def _readers(record: Any) -> dict[str, Callable[[Any], Any]]:
+    """How each field that may be held is read, by name."""
+    readers = {
+        name: _reader(kind) for name, kind in get_type_hints(record, None, None, True).items()
+    }
+    return {name: reader for name, reader in readers.items() if reader is not None}
+
+
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """How a value of this type is read; None for a type that results do not hold."""
+    origin, types = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return partial(_read_fitting, types[1], _reader(types[0]))
+    if origin is Literal:
+        return partial(_read_fitting, types.__contains__, None)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return partial(read_record, kind) if _readers(kind) else None
+    readers = [_reader(item) for item in types if item not in (NoneType, ...)]
+    if not readers or None in readers:
+        return None
+    if origin is tuple:
+        return partial(_read_list, readers, ... in types)
+    return partial(_read_any, readers, NoneType in types) if origin in (Union, UnionType) else None
+
+
+def _read_fitting(
+    fits: Callable[[Any], bool], reader: Callable[[Any], Any] | None, value: Any
+) -> Any:
+    content = reader(value) if reader else value
+    if not fits(content):
+        raise _Unfit
+    return math.nan if content is None else content
+
+
+def _read_list(readers: Sequence[Any], is_open: bool, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list) or not (is_open or len(value) == len(readers)):
+        raise _Unfit
+    return tuple(
+        reader(item) for reader, item in zip(list(readers) * len(value), value, strict=False)
+    )
+
+
+def _read_any(readers: Sequence[Any], is_optional: bool, value: Any) -> Any:
+    if value is None and is_optional:
+        return None
+    for reader in readers[:-1]:
+        try:
+            return reader(value)
+        except _Unfit:
+            continue
+    return readers[-1](value)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError, did_you_mean
 from capelet.findings.finding import Finding, Findings
+from capelet.studies.documents import AttackerName, Axes, Count, Flag, Number, Value, Word
 
 Level = str | float
 # A combination of levels, and the split that it was measured in.
@@ -61,19 +62,19 @@ class Row:
     picked by luck.
     """
 
-    axes: Mapping[str, Level]
-    seed: int
-    kind: str
-    target: str
-    metric: str
-    value: float
-    degenerate: bool = False
-    chance: float | None = None
+    axes: Axes
+    seed: Count
+    kind: Word
+    target: Word
+    metric: Word
+    value: Value
+    degenerate: Flag = False
+    chance: Number | None = None
     guesses: PseudonymGuesses | None = None
-    winner: str | None = None
-    holds: str | None = None
-    candidate: bool = False
-    single_class: bool = False
+    winner: AttackerName | None = None
+    holds: AttackerName | None = None
+    candidate: Flag = False
+    single_class: Flag = False
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ class Exclusions:
     '1 degenerate cell left out (victims of one class).'
     """
 
-    degenerate: int = 0
-    missing: tuple[str, ...] = ()
-    single_class: int = 0
+    degenerate: Count = 0
+    missing: tuple[Word, ...] = ()
+    single_class: Count = 0
 
     @classmethod
     def of(cls, groups: Iterable[Sequence[Row]], missing: tuple[str, ...] = ()) -> Exclusions:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,10 +81,6 @@ class Anova:
     def effect(self, source: str) -> Effect:
         """The line of a factor, of `split`, or of an interaction (`a × b`)."""
         return next(item for item in self.effects if item.source == source)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, as a results file has them."""
-        return asdict(self)
 
 
 def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = ()) -> Anova:

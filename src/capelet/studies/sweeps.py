@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.findings.intervals import percentile
 from capelet.findings.metrics import Floats
+from capelet.studies.documents import Count, Number, Sentence, Triple, Word
 from capelet.studies.resampling import People, Splits, Unit, units_of
 from capelet.studies.rows import Level, Row, gather, level_of, split_of
 from capelet.studies.statistics import CONDITIONAL
@@ -82,23 +82,19 @@ class MatchedDifference:
     Each is value, low and high. `utility` is the task score at which they are compared.
     """
 
-    first: str
-    second: str
-    target: str
-    metric: str
-    utility: float
-    first_leakage: tuple[float, float, float]
-    second_leakage: tuple[float, float, float]
-    difference: tuple[float, float, float]
+    first: Word
+    second: Word
+    target: Word
+    metric: Word
+    utility: Number
+    first_leakage: Triple
+    second_leakage: Triple
+    difference: Triple
     unit: Unit
-    n: int
-    degenerate: int = 0
-    note: str = CONDITIONAL
-    single_class: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, as a results file has them."""
-        return asdict(self)
+    n: Count
+    degenerate: Count = 0
+    note: Sentence = CONDITIONAL
+    single_class: Count = 0
 
 
 def compare_at_utility(

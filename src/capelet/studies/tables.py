@@ -10,14 +10,15 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from capelet.findings import Finding
 from capelet.findings.kinds import better, kind_of, measure_of
 from capelet.reports.draw.pareto import NAMES
 from capelet.reports.formatting import NOTHING, score_with_interval
 from capelet.reports.page import Line, Table
+from capelet.studies.documents import Axes, Flag, Word, up_to
 from capelet.studies.rows import (
     ATTACKER,
     CONSTANT_GUESSES,
@@ -48,11 +49,11 @@ class Layout:
     place, and with `winners` each cell names who was chosen, and what it held.
     """
 
-    title: str
-    down: str | tuple[str, ...]
-    across: str = "target"
-    where: Mapping[str, Level] = field(default_factory=dict)
-    winners: bool = False
+    title: Word
+    down: Word | Annotated[tuple[Word, ...], up_to(4)]
+    across: Word = "target"
+    where: Axes = field(default_factory=dict)
+    winners: Flag = False
 
     @property
     def axes_down(self) -> tuple[str, ...]:
@@ -108,10 +109,6 @@ class ResultTable:
     columns: tuple[Level, ...]
     cells: tuple[tuple[Summary | None, ...], ...]
     exclusions: Exclusions
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for `table.json`."""
-        return asdict(self)
 
 
 def tabulate(rows: Sequence[Row], layout: Layout, blocks: Sequence[str] = ()) -> ResultTable:
