@@ -122,8 +122,8 @@ def answers(before: Findings, after: Findings) -> list[Passage]:
 def _leaks(findings: Findings) -> str:
     items = verdicts(findings)
     leaking = [
-        f"“{item.target}” {ADVERBS[item.level]} ({percent(item.value)} where chance is "
-        f"{percent(item.chance)})"
+        f"“{item.target}” {ADVERBS[item.level]} ({item.value_words} where chance is "
+        f"{item.chance_words})"
         for item in items
         if item.outcome == Outcome.LEAK
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from capelet.findings import Findings
 from capelet.reports import facts, method
 from capelet.reports.draw.maps import Cloud
-from capelet.reports.formatting import count, percent
+from capelet.reports.formatting import count
 from capelet.reports.kinds import all_verdicts, reports_of, summary
 from capelet.reports.kinds.attribute_inference import (
     learning_curves,
@@ -121,7 +121,7 @@ def _verdicts(findings: Findings) -> Section:
 
 
 def _card(verdict: Verdict) -> Card:
-    return Card(verdict, (f"against {percent(verdict.chance)}", verdict.base))
+    return Card(verdict, (f"against {verdict.chance_words}", verdict.base))
 
 
 def _attacker(findings: Findings) -> Section | None:

@@ -14,6 +14,7 @@ from typing import Any
 from capelet.data.official import PREFIX
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
+from capelet.findings.verdicts import Figures, rounded
 
 # What was not measured is a dash: a 0 would be a measurement.
 NOTHING = "–"
@@ -69,9 +70,7 @@ def decimal(value: float, digits: int = 0) -> str:
     >>> decimal(-0.04, 1), decimal(12.5), decimal(-3.0)
     ('0.0', '13', '−3')
     """
-    scale = 10**digits
-    # Not round(), which takes halves to even; 1e-9 for halves that binary fractions just miss.
-    size = math.floor(abs(value) * scale + 0.5 + 1e-9) / scale
+    size = rounded(abs(value), digits)
     return ("−" if value < 0 and size > 0 else "") + f"{size:.{digits}f}"
 
 
@@ -170,10 +169,10 @@ def score_with_interval(row: Finding) -> str:
     return f"{value} ({low}–{high})"
 
 
-def figure(row: Finding, digits: int = 0) -> str:
-    """`78 % (95 % interval 75–81 %)`: a share as a sentence says it."""
+def figure(row: Finding | Figures, digits: int = 0, what: str = "") -> str:
+    """`78 % (95 % interval 75–81 %)`: a share as a sentence says it, and of what."""
     interval = span(row.low, row.high, digits)
-    value = percent(row.value, digits)
+    value = percent(row.value, digits) + what
     return f"{value} (95 % interval {interval})" if interval else value
 
 

@@ -12,10 +12,10 @@ from enum import IntEnum
 
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
-from capelet.findings.verdicts import Side, classify, people_of, side_of
+from capelet.findings.verdicts import Figures, Side, classify, people_of, side_of
 from capelet.reports.formatting import count, join_names, points
 from capelet.reports.kinds.attribute_inference import LEAK, strongest, unmeasured_attributes
-from capelet.reports.verdict import minus, people_words, targets
+from capelet.reports.verdict import people_words, targets
 
 
 class Decision(IntEnum):
@@ -144,7 +144,7 @@ def _names(rows: list[Finding]) -> tuple[str, ...]:
 
 def _floors(rows: list[Finding]) -> str:
     return join_names(
-        [f"{row.target} (at least {points(minus(row.low, row.chance), 1)})" for row in rows]
+        [f"{row.target} (at least {points(Figures.of(row).low_gain, 1)})" for row in rows]
     )
 
 
@@ -152,7 +152,7 @@ def _rooms(rows: list[Finding]) -> str:
     """What each interval leaves room for."""
     parts = []
     for row in rows:
-        room = minus(row.high, row.chance)
+        room = Figures.of(row).high_gain
         words = f"at most {points(max(room, 0.0), 1)}" if room is not None else "unknown"
         parts.append(f"{row.target} ({'all guesses the same' if row.degenerate else words})")
     return join_names(parts)

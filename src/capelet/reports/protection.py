@@ -105,14 +105,14 @@ def protection_page(before: Findings, after: Findings) -> Page:
 def _leakage(
     before: Findings, after: Findings, rows: list[Bar], changes: list[Change]
 ) -> Section | None:
-    scores = {item.target: item.value for item in verdicts(before)}
+    scores = {item.target: item.value_words for item in verdicts(before)}
     apart = held_out_attributes(after)
     cards = []
     for item in verdicts(after):
-        old = [f"before: {percent(scores[item.target])}"] if item.target in scores else []
+        old = [f"before: {scores[item.target]}"] if item.target in scores else []
         # The only fair look at attributes that nobody thought of.
         remark = HELD_OUT if item.target in apart else ("", "")
-        cards.append(Card(item, (*old, f"by chance: {percent(item.chance)}"), remark))
+        cards.append(Card(item, (*old, f"by chance: {item.chance_words}"), remark))
     caption = (
         "Balanced accuracy of the strongest fresh attacker on the victims. A bar begins at chance: "
         "a shorter bar is a smaller leak."

@@ -1,7 +1,7 @@
 """A verdict: what an attacker learnt, in plain words, and what that shows.
 
-A verdict only reads, subtracts what needs no vectors and rounds; every number in it stands in the
-findings. Whether it is a leak is decided in `capelet.findings.verdicts`, for every report alike.
+Every number in it stands in the findings. Rounding, subtracting what needs no vectors, and whether
+it is a leak are the business of `capelet.findings.verdicts`, for every report alike.
 "No leak found" is never said as "no leak".
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from capelet.findings import Finding, Findings
-from capelet.findings.verdicts import Judgement, Level, Outcome, outcome_of
-from capelet.reports.formatting import count, decimal, is_number, points
+from capelet.findings.verdicts import Figures, Judgement, Level, Outcome
+from capelet.reports.formatting import count, figure, is_number, percent, points
 
 
 @dataclass(frozen=True)
@@ -25,33 +25,62 @@ class Verdict:
     """
 
     target: str
-    level: Level
+    judgement: Judgement
     statement: str
-    warnings: tuple[str, ...]
-    value: float | None
-    low: float | None
-    high: float | None
-    chance: float | None
-    gain: float | None
-    low_gain: float | None
-    high_gain: float | None
+    warnings: tuple[str, ...] = ()
     predicted_label: float | None = None
     text: float | None = None
     null: float | None = None
     ceiling: float | None = None
     degenerate: bool = False
     base: str = "by chance"
-    people: int | None = None
-    people_needed: int | None = None
 
     @property
-    def sentence(self) -> str:
-        return " ".join((self.statement, *self.warnings))
+    def level(self) -> Level:
+        return self.judgement.level
 
     @property
     def outcome(self) -> Outcome:
         """`leak`, `inconclusive` or `no leak found`."""
-        return outcome_of(self.level)
+        return self.judgement.outcome
+
+    @property
+    def figures(self) -> Figures:
+        """Score, interval, chance and gains, as they are printed."""
+        return self.judgement.figures
+
+    @property
+    def value(self) -> float | None:
+        return self.figures.value
+
+    @property
+    def chance(self) -> float | None:
+        return self.figures.base
+
+    @property
+    def gain(self) -> float | None:
+        return self.figures.gain
+
+    @property
+    def people(self) -> int | None:
+        return self.judgement.people
+
+    @property
+    def people_needed(self) -> int | None:
+        return self.judgement.people_needed
+
+    @property
+    def value_words(self) -> str:
+        """`78 %`, with as many decimals as its sentence."""
+        return percent(self.value, self.figures.decimals)
+
+    @property
+    def chance_words(self) -> str:
+        return percent(self.chance, self.figures.decimals)
+
+    @property
+    def sentence(self) -> str:
+        return " ".join((self.statement, *self.warnings))
 
     @property
     def title(self) -> str:
@@ -97,15 +126,15 @@ def _roughly(number: int) -> int:
     return -(-number // unit) * unit
 
 
-def gain_in_points(value: float | None, base: float | None, digits: int = 0) -> str:
-    """The gain, with a decimal where the rounded numbers beside it would seem to contradict it."""
-    gain = minus(value, base)
-    if gain is None or value is None or base is None:
-        return points(None)
-    # 78 % against 50 % must not be called 27 points because 77.6 − 50.4 is 27.2.
-    words = int(decimal(100 * gain).replace("−", "-"))
-    beside = round(100 * value) - round(100 * base)
-    return points(gain, digits if words == beside else 1)
+def against(figures: Figures, what: str = "") -> str:
+    """`78 % balanced accuracy (95 % interval 75–81 %) against 50 %`."""
+    digits = figures.decimals
+    return f"{figure(figures, digits, what)} against {percent(figures.base, digits)}"
+
+
+def gains(figures: Figures) -> str:
+    """`the attacker gains 28 points`."""
+    return f"the attacker gains {points(figures.gain, figures.decimals)}"
 
 
 def value_of(row: Finding | None) -> float | None:

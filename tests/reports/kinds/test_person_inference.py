@@ -44,7 +44,7 @@ def test_the_verdict_says_what_few_and_many_texts_give() -> None:
     assert of_text.target == "gender"
     assert of_person.target == "gender of a person" and of_person.outcome == Outcome.LEAK
     for words in (
-        "from all texts of each (up to 30) 80 % (95 % interval 77–83 %)",
+        "from all texts of each (up to 30) 80 % balanced accuracy (95 % interval 77–83 %)",
         "the attacker gains 30 points",
         "61 % from 1 text and 70 % from 5 texts; texts taken one by one give 60 %",
         "nearly certain about 12.0 % of them, and right about 96 % of those (93–99 %)",

@@ -8,7 +8,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of, reference_of
-from capelet.findings.verdicts import LEVELS, Judgement, Level, Outcome, classify
+from capelet.findings.verdicts import LEVELS, Figures, Judgement, Level, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
@@ -32,9 +32,9 @@ from capelet.reports.kinds.generic import KindReport, Pair
 from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
 from capelet.reports.verdict import (
     Verdict,
+    against,
     first,
-    gain_in_points,
-    minus,
+    gains,
     people_words,
     targets,
     value_of,
@@ -161,23 +161,14 @@ def _verdict(findings: Findings, row: Finding) -> Verdict:
     warnings = [_null_warning(null), _ceiling_warning(row)]
     return Verdict(
         target=row.target,
-        level=judgement.level,
+        judgement=judgement,
         statement=_statement(row, judgement, label, words),
         warnings=tuple(warning for warning in warnings if warning),
-        value=row.value if is_number(row.value) else None,
-        low=row.low,
-        high=row.high,
-        chance=row.chance,
-        gain=minus(row.value, row.chance),
-        low_gain=minus(row.low, row.chance),
-        high_gain=minus(row.high, row.chance),
         predicted_label=label,
         text=words,
         null=value_of(null),
         ceiling=row.ceiling,
         degenerate=row.degenerate,
-        people=judgement.people,
-        people_needed=judgement.people_needed,
     )
 
 
@@ -189,14 +180,9 @@ def _reference(findings: Findings, row: Finding, attacker: str) -> float | None:
 
 
 def _statement(row: Finding, judgement: Judgement, label: float | None, text: float | None) -> str:
-    gain = minus(row.value, row.chance)
-    # Whole per cents read best; where they would hide a small gain, one decimal.
-    digits = 1 if gain is not None and abs(gain) < 0.02 else 0
-    interval = span(row.low, row.high, digits)
-    head = f"{row.target}: {percent(row.value, digits)} balanced accuracy"
-    head += f" (95 % interval {interval})" if interval else ""
-    outcome = _outcome_words(row, judgement, digits)
-    head += f" against {percent(row.chance, digits)} by chance; {outcome}."
+    head = f"{row.target}: {against(judgement.figures, ' balanced accuracy')} by chance; "
+    head += f"{_outcome_words(row, judgement)}."
+    digits = judgement.figures.decimals
     more = (
         people_words(judgement),
         _one_class_seeds(row),
@@ -207,11 +193,12 @@ def _statement(row: Finding, judgement: Judgement, label: float | None, text: fl
     return " ".join(part for part in (head, *more) if part)
 
 
-def _outcome_words(row: Finding, judgement: Judgement, digits: int) -> str:
+def _outcome_words(row: Finding, judgement: Judgement) -> str:
+    figures = judgement.figures
     if judgement.outcome == Outcome.LEAK:
-        return f"the attacker gains {gain_in_points(row.value, row.chance, digits)}"
-    room = minus(row.high, row.chance)
-    room_words = points(room, max(digits, int(room is not None and room < 0.1)))
+        return gains(figures)
+    room = figures.high_gain
+    room_words = points(room, figures.decimals)
     if judgement.outcome == Outcome.NO_LEAK_FOUND:
         if room is not None and room > 0:
             return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
@@ -269,7 +256,8 @@ def _null_warning(null: Finding | None) -> str:
     if null is None or null.chance is None or not is_number(null.value):
         return ""
     # On meaningless labels nobody can beat chance: whatever does has seen the answers.
-    if null.low is None or null.low <= null.chance:
+    low_gain = Figures.of(null).low_gain
+    if low_gain is None or low_gain <= 0:
         return ""
     interval = span(null.low, null.high, 1)
     return (

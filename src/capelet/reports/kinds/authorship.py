@@ -10,7 +10,6 @@ from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
     count,
-    figure,
     is_number,
     percent,
     score,
@@ -27,7 +26,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import value_of
+from capelet.reports.verdict import against, value_of
 
 # Five guesses, as in the paper: a short list of suspects is what an attacker needs.
 GUESSES = {"top1": "the first guess", "top5": "the first five guesses"}
@@ -55,8 +54,8 @@ class Authorship(KindReport):
         shots, writers = row.parameters.get("shots"), row.parameters.get("writers")
         sentence = (
             f"writer: with {count(shots)} known texts of each of {count(writers)} writers, the "
-            f"writer of another text is among the attacker’s first five guesses in {figure(row)} "
-            f"of cases, against {percent(row.chance)} by chance"
+            "writer of another text is among the attacker’s first five guesses in "
+            f"{against(judgement.figures, ' of cases')} by chance"
         )
         sentence += _ENDS[judgement.outcome]
         # What the text itself tells a network is the yardstick: a vector may tell more.
@@ -69,12 +68,12 @@ class Authorship(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        outcome = self.classify(findings, row).outcome
-        if outcome != Outcome.LEAK:
-            return _ENDS[outcome].strip("; .")
+        (verdict,) = self.verdicts(findings)
+        if verdict.outcome != Outcome.LEAK:
+            return _ENDS[verdict.outcome].strip("; .")
         writers = count(row.parameters.get("writers"))
         return (
-            f"the writer is among the first five guesses of {writers} for {percent(row.value)} "
+            f"the writer is among the first five guesses of {writers} for {verdict.value_words} "
             "of the texts"
         )
 

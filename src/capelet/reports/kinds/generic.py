@@ -34,11 +34,9 @@ from capelet.reports.formatting import (
     attacker_name,
     change,
     count,
-    figure,
     is_number,
     is_share,
     metric_name,
-    percent,
     score,
     score_with_interval,
     sentence_of,
@@ -55,7 +53,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import Verdict, gain_in_points, minus, people_words, value_of
+from capelet.reports.verdict import Verdict, against, gains, minus, people_words, value_of
 
 OTHERS = "Other measurements"
 Key = TypeVar("Key")
@@ -153,41 +151,31 @@ class KindReport:
         # Levels are gains in points: bits and distances have none.
         if row is None or self.kind.sense != "leak" or not is_share(row.metric):
             return []
-        base, judgement = self.base(row), self.classify(findings, row)
+        judgement = self.classify(findings, row)
         more = people_words(judgement, self.people)
         return [
             Verdict(
                 target=self.kind.subject,
-                level=judgement.level,
+                judgement=judgement,
                 statement=" ".join(filter(None, [self.statement(findings, row, judgement), more])),
-                warnings=(),
-                value=row.value,
-                low=row.low,
-                high=row.high,
-                chance=base,
-                gain=row.value - base,
-                low_gain=minus(row.low, base),
-                high_gain=minus(row.high, base),
                 null=value_of(self.control(findings, row)),
                 ceiling=row.ceiling,
                 degenerate=row.degenerate,
                 base=self.kind.base_title,
-                people=judgement.people,
-                people_needed=judgement.people_needed,
             )
         ]
 
     def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         """The verdict in a sentence that begins with the kind's subject."""
         sentence = (
-            f"{self.kind.subject}: {metric_name(row.metric)} {figure(row)} against "
-            f"{percent(self.base(row))} {self.kind.base_title}"
+            f"{self.kind.subject}: {metric_name(row.metric)} {against(judgement.figures)} "
+            f"{self.kind.base_title}"
         )
         if judgement.outcome == Outcome.NO_LEAK_FOUND:
             return f"{sentence}; no leak found, which is not proof that there is none."
         if judgement.outcome == Outcome.INCONCLUSIVE:
             return f"{sentence}; inconclusive."
-        return f"{sentence}; the attacker gains {gain_in_points(row.value, self.base(row))}."
+        return f"{sentence}; {gains(judgement.figures)}."
 
     def clause(self, findings: Findings) -> str:
         """Its part of the sentence on the whole run, in small letters; empty where it has none."""
@@ -196,7 +184,7 @@ class KindReport:
                 return f"no leak of “{verdict.target}” was found"
             if verdict.outcome == Outcome.INCONCLUSIVE:
                 return f"whether “{verdict.target}” leaks is inconclusive"
-            return f"“{verdict.target}” leaks ({percent(verdict.value)})"
+            return f"“{verdict.target}” leaks ({verdict.value_words})"
         return ""
 
     def sentences(self, findings: Findings) -> list[str]:

@@ -14,7 +14,6 @@ from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
     count,
-    figure,
     percent,
     score,
 )
@@ -31,7 +30,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import gain_in_points, value_of
+from capelet.reports.verdict import against, gains, value_of
 
 GROUP = "Words, writers and training texts"
 
@@ -52,7 +51,7 @@ class Inversion(KindReport):
 
     def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         sentence = (
-            f"words: F1 of those read back {figure(row)} against {percent(self.base(row))} for "
+            f"words: F1 of those read back {against(judgement.figures)} for "
             "naming the same most frequent words of every text"
         )
         if judgement.outcome == Outcome.INCONCLUSIVE:
@@ -62,7 +61,7 @@ class Inversion(KindReport):
                 f"{sentence}; no words were read back beyond those, which is no proof that none "
                 "can be."
             )
-        sentence += f"; the attacker gains {gain_in_points(row.value, self.base(row))}."
+        sentence += f"; {gains(judgement.figures)}."
         recall, precision = (
             self.row(findings, metric, row.attacker) for metric in ("recall", "precision")
         )

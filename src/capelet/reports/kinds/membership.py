@@ -17,7 +17,7 @@ from capelet.reports.formatting import (
     count,
     percent,
     points,
-    score_with_interval,
+    span,
 )
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
 from capelet.reports.kinds.inversion import GROUP
@@ -67,11 +67,12 @@ class Membership(KindReport):
         )
 
     def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
-        interval = score_with_interval(row).partition("(")[2]
+        figures = judgement.figures
+        interval = span(figures.low, figures.high, 1).removesuffix(" %")
         source = SOURCES.get(row.target, f"the similarity of {row.target}")
         sentence = (
-            f"training texts: told from {source} with an advantage of {points(row.value, 1)}"
-            f"{f' (95 % interval {interval}' if interval else ''}: so much oftener is a member "
+            f"training texts: told from {source} with an advantage of {points(figures.value, 1)}"
+            f"{f' (95 % interval {interval})' if interval else ''}: so much oftener is a member "
             "taken for one than another text is"
         )
         if judgement.outcome == Outcome.INCONCLUSIVE:
@@ -86,12 +87,14 @@ class Membership(KindReport):
         row = self.strongest(findings)
         if row is None:
             return ""
-        outcome = self.classify(findings, row).outcome
+        judgement = self.classify(findings, row)
+        outcome, figures = judgement.outcome, judgement.figures
         if outcome == Outcome.INCONCLUSIVE:
             return "whether training texts can be told from others is inconclusive"
         if outcome == Outcome.NO_LEAK_FOUND:
             return "training texts could not be told from others"
-        return f"training texts are told from others with an advantage of {points(row.value)}"
+        advantage = points(figures.value, figures.decimals)
+        return f"training texts are told from others with an advantage of {advantage}"
 
     def control_remark(self, null: Finding) -> str:
         return f"Control: with membership permuted the advantage is {percent(null.value, 1)}."

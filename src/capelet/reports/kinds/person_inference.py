@@ -12,7 +12,6 @@ from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import (
     NOTHING,
     count,
-    figure,
     is_number,
     join_names,
     percent,
@@ -23,7 +22,7 @@ from capelet.reports.kinds.attribute_inference import LEAK, strongest
 from capelet.reports.kinds.families import winner_sentence
 from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
 from capelet.reports.page import Bars, Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import Verdict, first, gain_in_points, minus, people_words, value_of
+from capelet.reports.verdict import Verdict, against, first, gains, people_words, value_of
 
 PERSON = "person-inference"
 PRIMARY = KINDS[PERSON].metric
@@ -64,31 +63,19 @@ class PersonInference(KindReport):
         judgement = self.classify(findings, row)
         return Verdict(
             target=f"{row.target} of a person",
-            level=judgement.level,
+            judgement=judgement,
             statement=self.statement(findings, row, judgement),
-            warnings=(),
-            value=row.value,
-            low=row.low,
-            high=row.high,
-            chance=row.chance,
-            gain=minus(row.value, row.chance),
-            low_gain=minus(row.low, row.chance),
-            high_gain=minus(row.high, row.chance),
             null=value_of(self.control(findings, row)),
             ceiling=row.ceiling,
             degenerate=row.degenerate,
-            people=judgement.people,
-            people_needed=judgement.people_needed,
         )
 
     def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
-        end = _ENDS.get(judgement.outcome) or (
-            f"the attacker gains {gain_in_points(row.value, row.chance)}"
-        )
+        end = _ENDS.get(judgement.outcome) or gains(judgement.figures)
         head = (
             f"{row.target} of a person: from all texts of each (up to "
-            f"{count(row.parameters.get('most_texts'))}) {figure(row)} balanced accuracy against "
-            f"{percent(row.chance)} by chance; {end}."
+            f"{count(row.parameters.get('most_texts'))}) "
+            f"{against(judgement.figures, ' balanced accuracy')} by chance; {end}."
         )
         more = (
             people_words(judgement, self.people),
@@ -114,15 +101,12 @@ class PersonInference(KindReport):
         return self.parts(findings, row, row.metric)
 
     def clause(self, findings: Findings) -> str:
-        rows = [
-            row
-            for row in self.rows(findings)
-            if self.classify(findings, row).outcome == Outcome.LEAK
+        names = [
+            f"“{row.target}” ({verdict.value_words})"
+            for row, verdict in zip(self.rows(findings), self.verdicts(findings), strict=True)
+            if verdict.outcome == Outcome.LEAK
         ]
-        if not rows:
-            return ""
-        names = [f"“{row.target}” ({percent(row.value)})" for row in rows]
-        return f"all texts of a person together give away {join_names(names)}"
+        return f"all texts of a person together give away {join_names(names)}" if names else ""
 
     def remarks(self, findings: Findings) -> list[str]:
         """The controls, an attribute each."""
