@@ -12,7 +12,7 @@ import pytest
 
 from capelet.errors import CapeletError
 from capelet.integrations import about
-from capelet.integrations.embedder import Charges, Embedder
+from capelet.integrations.embedder import Embedder
 from capelet.ledger.budgets import Budget, BudgetError
 from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
@@ -38,7 +38,7 @@ def spent(ledger: Ledger, person: str) -> float:
 
 
 def test_a_block_names_the_person(private: PrivateEncoder, ledger: Ledger) -> None:
-    embedder = Embedder(private, Charges(ledger, subject="bob"))
+    embedder = Embedder(private, store=ledger, subject="bob")
     with about("ann"):
         embedder.embed(["one", "two"])
         with about("eve"):
@@ -49,20 +49,20 @@ def test_a_block_names_the_person(private: PrivateEncoder, ledger: Ledger) -> No
 
 
 def test_nobody_named_draws_nothing(private: PrivateEncoder, ledger: Ledger) -> None:
-    embedder = Embedder(private, Charges(ledger))
+    embedder = Embedder(private, store=ledger)
     with pytest.raises(CapeletError, match="whom are these texts about"):
         embedder.embed(["one"])
     with pytest.raises(CapeletError, match="one person"), about(["ann", "bob"]):  # type: ignore[arg-type]
         embedder.embed(["one", "two"])
     assert ledger.counts().releases == 0
     with pytest.raises(CapeletError, match="give store="):
-        Embedder(private, Charges(subject="ann"))
+        Embedder(private, subject="ann")
 
 
 def test_a_thread_that_knows_nothing_of_the_block_is_refused(
     private: PrivateEncoder, ledger: Ledger
 ) -> None:
-    embedder = Embedder(private, Charges(ledger))
+    embedder = Embedder(private, store=ledger)
     errors: list[CapeletError] = []
 
     def embed() -> None:
@@ -78,13 +78,17 @@ def test_a_thread_that_knows_nothing_of_the_block_is_refused(
     assert len(errors) == 1 and ledger.counts().releases == 0
 
 
-def test_what_is_written_down_names_nobody() -> None:
-    charges = Charges(Path("people.db"), 8.0, "fresh", "ann")
-    assert charges.to_json() == {"store": "people.db", "budget": 8.0, "repeats": "fresh"}
+def test_what_is_written_down_names_nobody(private: PrivateEncoder, tmp_path: Path) -> None:
+    folder, store = private.save(tmp_path / "private"), tmp_path / "people.db"
+    embedder = Embedder(folder, store=store, budget=8.0, repeats="fresh", subject="ann")
+    charges = {"store": str(store), "budget": 8.0, "repeats": "fresh"}
+    assert embedder.to_json() == {"source": str(folder), **charges}
+    with pytest.raises(CapeletError, match="in memory"):
+        Embedder(private).to_json()
     with pytest.raises(CapeletError, match="open store"):
-        Charges(Ledger("people.db")).to_json()
+        Embedder(folder, store=Ledger(store)).to_json()
     with pytest.raises(CapeletError, match="with a δ"):
-        Charges("people.db", Budget(8.0, 1e-6)).to_json()
+        Embedder(folder, store=store, budget=Budget(8.0, 1e-6)).to_json()
 
 
 # ---- LangChain -----------------------------------------------------------------------------------

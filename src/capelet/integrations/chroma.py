@@ -13,15 +13,14 @@ whoever reads the collection.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
 from capelet.errors import CapeletError, MissingExtra
-from capelet.integrations.embedder import Charges, Embedder
-from capelet.ledger.budgets import Budget
-from capelet.release.charging import Repeats
-from capelet.release.metered import Source, Store, Subjects
+from capelet.integrations.embedder import Embedder
+from capelet.release.metered import Subjects
 
 try:
     from chromadb import Documents, EmbeddingFunction, Embeddings
@@ -33,35 +32,19 @@ except ImportError:
 # By name, so that a collection which is opened without a function gets `AbsentEncoder` and not
 # Chroma's default: that would embed queries without any noise.
 @register_embedding_function
-class PrivateEmbeddingFunction(EmbeddingFunction[Documents]):
+class PrivateEmbeddingFunction(Embedder, EmbeddingFunction[Documents]):
     """A private encoder as Chroma's `EmbeddingFunction`; documents and queries alike.
 
-    It charges nobody unless it is given a store, and then needs `about` or `subject`.
+    It charges nobody unless it is given a store, and then needs `about` or `subject`. To name one
+    for each text, call `embed`: Chroma wraps `__call__` and lets no second argument through.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        store: Store | None = None,
-        budget: float | Budget | None = None,
-        repeats: Repeats = "same",
-        subject: str | None = None,
-    ) -> None:
-        self._embedder = Embedder(source, Charges(store, budget, repeats, subject))
-
-    # Chroma wraps `__call__` and lets no second argument through.
-    def embed(self, texts: Documents, subjects: Subjects = None) -> Embeddings:
-        """The released vectors of the texts, about these people where they are named."""
-        vectors = self._embedder.embed(list(texts), subjects)
-        return [np.array(vector, dtype=np.float32) for vector in vectors]
-
     def __call__(self, input: Documents) -> Embeddings:
-        return self.embed(input)
+        return [np.array(vector, dtype=np.float32) for vector in self.embed(list(input))]
 
     def embed_query(self, input: Documents) -> Embeddings:
         """A query is a release: the same steps, and the same charge."""
-        return self.embed(input)
+        return self(input)
 
     @staticmethod
     def name() -> str:
@@ -84,25 +67,14 @@ class PrivateEmbeddingFunction(EmbeddingFunction[Documents]):
         return AbsentEncoder()
 
 
-class AbsentEncoder(EmbeddingFunction[Documents]):
+class AbsentEncoder(PrivateEmbeddingFunction):
     """What a collection gets that was opened without its private encoder: it embeds nothing."""
 
     def __init__(self) -> None:
         """Nothing to keep; Chroma asks for a constructor."""
 
-    def __call__(self, input: Documents) -> Embeddings:
+    def embed(self, texts: Sequence[str], subjects: Subjects = None) -> NoReturn:
         raise CapeletError(
             "a private encoder and its store are not kept in a collection; open it with "
             "embedding_function=PrivateEmbeddingFunction(…)"
         )
-
-    @staticmethod
-    def name() -> str:
-        return PrivateEmbeddingFunction.name()
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    @staticmethod
-    def build_from_config(config: dict[str, Any]) -> EmbeddingFunction[Documents]:
-        return AbsentEncoder()

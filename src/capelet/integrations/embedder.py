@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,34 +43,27 @@ def about(subject: str) -> Iterator[None]:
         _SUBJECT.reset(token)
 
 
-@dataclass(frozen=True)
-class Charges:
-    """How an adapter charges: the arguments that all of them take, as they were given."""
-
-    store: Store | None = None
-    budget: float | Budget | None = None
-    repeats: Repeats = "same"
-    subject: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The settings for a framework that writes its components down; never who is charged."""
-        if not isinstance(self.store, str | Path | None):
-            raise CapeletError("an open store cannot be written down; give its path instead")
-        if isinstance(self.budget, Budget):
-            raise CapeletError("a budget with a δ cannot be written down; give its ε instead")
-        store = None if self.store is None else str(self.store)
-        return {"store": store, "budget": self.budget, "repeats": self.repeats}
-
-
 class Embedder:
-    """The core of every adapter: a metered encoder, and whom a call is about."""
+    """The core of every adapter: a metered encoder, and whom a call is about.
 
-    def __init__(self, source: Source, charges: Charges | None = None) -> None:
-        self.source, self.charges = source, charges or Charges()
-        meter = ChargingPolicy.of(self.charges.store, self.charges.budget, self.charges.repeats)
-        if meter is None and self.charges.subject is not None:
+    An adapter is a member of this class: what all of them take (`store`, `budget`, `repeats` and
+    `subject`) is said here, and it adds what its framework asks for.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        store: Store | None = None,
+        budget: float | Budget | None = None,
+        repeats: Repeats = "same",
+        subject: str | None = None,
+    ) -> None:
+        if store is None and subject is not None:
             raise CapeletError("a subject is charged in a store: give store= too")
-        self.encoder = MeteredEncoder(source, meter)
+        self.source, self.store, self.budget, self.repeats = source, store, budget, repeats
+        self.subject = subject
+        self.encoder = MeteredEncoder(source, ChargingPolicy.of(store, budget, repeats))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -84,7 +76,7 @@ class Embedder:
     def embed(self, texts: Sequence[str], subjects: Subjects = None) -> list[list[float]]:
         """The released vectors of the texts; about `subjects`, the block's person, or the own."""
         if self.encoder.meter is not None and subjects is None:
-            subjects = _SUBJECT.get() or self.charges.subject
+            subjects = _SUBJECT.get() or self.subject
         vectors: list[list[float]] = self.encoder.release(texts, subjects).vectors.tolist()
         return vectors
 
@@ -92,11 +84,16 @@ class Embedder:
         """The released vector of one text; of a query, too."""
         return self.embed([text], subject)[0]
 
-    @property
-    def place(self) -> str:
-        """Where the private encoder lies, for a framework that writes its components down."""
+    def to_json(self) -> dict[str, Any]:
+        """The arguments for a framework that writes its components down; never who is charged."""
         if not isinstance(self.source, str | Path):
             raise CapeletError(
                 "a private encoder in memory cannot be written down; save it, and give its folder"
             )
-        return str(self.source)
+        if not isinstance(self.store, str | Path | None):
+            raise CapeletError("an open store cannot be written down; give its path instead")
+        if isinstance(self.budget, Budget):
+            raise CapeletError("a budget with a δ cannot be written down; give its ε instead")
+        store = None if self.store is None else str(self.store)
+        settings = {"store": store, "budget": self.budget, "repeats": self.repeats}
+        return {"source": str(self.source), **settings}

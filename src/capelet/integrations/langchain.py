@@ -13,48 +13,26 @@ nothing from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from capelet.errors import MissingExtra
-from capelet.integrations.embedder import Charges, Embedder
-from capelet.ledger.budgets import Budget
-from capelet.release.charging import Repeats
-from capelet.release.metered import Source, Store, Subjects
+from capelet.integrations.embedder import Embedder
+from capelet.release.metered import Subjects
 
 try:
     from langchain_core.embeddings import Embeddings
 except ImportError:
     raise MissingExtra("LangChain's Embeddings", "langchain") from None
 
-if TYPE_CHECKING:
-    from capelet.privacy.guarantees import Guarantee
 
-
-class PrivateEmbeddings(Embeddings):
+class PrivateEmbeddings(Embedder, Embeddings):
     """A private encoder as LangChain's `Embeddings`; documents and queries are released alike.
 
     It charges nobody unless it is given a store, and then needs `about` or `subject`.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        store: Store | None = None,
-        budget: float | Budget | None = None,
-        repeats: Repeats = "same",
-        subject: str | None = None,
-    ) -> None:
-        self._embedder = Embedder(source, Charges(store, budget, repeats, subject))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self._embedder.guarantee
-
     def embed_documents(self, texts: list[str], subjects: Subjects = None) -> list[list[float]]:
         """The released vectors; `subjects` names a person for each text, where you call it."""
-        return self._embedder.embed(texts, subjects)
+        return self.embed(texts, subjects)
 
     def embed_query(self, text: str) -> list[float]:
         """The released vector of a query: noise as for a document, and the same charge."""
-        return self._embedder.embed_one(text)
+        return self.embed_one(text)

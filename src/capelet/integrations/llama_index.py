@@ -13,7 +13,7 @@ import asyncio
 from typing import Any
 
 from capelet.errors import MissingExtra
-from capelet.integrations.embedder import Charges, Embedder
+from capelet.integrations.embedder import Embedder
 from capelet.ledger.budgets import Budget
 from capelet.release.charging import Repeats
 from capelet.release.metered import Source, Store
@@ -45,7 +45,9 @@ class PrivateEmbedding(BaseEmbedding):
         **settings: Any,
     ) -> None:
         super().__init__(model_name="capelet", **settings)
-        self._embedder = Embedder(source, Charges(store, budget, repeats, subject))
+        self._embedder = Embedder(
+            source, store=store, budget=budget, repeats=repeats, subject=subject
+        )
 
     @classmethod
     def class_name(cls) -> str:
@@ -57,8 +59,7 @@ class PrivateEmbedding(BaseEmbedding):
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._embedder.embed_one(text)
 
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._embedder.embed_one(query)
+    _get_query_embedding = _get_text_embedding  # a query is a release, too
 
     # Off the loop: encoding takes long. `to_thread` takes the person of `about` along.
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
@@ -67,5 +68,4 @@ class PrivateEmbedding(BaseEmbedding):
     async def _aget_text_embedding(self, text: str) -> list[float]:
         return await asyncio.to_thread(self._embedder.embed_one, text)
 
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await asyncio.to_thread(self._embedder.embed_one, query)
+    _aget_query_embedding = _aget_text_embedding

@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capelet.errors import CapeletError, MissingExtra
-from capelet.integrations.embedder import Charges, Embedder
-from capelet.ledger.budgets import Budget
-from capelet.release.charging import Repeats
-from capelet.release.metered import Source, Store, Subjects
+from capelet.integrations.embedder import Embedder
+from capelet.release.metered import Subjects
 
 try:
     from qdrant_client.models import Distance, PointStruct, VectorParams
@@ -26,26 +24,15 @@ except ImportError:
     raise MissingExtra("Qdrant's points", "qdrant") from None
 
 
-class PrivatePoints:
+class PrivatePoints(Embedder):
     """Texts in, Qdrant's points with released vectors out; queries are released alike.
 
     It charges nobody unless it is given a store, and then needs `subjects`, `about` or `subject`.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        store: Store | None = None,
-        budget: float | Budget | None = None,
-        repeats: Repeats = "same",
-        subject: str | None = None,
-    ) -> None:
-        self._embedder = Embedder(source, Charges(store, budget, repeats, subject))
-
     def vector_params(self, distance: Distance = Distance.COSINE) -> VectorParams:
         """How a collection of these vectors is made."""
-        return VectorParams(size=self._embedder.dimension, distance=distance)
+        return VectorParams(size=self.dimension, distance=distance)
 
     def points(
         self,
@@ -63,7 +50,7 @@ class PrivatePoints:
                 f"there are {len(texts)} texts, {len(ids)} ids and {len(rows)} payloads; give one "
                 "of each for each point"
             )
-        vectors = self._embedder.embed(texts, subjects)
+        vectors = self.embed(texts, subjects)
         return [
             PointStruct(id=name, vector=vector, payload=dict(row))
             for name, vector, row in zip(ids, vectors, rows, strict=True)
@@ -71,4 +58,4 @@ class PrivatePoints:
 
     def query(self, text: str, subject: str | None = None) -> list[float]:
         """The released vector of a query: noise as for a point, and the same charge."""
-        return self._embedder.embed_one(text, subject)
+        return self.embed_one(text, subject)

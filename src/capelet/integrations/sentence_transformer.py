@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 
 from capelet.errors import CapeletError
-from capelet.integrations.embedder import Charges, Embedder
+from capelet.integrations.embedder import Embedder
 from capelet.ledger.budgets import Budget
 from capelet.release.charging import Repeats
 from capelet.release.metered import Source, Store
@@ -64,5 +64,5 @@ def sentence_transformer(
     texts of one call are settled batch by batch: an exhausted budget raises, and what the batches
     before it were charged stays.
     """
-    embedder = Embedder(source, Charges(store, budget, repeats, subject))
+    embedder = Embedder(source, store=store, budget=budget, repeats=repeats, subject=subject)
     return SentenceTransformer(modules=[PrivateModule(embedder)], device="cpu")
