@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from capelet.data.reviews import sample as reviews
-from capelet.data.reviews import words as reviews_words
 from capelet.data.reviews.sample import PRIOR, STARS, Optimum, Reviews, generate, optimum, posterior
 from capelet.errors import DataError
 
@@ -317,14 +316,14 @@ def test_no_sentence_of_the_grammar_has_two_derivations() -> None:
 
 @pytest.mark.usefixtures("clean_caches")
 def test_an_ambiguous_grammar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(reviews_words.CLOSING, "3", ("It will do{end}", "It will do{end}"))
+    monkeypatch.setitem(reviews._words()["closing"], "3", ("It will do{end}", "It will do{end}"))
     with pytest.raises(ValueError, match="ambiguous at 'It will do"):
         reviews._lexicon()
 
 
 @pytest.mark.usefixtures("clean_caches")
 def test_a_product_of_two_categories_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(reviews_words.PRODUCTS, "golf", ("goods", ("fishing rod",), ("grip",)))
+    monkeypatch.setitem(reviews._words()["product"]["golf"], "names", ["fishing rod"])
     with pytest.raises(ValueError, match="two categories"):
         reviews._openings()
 
@@ -341,20 +340,20 @@ def test_every_distribution_sums_to_one() -> None:
 def test_every_tag_of_the_tables_is_known() -> None:
     """A misspelt tag would silently make its fillers typical of nobody."""
     people = {tag for group in reviews._TAGS.values() for tag in group}
-    interests = {name for group in reviews_words.INTERESTS.values() for name in group}
+    words = reviews._words()
+    interests = set(reviews._fillers(words["interest"]))
     tables = [
-        (people, reviews_words.INTERESTS, reviews_words.VOICES, reviews_words.SPELLINGS),
-        (people, reviews_words.SELF, reviews_words.COMPANY, reviews_words.PLACE),
-        (people, reviews_words.CITY, reviews_words.PRICE, *reviews_words.REASON.values()),
-        (interests, reviews_words.CATEGORIES),
-        ({"calm", "keen", "loud"}, reviews_words.VERY, reviews_words.END),
-        (set(STARS), reviews_words.GRADE, reviews_words.CLOSING, *reviews_words.VERDICT.values()),
+        (people, *(words[name] for name in ("interest", "voice", "spelling"))),
+        (people, *(words[name] for name in ("self", "company", "place", "city", "price"))),
+        (people, *words["reason"].values()),
+        (interests, words["category"]),
+        ({"calm", "keen", "loud"}, words["very"], words["end"]),
+        (set(STARS), words["grade"], words["closing"], *words["verdict"].values()),
     ]
     for known, *group in tables:
         for table in group:
             assert {tag for key in table for tag in key.split()} <= known
-    categories = {name for group in reviews_words.CATEGORIES.values() for name in group}
-    assert categories == set(reviews_words.PRODUCTS)
+    assert set(reviews._fillers(words["category"])) == set(words["product"])
 
 
 @pytest.mark.parametrize("text", ["", "Hello there.", "Love it!", "Love it! Bought nothing."])

@@ -35,21 +35,23 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.reviews import words
 from capelet.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 Choices = dict[str, int]
+Table = Mapping[str, Sequence[str]]
 
 SEED = 20_200_601
 WRITERS = 640
@@ -74,6 +76,15 @@ _TAGS = {
     "gender": ("female", "male"),
     "age_group": ("young", "middle", "older"),
     "country": ("uk", "us", "australia", "india"),
+}
+
+# On what the fillers of a table depend: habits, the teller, the stars, or nothing.
+_SOURCES = {
+    **dict.fromkeys(("pattern", "aspect"), ""),
+    **dict.fromkeys(("self", "company", "place", "city", "price"), "teller"),
+    **dict.fromkeys(("very", "end"), "voice"),
+    **dict.fromkeys(("grade", "closing"), "stars"),
+    "category": "interest",
 }
 
 
@@ -208,6 +219,16 @@ def optimum(corpus: Reviews | None = None) -> dict[str, Optimum]:
 
 
 @cache
+def _words() -> dict[str, Any]:
+    """The tables of words; what they mean stands in the file."""
+    return tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+
+
+def _fillers(table: Table) -> tuple[str, ...]:
+    return tuple(filler for group in table.values() for filler in group)
+
+
+@cache
 def _people() -> tuple[tuple[str, ...], ...]:
     """Every (gender, age group, country), the states of a writer and of a teller alike."""
     return tuple(itertools.product(*PRIOR.values()))
@@ -226,8 +247,7 @@ def _states(source: str) -> tuple[tuple[float, ...], ...]:
         return tuple(
             tuple(_fidelity(writer, teller) for teller in _people()) for writer in _people()
         )
-    table = {"interest": words.INTERESTS, "voice": words.VOICES, "spelling": words.SPELLINGS}
-    return _weigh(table[source], _tags(), OTHERS[source])[1]
+    return _weigh(_words()[source], _tags(), OTHERS[source])[1]
 
 
 def _fidelity(writer: tuple[str, ...], teller: tuple[str, ...]) -> float:
@@ -239,7 +259,7 @@ def _fidelity(writer: tuple[str, ...], teller: tuple[str, ...]) -> float:
 
 
 def _weigh(
-    table: words.Table, states: Sequence[tuple[str, ...]], others: float
+    table: Table, states: Sequence[tuple[str, ...]], others: float
 ) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
     """Fillers of a table, and P(filler | state).
 
@@ -247,7 +267,6 @@ def _weigh(
     state has none of them. Plain Python sums: the same bits everywhere.
     """
     columns = list(zip(*states, strict=True))
-    fillers = tuple(filler for group in table.values() for filler in group)
     rows = []
     for state in states:
         weights = []
@@ -260,13 +279,12 @@ def _weigh(
             weights += [others**misses] * len(group)
         total = sum(weights)
         rows.append(tuple(weight / total for weight in weights))
-    return fillers, tuple(rows)
+    return _fillers(table), tuple(rows)
 
 
-def _slot(source: str, table: words.Table) -> _Slot:
+def _slot(source: str, table: Table) -> _Slot:
     """A slot whose fillers depend on one source."""
     if source == "stars":
-        fillers = tuple(filler for group in table.values() for filler in group)
         rows = []
         for stars in STARS:
             # An opinion of a neighbouring star happens; a further one never does.
@@ -277,44 +295,27 @@ def _slot(source: str, table: words.Table) -> _Slot:
                 for _ in group
             ]
             rows.append(tuple(weight / sum(weights) for weight in weights))
-        return _Slot(source, fillers, tuple(rows))
-    names = {
-        "": [()],
-        "teller": _tags(),
-        "interest": [(name,) for group in words.INTERESTS.values() for name in group],
-        "voice": [(name,) for group in words.VOICES.values() for name in group],
-        "spelling": [(name,) for group in words.SPELLINGS.values() for name in group],
-    }
+        return _Slot(source, _fillers(table), tuple(rows))
+    if source in ("", "teller"):
+        states: Sequence[tuple[str, ...]] = _tags() if source else [()]
+    else:
+        states = [(name,) for name in _fillers(_words()[source])]
     others = {"interest": OTHERS["category"], "voice": OTHERS["emphasis"]}.get(source, 0.0)
-    return _Slot(source, *_weigh(table, names[source], others))
+    return _Slot(source, *_weigh(table, states, others))
 
 
 @cache
 def _slots() -> dict[str, _Slot]:
     """The whole grammar by name; `name:category` and `name:family` go before `name`."""
-    slots = {
-        "category": _slot("interest", words.CATEGORIES),
-        "pattern": _slot("", words.PATTERNS),
-        "spelling": _slot("spelling", {"british": ("0",), "american": ("1",)}),
-        "self": _slot("teller", words.SELF),
-        "company": _slot("teller", words.COMPANY),
-        "place": _slot("teller", words.PLACE),
-        "city": _slot("teller", words.CITY),
-        "price": _slot("teller", words.PRICE),
-        "very": _slot("voice", words.VERY),
-        "end": _slot("voice", words.END),
-        "aspect": _slot("", words.ASPECT),
-        "grade": _slot("stars", words.GRADE),
-        "closing": _slot("stars", words.CLOSING),
-    }
-    slots |= {name: _slot("", table) for name, table in words.SMALL.items()}
-    for category, (_, products, parts) in words.PRODUCTS.items():
-        slots[f"product:{category}"] = _slot("", {"": products})
-        slots[f"part:{category}"] = _slot("", {"": parts})
-    for family in words.OPENING:
-        slots[f"opening:{family}"] = _slot("", words.OPENING[family])
-        slots[f"reason:{family}"] = _slot("teller", words.REASON[family])
-        slots[f"verdict:{family}"] = _slot("stars", words.VERDICT[family])
+    words = _words()
+    slots = {name: _slot(source, words[name]) for name, source in _SOURCES.items()}
+    slots["spelling"] = _slot("spelling", {"british": ("0",), "american": ("1",)})
+    slots |= {name: _slot("", {"": fillers}) for name, fillers in words["small"].items()}
+    for category, product in words["product"].items():
+        slots[f"product:{category}"] = _slot("", {"": product["names"]})
+        slots[f"part:{category}"] = _slot("", {"": product["parts"]})
+    for name, source in (("opening", ""), ("reason", "teller"), ("verdict", "stars")):
+        slots |= {f"{name}:{family}": _slot(source, words[name][family]) for family in words[name]}
     return slots
 
 
@@ -325,7 +326,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!]) ")
 @cache
 def _find(name: str, category: str) -> str:
     """The slot that `{name}` means in a text of this category."""
-    family = words.PRODUCTS[category][0]
+    family = _words()["product"][category]["family"]
     return next(
         full for full in (f"{name}:{category}", f"{name}:{family}", name) if full in _slots()
     )
@@ -389,9 +390,9 @@ def _write(random: Random, state: Mapping[str, int]) -> str:
 @cache
 def _lexicon() -> dict[str, dict[str, tuple[str, Choices]]]:
     """For each category: sentence → (its kind, its choices); a sentence with two is refused."""
-    kinds = {kind for pattern in words.PATTERNS[""] for kind in pattern.split()}
+    kinds = {kind for pattern in _words()["pattern"][""] for kind in pattern.split()}
     result: dict[str, dict[str, tuple[str, Choices]]] = {}
-    for category in words.PRODUCTS:
+    for category in _words()["product"]:
         sentences = result.setdefault(category, {})
         for kind in sorted(kinds):
             for sentence, choices in _expand(kind, category, {}):
