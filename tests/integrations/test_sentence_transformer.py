@@ -29,8 +29,10 @@ def test_encode_releases(folder: Path) -> None:
     first, second = model.encode(texts), model.encode(texts)
     assert first.shape == (3, model.get_embedding_dimension()) and first.dtype == np.float32
     assert (first != second).any(axis=1).all()
-    # Rows come back in the order of the texts, though the model sorts them by length.
-    likeness = model.similarity(first, second).numpy()
+    # Rows come back in the order of the texts, though the model sorts them by length. Once in some
+    # hundred times PrivUnit's answer lies on the far side; of the mean of many it does not.
+    means = [np.mean([model.encode(texts) for _ in range(9)], axis=0) for _ in range(2)]
+    likeness = model.similarity(*means).numpy()
     assert (likeness.argmax(axis=1) == np.arange(3)).all()
 
 
