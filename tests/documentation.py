@@ -65,7 +65,7 @@ DESCRIPTIONS: dict[str, Callable[[], set[str]]] = {
     "encoders": lambda: _row_names("cards/encoders.md"),
     "mechanisms": lambda: _row_names("cards/mechanisms.md") | _row_names("cards/words.md"),
     "defences": lambda: _titles("cards/defences.md") & _choices("capelet protect", "--method"),
-    "uses": lambda: _choices("capelet protect", "--for") & _row_names("how-to/protect.md"),
+    "uses": lambda: _choices("capelet protect", "--purpose") & _row_names("how-to/protect.md"),
     "data sets": lambda: _row_names("cards/datasets.md"),
     "kinds of attack": lambda: _choices("capelet audit", "--attacks"),
     "inversion attacks": lambda: (

@@ -306,7 +306,7 @@ SCENARIOS: dict[str, list[str]] = {
     ],
     "verify": ["verify", "--recipe", "words.toml", "--samples", "2000"],
     "verify, the pipeline": ["verify", "--recipe", "words.toml", "--pipeline"],
-    "serve": ["serve", "--recipe", "minilm.toml", "--store", "served.db", "--budget", "40",
+    "serve": ["serve", "--recipe", "minilm.toml", "--ledger", "served.db", "--budget", "40",
               "--port", "0"],
     "invert": [
         "invert", "texts.csv", *TEXTS, "--encoder", "wordllama", "--attacks", "multi-label",
@@ -336,9 +336,9 @@ SCENARIOS: dict[str, list[str]] = {
     "budgets backup": ["budgets", "backup", "people.db", "copy.db"],
     "budgets restore": ["budgets", "restore", "copy.db", "again.db"],
     "budgets rotate": ["budgets", "rotate", "again.db", "--to", "outer.key"],
-    "keys add": ["keys", "add", "--store", "served.db", "--label", "one"],
-    "keys list": ["keys", "list", "--store", "served.db"],
-    "keys revoke": ["keys", "revoke", "KEY", "--store", "served.db"],
+    "keys add": ["keys", "add", "--ledger", "served.db", "--label", "one"],
+    "keys list": ["keys", "list", "--ledger", "served.db"],
+    "keys revoke": ["keys", "revoke", "KEY", "--ledger", "served.db"],
     "cache where": ["cache", "where"],
     "cache clear": ["cache", "clear"],
 }  # fmt: skip
@@ -406,7 +406,7 @@ def run_all(root: Path, names: list[str]) -> Iterator[tuple[str, Observation]]:
 
 
 def _first_key(places: Places) -> str:
-    command = [sys.executable, "-c", MAIN, "keys", "list", "--store", "served.db", "--json"]
+    command = [sys.executable, "-c", MAIN, "keys", "list", "--ledger", "served.db", "--json"]
     environment = places.make()
     done = subprocess.run(
         command, cwd=places.root / "work", env=environment, capture_output=True, text=True

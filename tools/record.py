@@ -71,7 +71,7 @@ def commands(scenario: str, folder: Path) -> Iterator[list[str]]:
         texts = write_texts(folder)
         attacks = "multi-label,multi-set,sparse-coding"
         yield ["invert", str(texts), "--text", "body", "--author", "by", "--encoder", "wordllama",
-               "--attacks", attacks, "--most", "900", "--out", run]  # fmt: skip
+               "--attacks", attacks, "--max-texts", "900", "--out", run]  # fmt: skip
     elif scenario == "membership":
         texts, table = write_texts(folder), write_word_vectors(folder)
         yield ["membership", str(texts), "--text", "body", "--member", "in", "--words", str(table),

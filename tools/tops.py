@@ -1,7 +1,7 @@
 """Pictures of the tops of three pages for the docs, at the width of a desk and of a phone.
 
-    capelet protect reviews --for task --epsilon 4 --seeds 2 --out runs/task
-    capelet protect reviews --for search --seeds 2 --out runs/search
+    capelet protect reviews --purpose task --epsilon 4 --seeds 2 --out runs/task
+    capelet protect reviews --purpose search --seeds 2 --out runs/search
     capelet audit few.parquet --text text --label stars --private gender,age_group,country \
         --author writer --encoder runs/search --seeds 2 --out runs/few
     python tools/tops.py runs docs/images

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, Protocol
 
-from capelet.errors import CapeletError, MissingExtra, did_you_mean
+from capelet.errors import CapeletError, MissingExtra, did_you_mean, name_field
 
 # Seconds to wait for the head of a cluster before saying that there is none.
 _PATIENCE = 5.0
@@ -259,8 +259,8 @@ def _connect(ray: Any, address: str | None, folder: str | None) -> None:
     Without an address one is begun here, with its logs and sockets in the folder.
     """
     missing = (
-        f"there is no Ray cluster at {address!r}; begin one with `ray start --head`, and give the "
-        "address that it prints with --address"
+        f"there is no Ray cluster at {address!r}; begin one with `ray start` (as head), and give "
+        f"the address that it prints with {name_field('address')}"
     )
     if address is not None and not _answers(address):
         raise CapeletError(missing)
@@ -344,7 +344,10 @@ def engine_of(
     if name not in ENGINES:
         raise CapeletError(f"there is no engine {name!r}; {did_you_mean(name, ENGINES)}")
     if address is not None and name != "ray":
-        raise CapeletError("--address is of a Ray cluster; give --engine ray with it")
+        raise CapeletError(
+            f"{name_field('address')} is of a Ray cluster; give {name_field('engine', 'ray')} "
+            "with it"
+        )
     if workers is not None and workers < 1:
-        raise CapeletError(f"--workers is {workers}; it must be at least 1")
+        raise CapeletError(f"{name_field('workers')} is {workers}; it must be at least 1")
     return ENGINES[name](compute, workers, address)

@@ -3,83 +3,122 @@
 The sentence says what was wrong, what was found and what to do. The command line prints it and
 exits with code 2; a library user catches `CapeletError`.
 
-A sentence is written with the names of options (`--where`). Whoever called from Python knows no
-options: `str(error)` names the same things as arguments (`where=`). Both spellings are made here.
+A sentence names fields of a question (`name_field`), and each door spells them: a terminal as
+options, Python as arguments, a file or a page by their bare names.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 # A frame of a traceback is ours by where its file lies: a user's own script may lie below a folder
 # of the same name, as every script in a clone of this repository does.
 _PACKAGE = Path(__file__).parent
 
-# Options whose argument in Python has another name than theirs.
-_ARGUMENTS = {
-    "derive": "derived",
-    "split": "split_kind",
-    "lambda": "lam",
-    "tune-layers": "layers",
-    "hold-out": "held_out",
-    "member": "members",
-    "train-epsilon": "training",
-}
-# Words that, behind an option, are its value and not the next word of the sentence.
-_WORDS = (
-    "auto|cpu|cuda|task|neighbours|both|author|text|record|authorship|inversion|names,number|"
-    "comma|semicolon|tab|pipe|utf-8(?:-sig)?|utf-16(?:-le|-be)?|cp1252|latin-1"
-)
-# An option is a word of its own, so that no file name with two hyphens is taken for one.
-_OPTION = re.compile(
-    rf"(?<![\w/.-])--([a-z][a-z-]*[a-z])(?: (?:(\d[\d.,]*\d|\d)|({_WORDS}|\w+/[\w/]+)(?![\w-])))?"
-)
+Door = Literal["python", "terminal", "page"]
+# Signs that nobody writes, around a field's name within a sentence.
+_OPEN, _BETWEEN, _CLOSE = "\x0e", "\x1f", "\x0f"
+_FIELD = re.compile(f"{_OPEN}(\\w+)(?:{_BETWEEN}([^{_CLOSE}]*))?{_CLOSE}")
+
+
+def name_field(name: str, value: object = None) -> str:
+    """A field of a question within a sentence, with the value it might be given.
+
+    >>> error = CapeletError(f"give {name_field('seed', 3)} or {name_field('drop_empty')}")
+    >>> str(error), error.spell("terminal")
+    ('give seed=3 or drop_empty=', 'give --seed 3 or --drop-empty')
+    """
+    return f"{_OPEN}{name}{'' if value is None else f'{_BETWEEN}{value}'}{_CLOSE}"
+
+
+def name_command(path: str, *words: object, **fields: object) -> str:
+    """A command to be typed into a terminal, whoever reads the sentence.
+
+    A field that is True is a switch, one of several values stands once for each.
+
+    >>> name_command("keys add", "people.db", label="me", operator=True)
+    'capelet keys add people.db --label me --operator'
+    """
+    line = ["capelet", *path.split(), *map(str, words)]
+    for name, value in fields.items():
+        if value is None or value is False:
+            continue
+        several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        for item in several:
+            line += [_option(name), *([] if item is True else [str(item)])]
+    return shlex.join(line)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def spell(sentence: str, door: Door) -> str:
+    """The sentence with its fields as this door writes them.
+
+    >>> spell(f"give {name_field('keep', 'task')}", "page")
+    'give keep = task'
+    """
+
+    def one(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
+        if door == "terminal":
+            return _option(name) if value is None else f"{_option(name)} {value}"
+        if door == "page":
+            return name if value is None else f"{name} = {value}"
+        is_number = value is not None and re.fullmatch(r"-?[\d.]+(?:e-?\d+)?", value)
+        return f"{name}=" + ("" if value is None else value if is_number else f'"{value}"')
+
+    return _FIELD.sub(one, sentence)
 
 
 class CapeletError(Exception):
-    """Something the caller can put right."""
+    """Something the caller can put right; `field` is the one to look at, `code` what is wrong."""
+
+    code = "refused"
+
+    def __init__(self, sentence: str, *, field: str | None = None, code: str | None = None) -> None:
+        super().__init__(sentence)
+        first = _FIELD.search(sentence)
+        # Where nobody says which, it is the one that the sentence begins with.
+        self.field = field or (first[1] if first else None)
+        self.code = code or type(self).code
 
     def __str__(self) -> str:
-        return name_arguments(super().__str__())
+        return self.spell("python")
 
     @property
-    def for_terminal(self) -> str:
-        """The same sentence for whoever typed a command: it names options."""
-        return super().__str__()
+    def sentence(self) -> str:
+        """The sentence with its fields unspelled, to be put into another one."""
+        return str(self.args[0])
 
-
-def name_arguments(sentence: str) -> str:
-    """The sentence with Python's arguments in the place of options; commands stay as they are.
-
-    >>> name_arguments("give --epsilon 8, or leave rows out with --where (`capelet check --json`)")
-    'give epsilon=8, or leave rows out with where= (`capelet check --json`)'
-    """
-
-    def argument(match: re.Match[str]) -> str:
-        name = _ARGUMENTS.get(match[1], match[1].replace("-", "_"))
-        value = match[2] or (f'"{match[3]}"' if match[3] else "")
-        return f"{name}={value}"
-
-    # What stands between backticks is to be typed into a terminal.
-    pieces = sentence.split("`")
-    pieces[::2] = [_OPTION.sub(argument, piece) for piece in pieces[::2]]
-    return "`".join(pieces)
+    def spell(self, door: Door) -> str:
+        """The sentence as whoever stands at this door writes fields."""
+        return spell(self.sentence, door)
 
 
 class DataError(CapeletError):
     """The data cannot be used as they are: a missing column, empty texts, broken vectors."""
 
+    code = "data"
+
 
 class EncoderError(CapeletError):
     """An encoder is unknown, unsafe to load, or does not fit the data."""
 
+    code = "encoder"
+
 
 class OutputError(CapeletError):
     """The result cannot be written where it was asked to go, or a stored one cannot be read."""
+
+    code = "output"
 
 
 class StoreDown(OutputError):
@@ -92,6 +131,8 @@ class FolderError(EncoderError, OutputError):
 
 class MissingExtra(CapeletError):
     """A feature needs an optional dependency."""
+
+    code = "missing-extra"
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional dependency: pip install 'capelet[{extra}]'")

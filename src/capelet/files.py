@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from capelet.errors import OutputError
+from capelet.errors import OutputError, name_field
 
 _ADVICE = "make room there, or choose another place"
 # Hidden, with 64 random bits: nobody else names files like this.
@@ -219,14 +219,16 @@ def writable_folder(path: Path | str) -> Path:
     except OSError as error:
         raise DiskError(
             f"cannot write to the output folder {str(folder)!r} ({error.strerror}); "
-            "choose another with --out",
+            f"choose another with {name_field('out')}",
             error.strerror or type(error).__name__,
         ) from None
     return folder
 
 
 def check_writable(
-    path: Path | str, what: str = "the output folder", advice: str = "choose another with --out"
+    path: Path | str,
+    what: str = "the output folder",
+    advice: str = f"choose another with {name_field('out')}",
 ) -> None:
     """Complain, without writing anything, when `writable_folder` would fail."""
     nearest = Path(path).absolute()

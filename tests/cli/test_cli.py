@@ -498,7 +498,7 @@ def test_a_long_command_says_what_it_begins_before_anything_heavy_is_imported(
         "lm attack": [str(tmp_path), *out],
         "study run": [*source, *out],
         "study check": source,
-        "serve": ["--recipe", str(private), "--store", str(tmp_path / "db"), "--budget", "8"],
+        "serve": ["--recipe", str(private), "--ledger", str(tmp_path / "db"), "--budget", "8"],
     }.get(path, [*source, "--text", "text", *out])
 
     def run(*more: str) -> tuple[int, str]:

@@ -47,7 +47,8 @@ def test_invert_writes_findings_without_a_word(texts: Path, tmp_path: Path) -> N
     pytest.importorskip("wordllama")
     code, said, _ = run(
         "invert", texts, "--text", "body", "--author", "by", "--sentences", "--encoder",
-        "wordllama", "--attacks", "multi-label", "--most", 600, "--out", tmp_path / "run", "--json",
+        "wordllama", "--attacks", "multi-label", "--max-texts", 600, "--out", tmp_path / "run",
+        "--json",
     )  # fmt: skip
     assert code == 0
     shown = json.loads(said)
@@ -62,7 +63,7 @@ def test_invert_shows_words_when_asked(texts: Path, tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     code, said, _ = run(
         "invert", texts, "--text", "body", "--encoder", "wordllama", "--attacks", "sparse-coding",
-        "--most", 120, "--show-texts", "--out", tmp_path / "run",
+        "--max-texts", 120, "--show-texts", "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0
     assert "sparse-coding: F1" in said and "reads" not in said
@@ -79,7 +80,7 @@ def test_invert_reads_sentences(texts: Path, tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     code, said, _ = run(
         "invert", texts, "--text", "body", "--sentences", "--encoder", "wordllama", "--attack",
-        "sequence", "--most", 130, "--minutes", 0.05, "--out", tmp_path / "run",
+        "sequence", "--max-texts", 130, "--minutes", 0.05, "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0
     assert "sequence: F1" in said and "BLEU" in said

@@ -157,7 +157,7 @@ def test_bad_input_is_one_sentence_and_code_2(
     [
         (["--encoder", "wordllama", "--attacks", "relaxation"], "needs gradients"),
         (["--encoder", "glove", "--attacks", "sparse-coding"], "black-box"),
-        (["--encoder", "wordllama", "--most", "12"], "texts"),
+        (["--encoder", "wordllama", "--max-texts", "12"], "texts"),
         (["--encoder", "wordllama", "--auxiliary", "{texts}"], "auxiliary texts too"),
     ],
 )

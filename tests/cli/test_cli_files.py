@@ -60,7 +60,7 @@ def test_protect_does_not_write_over_a_private_encoder(vectors: Path, tmp_path: 
     folder = PrivateEncoder(Laplace(epsilon=2)).save(tmp_path / "private")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     options = ["--vectors", "vector", "--private", "group", "--label", "task", "--method", "ldp"]
-    quick = ["--epsilon", 8, "--seeds", 1, "--attackers", "logistic", "--anyway"]
+    quick = ["--epsilon", 8, "--seeds", 1, "--attackers", "logistic", "--allow-useless-epsilon"]
     code, output = call("protect", vectors, *options, *quick, "--out", folder)
     assert code == 2 and "holds a trained model already" in output
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -196,7 +196,7 @@ def test_a_full_disk_is_one_sentence(
 
     monkeypatch.setattr("capelet.files.os.fsync", full)
     quick = ["--vectors", "vector", "--private", "group", "--seeds", 1, "--attackers", "logistic"]
-    method = ["--label", "task", "--method", "ldp", "--epsilon", 8, "--anyway"]
+    method = ["--label", "task", "--method", "ldp", "--epsilon", 8, "--allow-useless-epsilon"]
     commands = [
         ["report", run, "--out", out],
         ["encode", vectors, out / "o.parquet", "--vectors", "vector", "--recipe"],

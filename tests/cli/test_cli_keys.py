@@ -18,7 +18,7 @@ def call(*arguments: object) -> tuple[int, str, str]:
 
 
 def test_keys_are_made_listed_and_revoked(place: Path | str) -> None:
-    store = ("--store", place)
+    store = ("--ledger", place)
     code, output, _ = call("keys", "add", *store, "--label", "search team")
     name, secret, *_ = output.splitlines()
     assert code == 0 and name.startswith("key-") and "not shown again" in output
@@ -45,16 +45,16 @@ def test_keys_are_made_listed_and_revoked(place: Path | str) -> None:
 
 @pytest.mark.parametrize("act", [("list",), ("revoke", "key-0")])
 def test_no_store_is_made_by_asking(tmp_path: Path, act: tuple[str, ...]) -> None:
-    code, _, error = call("keys", *act, "--store", tmp_path / "no.db")
+    code, _, error = call("keys", *act, "--ledger", tmp_path / "no.db")
     assert code == 2 and "there is no ledger" in error and not (tmp_path / "no.db").exists()
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        ("keys", "list", "--store", "URL"),
-        ("keys", "add", "--label", "a", "--store", "URL"),
-        ("keys", "revoke", "key-0", "--store", "URL"),
+        ("keys", "list", "--ledger", "URL"),
+        ("keys", "add", "--label", "a", "--ledger", "URL"),
+        ("keys", "revoke", "key-0", "--ledger", "URL"),
         ("budgets", "show", "URL"),
         ("budgets", "raise", "URL", "--to", "3"),
         ("budgets", "erase", "URL", "--person", "ann"),

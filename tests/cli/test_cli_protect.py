@@ -146,14 +146,14 @@ def test_a_leakage_that_cannot_be_had_is_refused_and_nothing_is_called_private(
     [
         (["--method", "grr"], "did you mean 'gr'?"),
         (["--method", "ldp"], "needs an epsilon"),
-        (["--for", "task", "--method", "gr+"], "leave --method and --keep out"),
-        (["--for", "search", "--keep", "both"], "leave --method and --keep out"),
-        (["--for", "serach"], "there is no use 'serach'; did you mean 'search'?"),
+        (["--purpose", "task", "--method", "gr+"], "leave --method and --keep out"),
+        (["--purpose", "search", "--keep", "both"], "leave --method and --keep out"),
+        (["--purpose", "serach"], "there is no use 'serach'; did you mean 'search'?"),
         (["--method", "bottleneck", "--epsilon", "0"], "epsilon is 0"),
         (["--method", "bottleneck", "--epsilon", "nan"], "epsilon is nan"),
         (["--method", "gr", "--epsilon", "3"], "adds no noise and takes no epsilon"),
         (["--method", "gr", "--hold-out", "namd"], "did you mean 'named'?"),
-        (["--method", "gr", "--lambda", "-1"], "lambda is -1"),
+        (["--method", "gr", "--adversary-weight", "-1"], "lambda is -1"),
         (["--method", "mdp", "--epsilon", "3"], "there are only vectors"),
         (["--method", "bottleneck", "--epsilon", "4", "--keep", "both"], "keeps a task"),
         (["--method", "gr", "--max-leakage", "2"], "max-leakage is 2"),
@@ -181,9 +181,9 @@ def test_bad_input_is_one_sentence(
 @pytest.mark.parametrize(
     ("options", "method", "sentence"),
     [
-        (["--for", "task"], "bottleneck", "needs an epsilon"),
-        (["--for", "search", "--epsilon", "8"], "leace", "adds no noise and takes no epsilon"),
-        (["--for", "texts", "--epsilon", "8"], "mdp", "there are only vectors"),
+        (["--purpose", "task"], "bottleneck", "needs an epsilon"),
+        (["--purpose", "search", "--epsilon", "8"], "leace", "adds no noise and takes no epsilon"),
+        (["--purpose", "texts", "--epsilon", "8"], "mdp", "there are only vectors"),
     ],
 )
 def test_a_use_names_its_method_and_reason_before_anything_else(
@@ -198,13 +198,13 @@ def test_a_use_names_its_method_and_reason_before_anything_else(
 
 def test_a_task_without_a_label_is_refused(data: Path, tmp_path: Path) -> None:
     columns = ["--vectors", "vector", "--private", "named"]
-    code, _, said = protect(data, tmp_path / "out", *columns, "--for", "task", "--epsilon", "8")
+    code, _, said = protect(data, tmp_path / "out", *columns, "--purpose", "task", "--epsilon", "8")
     assert code == 2 and "there is no label" in said
 
 
 def test_for_search_neighbours_are_kept_though_there_is_a_label(data: Path, tmp_path: Path) -> None:
     out, quick = tmp_path / "out", ["--seeds", "1", "--attackers", "logistic", "--json"]
-    code, said, reason = protect(data, out, *COLUMNS, *quick, "--for", "search")
+    code, said, reason = protect(data, out, *COLUMNS, *quick, "--purpose", "search")
     assert code == 0 and "hides little" in reason
     about = Findings.load(out).provenance["protect"]
     assert about["method"] == "leace" and about["settings"]["keep"] == "neighbours"
@@ -221,7 +221,7 @@ def test_an_epsilon_that_cannot_work_is_said_before_training(data: Path, tmp_pat
     code, _, said = protect(path, tmp_path / "out", *COLUMNS, *method)
     assert code == 2
     assert "the least ε that can is 1.1" in said
-    assert "--anyway" in said
+    assert "--allow-useless-epsilon" in said
 
 
 def test_a_private_attribute_of_one_class_is_refused(data: Path, tmp_path: Path) -> None:
@@ -233,7 +233,14 @@ def test_a_private_attribute_of_one_class_is_refused(data: Path, tmp_path: Path)
 
 def test_settings_of_the_papers_reach_the_training(data: Path, tmp_path: Path) -> None:
     quick = ["--seeds", "7,", "--attackers", "logistic", "--method", "gr", "--epochs", "2"]
-    papers = ["--preset", "cape", "--adversary-loss", "bounded", "--lambda", "named=1,other=0.3"]
+    papers = [
+        "--preset",
+        "cape",
+        "--adversary-loss",
+        "bounded",
+        "--adversary-weight",
+        "named=1,other=0.3",
+    ]
     code, _, complaint = protect(data, tmp_path / "out", *COLUMNS, *quick, *papers)
     assert code == 0, complaint
     settings = Findings.load(tmp_path / "out").provenance["protect"]["settings"]
@@ -248,9 +255,9 @@ def test_settings_of_the_papers_reach_the_training(data: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--method", "gr", "--lambda", "name=1"], "did you mean 'named'?"),
-        (["--method", "gr", "--lambda", "much"], "write 1, or gender=1,age=0.3"),
-        (["--method", "leace", "--lambda", "named=1"], "one lambda for all attributes"),
+        (["--method", "gr", "--adversary-weight", "name=1"], "did you mean 'named'?"),
+        (["--method", "gr", "--adversary-weight", "much"], "write 1, or gender=1,age=0.3"),
+        (["--method", "leace", "--adversary-weight", "named=1"], "one lambda for all attributes"),
         (["--method", "leace", "--batch", "8"], "does not read --batch"),
         (["--method", "gr+", "--epochs", "8"], "does not read --epochs"),
         (["--method", "gr", "--table", "glove"], "does not read --table; those that do are mdp"),

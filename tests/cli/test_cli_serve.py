@@ -65,7 +65,7 @@ def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def test_it_serves_and_ends_in_order(recipe: Path, tmp_path: Path) -> None:
     store = tmp_path / "people.db"
-    options = ("--recipe", recipe, "--store", store, "--budget", 4, "--no-demo")
+    options = ("--recipe", recipe, "--ledger", store, "--budget", 4, "--no-demo")
     with started(*options) as (process, url):
         body = {"model": "mails", "input": "a text", "user": "ann"}
         answer = httpx.post(f"{url}/v1/embeddings", json=body, timeout=60)
@@ -87,7 +87,7 @@ def refusal(*words: object) -> str:
 
 
 def test_refusals(recipe: Path, tmp_path: Path) -> None:
-    common = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 4, "--no-demo")
+    common = ("--recipe", recipe, "--ledger", tmp_path / "p.db", "--budget", 4, "--no-demo")
     assert "no API keys" in refusal(*common, "--host", "0.0.0.0")
     assert "both files" in refusal(*common, "--key", recipe)
     assert "'fresh' or 'same'" in refusal(*common, "--repeats", "often")
@@ -107,13 +107,13 @@ def test_more_than_the_store_allows_is_refused(recipe: Path, tmp_path: Path) -> 
     with Ledger(tmp_path / "p.db") as ledger:
         ledger.open()
         ledger.limit(Budget(2.0))
-    words = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 4, "--no-demo")
+    words = ("--recipe", recipe, "--ledger", tmp_path / "p.db", "--budget", 4, "--no-demo")
     assert "limited to ε = 2" in refusal(*words)
 
 
 def test_a_missing_extra_is_named(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capelet.cli.serve._PACKAGES", ("no_such_package",))
-    assert "capelet[service]" in refusal("--recipe", recipe, "--store", "x.db", "--budget", 4)
+    assert "capelet[service]" in refusal("--recipe", recipe, "--ledger", "x.db", "--budget", 4)
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:
@@ -145,7 +145,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
 
 def test_tls(recipe: Path, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
-    options = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 4, "--no-demo")
+    options = ("--recipe", recipe, "--ledger", tmp_path / "p.db", "--budget", 4, "--no-demo")
     with started(*options, "--certificate", certificate, "--key", key) as (_, url):
         assert url.startswith("https://")
         context = ssl.create_default_context(cafile=str(certificate))
@@ -161,7 +161,7 @@ def test_tls(recipe: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_in_flight_is_finished(recipe: Path, tmp_path: Path) -> None:
-    options = ("--recipe", recipe, "--store", tmp_path / "p.db", "--budget", 1e6, "--no-demo")
+    options = ("--recipe", recipe, "--ledger", tmp_path / "p.db", "--budget", 1e6, "--no-demo")
     texts = [f"text number {number}" for number in range(2000)]
     answers: list[int] = []
     with started(*options) as (process, url):
@@ -221,10 +221,10 @@ def test_what_is_served_must_be_said(head: Path, recipe: Path, tmp_path: Path) -
     bare = PrivateEncoder(Laplace(epsilon=8.0)).save(tmp_path / "bare")
     for words, sentence in [
         ([], "what is to be served"),
-        (["--recipe", recipe], "--store"),
-        (["--recipe", recipe, "--store", store], "--budget"),
+        (["--recipe", recipe], "--ledger"),
+        (["--recipe", recipe, "--ledger", store], "--budget"),
         (["--head", head, "--budget", 40], "--budget is for embeddings"),
-        (["--head", head, "--store", store], "has no API keys"),
+        (["--head", head, "--ledger", store], "has no API keys"),
         (["--head", head, "--host", "0.0.0.0"], "there are no API keys"),
         (["--head", bare], "has no head"),
     ]:

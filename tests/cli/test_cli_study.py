@@ -249,7 +249,7 @@ def test_a_store_of_another_version_and_a_missing_cluster_end_in_one_sentence(
     about: dict[str, Any] = json.loads((tmp_path / "store" / ABOUT).read_text())
     (tmp_path / "store" / ABOUT).write_text(json.dumps({**about, "format": 9}))
     out = tmp_path / "out"
-    code, _, errors = study(plan_file(), "--out", out, "--store", tmp_path / "store")
+    code, _, errors = study(plan_file(), "--out", out, "--cells", tmp_path / "store")
     assert code == 2 and "format 9, this version reads 1" in errors and not out.exists()
     pytest.importorskip("ray", reason="the extra ray is not installed")
     address = ("--engine", "ray", "--address", "127.0.0.1:1")

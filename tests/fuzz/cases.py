@@ -77,8 +77,9 @@ AUDITED = (
     "--encoding", "--separator",
 )  # fmt: skip
 PROTECTED = (
-    "--method", "--hold-out", "--epsilon", "--lambda", "--train-epsilon", "--train-delta", "--unit",
-    "--mu", "--width", "--keep", "--tune-layers", "--max-leakage", "--min-utility", "--trials",
+    "--method", "--hold-out", "--epsilon", "--adversary-weight", "--train-epsilon", "--train-delta",
+    "--unit", "--word-dropout", "--width", "--keep", "--tune-layers", "--max-leakage",
+    "--min-utility", "--trials",
 )  # fmt: skip
 TRAINED = (
     "--layers", "--width", "--length", "--vocabulary", "--epochs", "--batch", "--epsilon",

@@ -69,7 +69,7 @@ def run_cases(case: Case, count: int, seed: int, folder: Path) -> Tally:
             tally.successes += 1
         except CapeletError as error:
             tally.refusals += 1
-            for sentence in (str(error), error.for_terminal):
+            for sentence in map(error.spell, ("python", "terminal", "page")):
                 if spills(sentence):
                     tally.failures[name] = f"spilt: {sentence}"
         except (Exception, HangError) as error:

@@ -32,7 +32,7 @@ def gateway(
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process that serves the model `m`, and its address."""
     command = [sys.executable, "-c", "from capelet.cli import main; main()", "serve"]
-    command += ["--recipe", str(recipe), "--store", str(store), "--budget", str(budget)]
+    command += ["--recipe", str(recipe), "--ledger", str(store), "--budget", str(budget)]
     command += ["--port", "0", "--no-demo", "--model", "m"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ

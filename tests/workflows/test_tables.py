@@ -86,7 +86,7 @@ def test_columns_belong_to_tables(planted: Corpus, table: pa.Table) -> None:
 def test_messages_name_arguments_to_python(table: pa.Table) -> None:
     with pytest.raises(DataError, match="Give text= or, for ready vectors, vectors=") as error:
         capelet.read(table)
-    assert "--" not in str(error.value) and "--text" in error.value.for_terminal
+    assert "--" not in str(error.value) and "--text" in error.value.spell("terminal")
 
 
 def test_a_frame_a_line_and_cards(expected: Findings) -> None:

@@ -31,7 +31,7 @@ from capelet.cli.terminal import (
     verdict_summaries,
     with_command,
 )
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field, spell
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
@@ -70,7 +70,7 @@ def audit(
     seeded_noise: options.SeededRelease = False,
     threads: options.Threads = None,
     metrics: options.Metrics = None,
-    beside: options.Beside = None,
+    compare_map: options.CompareMap = None,
     no_cache: options.NoCache = False,
     out: options.OutReport = None,
     json: options.Json = False,
@@ -108,7 +108,7 @@ def audit(
         "seeded_noise": seeded_noise,
         "threads": threads,
         "metrics": split_names(metrics),
-        "beside": _read_recipes(beside or []),
+        "beside": _read_recipes(compare_map or []),
         "cache": not no_cache,
     }
     _check_attacks(corpus, settings)  # before a model is read
@@ -128,7 +128,9 @@ def _read_recipes(paths: list[Path]) -> dict[str, PrivateEncoder]:
     names = [path.stem for path in paths]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise DataError(f"two recipes of --beside are called {twice!r}; rename one of the files")
+        raise DataError(
+            f"two recipes of --compare-map are called {twice!r}; rename one of the files"
+        )
     return {path.stem: PrivateEncoder.from_recipe(path) for path in paths}
 
 
@@ -157,8 +159,8 @@ def _check_gates(
     has_attributes = bool(private or secrets or of_set) and bool({"attributes", "all"} & {*attacks})
     if gates.names and not has_attributes:
         raise DataError(
-            f"{gates.names[0]} needs an attribute to watch: name it with --private or --derive, "
-            "and leave attributes among the --attacks"
+            f"{name_field(gates.names[0])} needs an attribute to watch: name it with --private or "
+            "--derive, and leave attributes among the --attacks"
         )
 
 
@@ -185,7 +187,7 @@ def _measure(
     for warning in plan.epsilon_warnings(encoder.guarantee):
         echo(f"capelet: warning: {warning}", file=sys.stderr)
     for reason in kinds.left_out:
-        echo(f"capelet: left out: {reason}", file=sys.stderr)
+        echo(f"capelet: left out: {spell(reason, 'terminal')}", file=sys.stderr)
     with progress_bars(quiet) as progress:
         return with_command(run(corpus, encoder, progress=progress, **settings))
 
@@ -204,10 +206,10 @@ def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool)
             "over": list(dict.fromkeys(over)),
             "gates": [
                 {
-                    "gate": ruling.gate,
+                    "gate": spell(ruling.gate, "terminal"),
                     "decision": ruling.decision.name.lower(),
                     "attributes": list(ruling.attributes),
-                    "sentence": ruling.sentence,
+                    "sentence": spell(ruling.sentence, "terminal"),
                 }
                 for ruling in rulings
             ],
@@ -219,5 +221,5 @@ def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool)
     for warning in findings.provenance.get("warnings", []):
         echo(f"warning: {warning}")
     for ruling in rulings:
-        echo(ruling.sentence)
+        echo(spell(ruling.sentence, "terminal"))
     echo(f"report: {page}")

@@ -39,6 +39,7 @@ def check(
         vectors=vectors,
         encoding=encoding,
         separator=separator,
+        door="terminal",
     )
     if json:
         print_json(result.to_json())

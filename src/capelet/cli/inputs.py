@@ -171,7 +171,7 @@ def parse_lambda(lam: str | None) -> tuple[float | None, dict[str, float]]:
         return None, {name.strip(): float(value) for name, _, value in pairs}
     except ValueError:
         raise DataError(
-            f"--lambda {lam!r} is not understood; write 1, or gender=1,age=0.3"
+            f"--adversary-weight {lam!r} is not understood; write 1, or gender=1,age=0.3"
         ) from None
 
 

@@ -36,7 +36,7 @@ def invert(
     attacks: options.InversionAttacks = "multi-label,multi-set",
     sentences: options.Sentences = False,
     draws: options.Draws = 1,
-    most: options.Most = None,
+    max_texts: options.MaxTexts = None,
     minutes: options.Minutes = None,
     show_texts: options.ShowTexts = False,
     allow_overlap: options.AllowOverlap = False,
@@ -59,9 +59,9 @@ def invert(
     _check_numbers(draws, minutes)
     reading = Reading(where, drop_empty, None, encoding, separator)
     corpus = read_corpus(data, Columns(text=text, author=author), reading)
-    texts, authors = texts_to_invert(corpus, sentences, most, seed)
+    texts, authors = texts_to_invert(corpus, sentences, max_texts, seed)
     other = None if auxiliary is None else read_corpus(auxiliary, Columns(text=text))
-    own = None if other is None else texts_to_invert(other, sentences, most, seed)[0]
+    own = None if other is None else texts_to_invert(other, sentences, max_texts, seed)[0]
     attack = Inversion(
         attacks=split_names(attacks),
         draws=draws,

@@ -11,19 +11,19 @@ from capelet.cli.terminal import echo
 
 
 def add(
-    store: options.Store,
+    place: options.LedgerHere,
     label: options.KeyLabel,
     subject: options.KeySubject = None,
     operator: options.IsOperator = False,
     json: options.Json = False,
 ) -> None:
-    """Make an API key, and print its secret: this once, for the store holds only a hash of it.
+    """Make an API key, and print its secret: this once, for the ledger holds only a hash of it.
 
-    Example: `capelet keys add --store people.db --label search-team`
+    Example: `capelet keys add --ledger people.db --label search-team`
     """
     from capelet.ledger.store import Ledger
 
-    with Ledger(store, keeps_names=False) as ledger:
+    with Ledger(place, keeps_names=False) as ledger:
         key, secret = ledger.keys.add(label, subject, operator)
     if json:
         echo(jsonlib.dumps({**asdict(key), "secret": secret}))
@@ -31,12 +31,12 @@ def add(
         echo(f"{key.id}\n{secret}\nkeep it: it is not shown again")
 
 
-def show(store: options.Store, json: options.Json = False) -> None:
-    """List the API keys of a store, without their secrets; people by pseudonym.
+def show(place: options.LedgerHere, json: options.Json = False) -> None:
+    """List the API keys of a ledger, without their secrets; people by pseudonym.
 
-    Example: `capelet keys list --store people.db`
+    Example: `capelet keys list --ledger people.db`
     """
-    with open_ledger(store) as ledger:
+    with open_ledger(place) as ledger:
         keys = ledger.keys.all()
     if json:
         echo(jsonlib.dumps([asdict(key) for key in keys]))
@@ -51,11 +51,11 @@ def show(store: options.Store, json: options.Json = False) -> None:
         echo("no keys")
 
 
-def revoke(key: options.KeyId, store: options.Store, json: options.Json = False) -> None:
+def revoke(key: options.KeyId, place: options.LedgerHere, json: options.Json = False) -> None:
     """End an API key: from now on every replica refuses its secret.
 
-    Example: `capelet keys revoke key-1f00c3a2b4d5 --store people.db`
+    Example: `capelet keys revoke key-1f00c3a2b4d5 --ledger people.db`
     """
-    with open_ledger(store) as ledger:
+    with open_ledger(place) as ledger:
         record = ledger.keys.revoke(key)
     echo(jsonlib.dumps(asdict(record)) if json else f"revoked: {record.id} ({record.label})")

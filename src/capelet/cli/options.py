@@ -74,7 +74,7 @@ Bins = Annotated[
 ]
 Subgroups = Annotated[
     list[str] | None,
-    typer.Option(help="Column whose classes are looked at apart. As --private elsewhere."),
+    typer.Option(help="Column whose classes are reported separately. As --private elsewhere."),
 ]
 TrainingTexts = Annotated[
     str | None, typer.Option(help="The texts it was trained on, for the other attacks.")
@@ -94,8 +94,8 @@ AuxiliaryData = Annotated[
 Sentences = Annotated[
     bool, typer.Option("--sentences", help="Cut texts into sentences of 5 to 20 words.")
 ]
-Most = Annotated[
-    int | None, typer.Option(max=MOST, help="Use at most so many texts (drawn at random).")
+MaxTexts = Annotated[
+    int | None, typer.Option(max=MOST, help="Use at most this many texts, drawn at random.")
 ]
 
 # ---- the encoder, and what it releases ----
@@ -155,7 +155,7 @@ Ledger = Annotated[
     typer.Option(help="File or postgresql:// URL in which subjects are charged.", metavar=_PLACE),
 ]
 LedgerPlace = Annotated[str, typer.Argument(help=_STORE_HELP, metavar="LEDGER")]
-Store = Annotated[str, typer.Option("--store", help=_STORE_HELP, metavar=_PLACE)]
+LedgerHere = Annotated[str, typer.Option("--ledger", help=_STORE_HELP, metavar=_PLACE)]
 LedgerCopy = Annotated[Path, typer.Argument(help="The ledger file that the copy becomes.")]
 LedgerBackup = Annotated[Path, typer.Argument(help="A ledger file that `backup` wrote.")]
 EmptyPlace = Annotated[
@@ -202,11 +202,11 @@ OnlyUnseen = Annotated[
 # ---- the gateway ----
 
 ServedRecipe = Annotated[
-    Path | None, typer.Option("--recipe", help=f"{RECIPE_HELP} Needs --store and --budget.")
+    Path | None, typer.Option("--recipe", help=f"{RECIPE_HELP} Needs --ledger and --budget.")
 ]
-ServedStore = Annotated[
+ServedLedger = Annotated[
     str | None,
-    typer.Option("--store", help=f"{_STORE_HELP} It has the API keys, too.", metavar=_PLACE),
+    typer.Option("--ledger", help=f"{_STORE_HELP} It has the API keys, too.", metavar=_PLACE),
 ]
 ServedBudget = Annotated[
     float | None,
@@ -272,7 +272,7 @@ SeededRelease = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack abreast.")
+    int | None, typer.Option(min=1, max=MOST_SEEDS, help="How many splits to attack in parallel.")
 ]
 Metrics = Annotated[
     str | None,
@@ -307,10 +307,13 @@ ByFrequency = Annotated[
 Window = Annotated[
     int, typer.Option(max=MOST_SEEDS, help="Words to either side of a window's centre.")
 ]
-Beside = Annotated[
+CompareMap = Annotated[
     list[Path] | None,
     typer.Option(
-        help="A recipe whose release is drawn into one map with the vectors. May be repeated."
+        help=(
+            "A recipe whose release is plotted on the same t-SNE map as the vectors. May be "
+            "repeated."
+        )
     ),
 ]
 ReleasedFile = Annotated[
@@ -356,13 +359,13 @@ Tasks = Annotated[str | None, typer.Option(help="{sentence tasks}; all that are 
 Method = Annotated[str | None, typer.Option(help="By default gr+; {defences:or}.")]
 Use = Annotated[
     str | None,
-    typer.Option("--for", help="What is released, to choose the method by: {uses:or}."),
+    typer.Option("--purpose", help="What is released, to choose the method by: {uses:or}."),
 ]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
 Lambda = Annotated[
     str | None,
     typer.Option(
-        "--lambda",
+        "--adversary-weight",
         help="How hard the secrets are fought: a number, or one for each, as in gender=1,age=0.3.",
     ),
 ]
@@ -388,7 +391,7 @@ WordTable = Annotated[
         help="Word vectors for mdp: an encoder's name, or a file in word2vec's text.",
     ),
 ]
-Mu = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
+WordDropout = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
 TrainEpsilon = Annotated[
     float | None,
     typer.Option(help="Train with differential privacy: the ε of replacing one training text."),
@@ -411,7 +414,8 @@ MinUtility = Annotated[
 ]
 Trials = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many settings to try.")]
 Anyway = Annotated[
-    bool, typer.Option("--anyway", help="Train at an ε at which nothing can work, too.")
+    bool,
+    typer.Option("--allow-useless-epsilon", help="Train even if this ε makes the task impossible."),
 ]
 
 # ---- networks and their training ----
@@ -472,7 +476,8 @@ TextsPerAuthor = Annotated[
     typer.Option(max=MOST, help="Texts of an author that train, at most, with --unit author; 16."),
 ]
 Canaries = Annotated[
-    str | None, typer.Option(help="Insert made-up secrets, so often each: 1,5,20,50.")
+    str | None,
+    typer.Option(help="Insert made-up secrets; the number of insertions per secret: 1,5,20,50."),
 ]
 CanaryAuthors = Annotated[
     int | None, typer.Option(max=MOST, help="Authors per number of repetitions; all of them.")
@@ -507,8 +512,9 @@ PlansToShow = Annotated[
 ]
 StudyFolder = Annotated[Path, typer.Argument(help="A folder that `capelet study` wrote.")]
 Size = Annotated[str, typer.Option(help="Which size of the plan: small or full.")]
-StoreFolder = Annotated[
-    Path | None, typer.Option(help="Folder of the cells, which studies may share; OUT/store.")
+CellsFolder = Annotated[
+    Path | None,
+    typer.Option("--cells", help="Folder of the cells, which studies may share; OUT/store."),
 ]
 StudyEngine = Annotated[str, typer.Option(help="Where cells are measured: local or ray.")]
 CellsAbreast = Annotated[

@@ -68,7 +68,7 @@ def protect(
     train_epsilon: options.TrainEpsilon = None,
     train_delta: options.TrainDelta = None,
     unit: options.TrainUnit = "text",
-    mu: options.Mu = 0.5,
+    word_dropout: options.WordDropout = 0.5,
     width: options.MapWidth = WIDTH,
     adversary_loss: options.AdversaryLoss = "reversal",
     preset: options.Preset = None,
@@ -96,7 +96,7 @@ def protect(
     """Train a private encoder; measure before and after with fresh attackers; write a report.
 
     Example: `capelet protect mails.parquet --text body --label topic --private gender,age
-    --for task --epsilon 8 --out private/mails`
+    --purpose task --epsilon 8 --out private/mails`
     """
     from capelet.data.official import column_of
     from capelet.defences import Settings, with_choices
@@ -114,7 +114,7 @@ def protect(
     }  # fmt: skip
     settings = with_choices(
         Settings(
-            epsilon, strength, mu, width, keep, layers=tune_layers, training=training,
+            epsilon, strength, word_dropout, width, keep, layers=tune_layers, training=training,
             table=table or Settings().table, lambdas=lambdas, adversary_loss=adversary_loss,
         ),
         preset,
@@ -155,7 +155,7 @@ def protect(
             result = run(corpus, plain, name, settings, progress=progress, **search, **measuring)
     # Not bad input but a finding: 1, not 2.
     except TargetNotMet as error:
-        echo(f"capelet: {error.for_terminal}", file=sys.stderr)
+        echo(f"capelet: {error.spell('terminal')}", file=sys.stderr)
         raise typer.Exit(1) from None
     _write(result, out, json)
 
@@ -166,8 +166,8 @@ def _propose(use: str, method: str | None, settings: Settings) -> tuple[str, Set
 
     if method is not None or settings.keep != "auto":
         raise CapeletError(
-            "--for chooses the method and what it keeps; leave --method and --keep out, or leave "
-            "--for out"
+            "--purpose chooses the method and what it keeps; leave --method and --keep out, or "
+            "leave --purpose out"
         )
     proposal = propose(use, settings)
     echo(f"capelet: for {use} take {proposal.method_name}: {proposal.reason}", file=sys.stderr)

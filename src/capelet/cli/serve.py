@@ -26,7 +26,7 @@ _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
 def serve(
     recipe: options.ServedRecipe = None,
-    store: options.ServedStore = None,
+    place: options.ServedLedger = None,
     budget: options.ServedBudget = None,
     head: options.ServedHead = None,
     refill: options.Refill = "none",
@@ -45,7 +45,7 @@ def serve(
 ) -> None:
     """Serve private embeddings to OpenAI clients, every text charged to a person; or a head.
 
-    Example: `capelet serve --recipe private.toml --store people.db --budget 40`
+    Example: `capelet serve --recipe private.toml --ledger people.db --budget 40`
     """
     if any(find_spec(package) is None for package in _PACKAGES):
         raise MissingExtra("the gateway", "service")
@@ -61,11 +61,11 @@ def serve(
         }
         _check_head_alone(head, [name for name, value in charges.items() if value is not None])
         assert head is not None
-        _serve_head(head, store, address)
+        _serve_head(head, place, address)
         return
-    if store is None or budget is None:
+    if place is None or budget is None:
         raise CapeletError(
-            "a recipe is served with --store, in which people are charged, and --budget, the most "
+            "a recipe is served with --ledger, in which people are charged, and --budget, the most "
             "that each may cost"
         )
     from capelet.ledger.budgets import Budget, Limits
@@ -82,7 +82,7 @@ def serve(
     limits = Limits(Budget(budget), cast("Refill", refill), ever)
     encoder = PrivateEncoder.from_recipe(recipe)
     labels = None if head is None else load_head(head)
-    with Ledger(store, keeps_names=False) as ledger:
+    with Ledger(place, keeps_names=False) as ledger:
         gateway = Gateway(encoder, ledger, settings, limits, allow_unproven=allow_unproven)
         _check_open(address, ledger)
         ledger.open()
@@ -105,18 +105,18 @@ def _check_head_alone(head: Path | None, options_of_recipes: list[str]) -> None:
         )
 
 
-def _serve_head(folder: Path, store: str | None, address: Address) -> None:
-    """Serve a head alone; a store, where there is one, is only asked for API keys."""
+def _serve_head(folder: Path, place: str | None, address: Address) -> None:
+    """Serve a head alone; a ledger, where there is one, is only asked for API keys."""
     from capelet.ledger.store import Ledger
     from capelet.service.classify import create_head_app, load_head
 
     head = load_head(folder)
     with ExitStack() as stack:
-        ledger = None if store is None else stack.enter_context(Ledger(store, keeps_names=False))
+        ledger = None if place is None else stack.enter_context(Ledger(place, keeps_names=False))
         if ledger is not None and not ledger.keys.exist():
             raise CapeletError(
-                f"the store {ledger.place!r} has no API keys, and a head needs nothing else of it; "
-                "make one with `capelet keys add`, or leave --store out"
+                f"the ledger {ledger.place!r} has no API keys, and a head needs nothing else of "
+                "it; make one with `capelet keys add`, or leave --ledger out"
             )
         _check_open(address, ledger)
         app = create_head_app(head, ledger, has_tls=address.has_tls)

@@ -25,7 +25,7 @@ def run(
     plan: options.PlanFile,
     size: options.Size = "full",
     out: options.OutStudy = None,
-    store: options.StoreFolder = None,
+    cells_folder: options.CellsFolder = None,
     engine: options.StudyEngine = "local",
     address: options.Address = None,
     workers: options.CellsAbreast = None,
@@ -46,7 +46,7 @@ def run(
 
     study = StudyPlan.read(plan)
     folder = out or Path("runs") / f"{study.name}-{size}"
-    place = store or folder / "store"
+    place = cells_folder or folder / "store"
     check_writable(place)
     cells = study.cells(size, yes)
     if dry_run:
@@ -89,7 +89,7 @@ def check(
     plans: options.PlanFiles,
     size: options.Size = "small",
     out: options.OutStudy = None,
-    store: options.StoreFolder = None,
+    cells_folder: options.CellsFolder = None,
     engine: options.StudyEngine = "local",
     address: options.Address = None,
     workers: options.CellsAbreast = None,
@@ -112,7 +112,7 @@ def check(
     summaries = []
     for file, study in studies:
         # One store for all: unprotected cells are shared between plans.
-        place = store or base / "store"
+        place = cells_folder or base / "store"
         folder = base / file.parent.name / study.name
         engine_settings = (engine, workers, address)
         results, counts = _measure(
@@ -134,7 +134,7 @@ def results(
     plans: options.PlansToShow = None,
     size: options.Size = "full",
     out: options.OutStudy = None,
-    store: options.StoreFolder = None,
+    cells_folder: options.CellsFolder = None,
     to: options.OutResults = Path("docs/results"),
     json: options.Json = False,
 ) -> None:
@@ -163,10 +163,10 @@ def results(
     studies = [StudyPlan.read(file) for file in _plan_files(plans)]
     # One plan has the folder of its run; several have the store that a check of them shares.
     base = Path("runs") / (f"{studies[0].name}-{size}" if len(studies) == 1 else "papers")
-    place = store or (out or base) / "store"
+    place = cells_folder or (out or base) / "store"
     if not (place / ABOUT).is_file():
         raise CapeletError(
-            f"there is no store {str(place)!r}; run the study first, or name --store"
+            f"there are no cells in {str(place)!r}; run the study first, or name --cells"
         )
     outcomes, gaps = [], []
     for study in studies:

@@ -68,7 +68,7 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except CapeletError as error:
-            echo(f"capelet: {error.for_terminal}", file=sys.stderr)
+            echo(f"capelet: {error.spell('terminal')}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             echo(

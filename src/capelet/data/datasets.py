@@ -14,7 +14,7 @@ import numpy as np
 
 from capelet.data.corpus import Corpus
 from capelet.data.readers import read
-from capelet.errors import DataError, did_you_mean
+from capelet.errors import DataError, did_you_mean, name_field
 from capelet.files import cache_folder, expand_user
 
 
@@ -180,7 +180,9 @@ def load(name: str, *, where: str | None = None, official: str | None = None) ->
         raise DataError(f"there is no data set {name!r}; {did_you_mean(name, DATASETS)}")
     if name == "reviews":
         if where is not None:
-            raise DataError("the embedded sample is used whole; --where works on files")
+            raise DataError(
+                f"the embedded sample is used whole; {name_field('where')} works on files"
+            )
         if official is not None:
             raise DataError(
                 "the embedded sample has no official parts; a split by a column works on files"

@@ -12,7 +12,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _WORDS = {word: sign for sign, word in SEPARATORS.items()} | {"\\t": "\t"}
@@ -57,17 +57,21 @@ def _check_encoding(name: str) -> None:
         "".encode(name)  # codecs such as base64 are found, too, and are no encodings of text
     except (LookupError, TypeError, ValueError, UnicodeError):
         raise DataError(
-            "--encoding names no encoding of text; give utf-8, utf-16, cp1252 or latin-1"
+            f"{name_field('encoding')} names no encoding of text; give utf-8, utf-16, cp1252 or "
+            "latin-1"
         ) from None
     if codec.name in {"idna", "punycode", "unicode_escape", "raw_unicode_escape"}:
-        raise DataError("--encoding must be an encoding of files, such as utf-8 or cp1252")
+        raise DataError(
+            f"{name_field('encoding')} must be an encoding of files, such as utf-8 or cp1252"
+        )
 
 
 def _separator(text: str) -> str:
     sign = _WORDS.get(text.lower(), text)
     if len(sign) != 1 or not sign.isascii() or sign.isalnum() or sign in "\"'\r\n":
         raise DataError(
-            "--separator is one sign that is no letter, digit or quote: give , ; | or tab"
+            f"{name_field('separator')} is one sign that is no letter, digit or quote: give , ; | "
+            "or tab"
         )
     return sign
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from capelet.data import messages
 from capelet.data.corpus import Corpus, Values
 from capelet.data.text import long_words
-from capelet.errors import DataError, did_you_mean
+from capelet.errors import DataError, did_you_mean, name_field
 
 # A numeric attribute with more values than this is cut into thirds.
 MANY_VALUES = 12
@@ -250,7 +250,9 @@ def merge_rare_classes(values: Values, least: int) -> tuple[Values, str]:
     True
     """
     if least < 2:
-        raise DataError(f"--merge-rare is {least}; give the fewest rows of a class, 2 or more")
+        raise DataError(
+            f"{name_field('merge_rare')} is {least}; give the fewest rows of a class, 2 or more"
+        )
     present = [value for value in values if value is not None]
     is_number = bool(present) and all(map(_is_number, present))
     if any(isinstance(value, list | tuple | dict) for value in present):
@@ -312,7 +314,7 @@ def add_derived(corpus: Corpus, kinds: Sequence[str]) -> Corpus:
     argument = task_kinds[-1].partition(":")[2] or str(TOPICS)
     if not argument.isdigit() or int(argument) < 2:
         raise DataError(
-            f"--derive {task_kinds[-1]!r}: write topics, or topics:20 for twenty of them"
+            f"{name_field('derive', task_kinds[-1])}: write topics, or topics:20 for twenty of them"
         )
     return replace(result, label_name="topic", label=topics(corpus.texts, int(argument)))
 
@@ -324,13 +326,17 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
     `number`, `words:FILE` (one word or phrase a line) and `words:a|b|c` (any of them is present).
     """
     if corpus.texts is None:
-        raise DataError("--derive reads the texts, and this corpus holds only vectors")
+        raise DataError(
+            f"{name_field('derive')} reads the texts, and this corpus holds only vectors"
+        )
     columns: dict[str, Values] = {}
     for kind in kinds:
         word, _, argument = kind.partition(":")
         if word == "names":
             if argument and not argument.isdigit():
-                raise DataError(f"--derive {kind!r}: write names, or names:10 for ten of them")
+                raise DataError(
+                    f"{name_field('derive', kind)}: write names, or names:10 for ten of them"
+                )
             columns |= _names(corpus.texts, int(argument or NAMES), rare)
         elif word == "words" and argument:
             columns |= _word_list(corpus.texts, argument)
@@ -338,7 +344,7 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
             columns[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
         else:
             raise DataError(
-                f"--derive does not know {kind!r}; "
+                f"{name_field('derive')} does not know {kind!r}; "
                 + did_you_mean(word, ["names", "topics", "words:FILE", "words:a|b|c", *_PATTERNS])
             )
     return columns
@@ -351,11 +357,11 @@ def _presence(texts: Values, holds: Callable[[str], object]) -> Values:
 def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     path = Path(argument)
     if "|" not in argument and path.suffix and not path.exists():
-        raise DataError(f"--derive words: there is no file {argument!r}")
+        raise DataError(f"{name_field('derive', 'words')}: there is no file {argument!r}")
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else argument.split("|")
     words = [word.strip() for word in lines if word.strip()]
     if not words:
-        raise DataError(f"--derive words:{argument} names no words")
+        raise DataError(f"{name_field('derive', f'words:{argument}')} names no words")
     # Escaped: a word of a list is a word, whatever signs it has.
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, words)) + r")\b", re.IGNORECASE)
     title = path.stem if path.is_file() else "/".join(words[:3])
@@ -371,8 +377,8 @@ def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
     if not enough:
         best = f"; the most frequent is on {counts.most_common(1)[0][1]}" if counts else ""
         raise DataError(
-            f"--derive names found no person name on at least {rare} of {len(texts)} texts{best}; "
-            "give a list of your own with words:FILE"
+            f"{name_field('derive', 'names')} found no person name on at least {rare} of "
+            f"{len(texts)} texts{best}; give a list of your own with words:FILE"
         )
     return {
         f"names {name}": np.array(

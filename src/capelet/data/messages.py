@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from capelet.data.headers import Header
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 
 
 def kind_of(value: object) -> str:
@@ -28,8 +28,8 @@ def kind_of(value: object) -> str:
 def which_texts(name: str, header: Header) -> DataError:
     """Nobody said where the texts are."""
     return DataError(
-        f"which column of {name!r} holds the texts? Give --text or, for ready vectors, --vectors; "
-        f"it has {header.listing()}"
+        f"which column of {name!r} holds the texts? Give {name_field('text')} or, for ready "
+        f"vectors, {name_field('vectors')}; it has {header.listing()}"
     )
 
 
@@ -62,8 +62,8 @@ def bad_texts(column: str, rows: Sequence[int], total: int, first: str) -> DataE
     """Rows without a text; `first` is the type of the first of them."""
     return DataError(
         f"column {column!r} must hold texts: {len(rows)} of {total} rows are empty or not strings "
-        f"(the first is row {rows[0]}: {first}); leave empty ones out with --drop-empty, or keep "
-        "some with --where"
+        f"(the first is row {rows[0]}: {first}); leave empty ones out with "
+        f"{name_field('drop_empty')}, or keep some with {name_field('where')}"
     )
 
 
@@ -71,8 +71,8 @@ def bad_authors(column: str, rows: Sequence[int], total: int) -> DataError:
     """Rows whose author nobody knows: they could stand on both sides of a split."""
     return DataError(
         f"column {column!r} must name an author on every row: {len(rows)} of {total} are empty "
-        f"(the first is row {rows[0]}); fill them, leave them out with --drop-empty, or keep the "
-        "others with --where"
+        f"(the first is row {rows[0]}); fill them, leave them out with "
+        f"{name_field('drop_empty')}, or keep the others with {name_field('where')}"
     )
 
 
@@ -106,7 +106,10 @@ def one_class(column: str, classes: int) -> DataError:
 
 def rare_classes(column: str, sizes: Sequence[int], classes: int, least: int) -> DataError:
     """Classes that are too rare, by their sizes."""
-    advice = f"merge or leave them out with --merge-rare {least}, or keep other rows with --where"
+    advice = (
+        f"merge or leave them out with {name_field('merge_rare', least)}, or keep other rows "
+        f"with {name_field('where')}"
+    )
     if len(sizes) == classes:
         advice = "nothing would be left to guess; is it a column of names?"
     return DataError(
@@ -117,7 +120,8 @@ def rare_classes(column: str, sizes: Sequence[int], classes: int, least: int) ->
 
 def identifier(column: str, distinct: int, rows: int, numeric: bool) -> DataError:
     """An identifier, a name or a text where an attribute was to be: every row its own class."""
-    advice = "; if it is a quantity, say with --bins where to cut it" if numeric else ""
+    cut = f"; if it is a quantity, say with {name_field('bins')} where to cut it"
+    advice = cut if numeric else ""
     return DataError(
         f"{column!r} has {distinct:,} different values on {rows:,} rows, as texts, names and "
         f"identifiers have: it is no attribute with classes that could be guessed{advice}"
@@ -125,4 +129,4 @@ def identifier(column: str, distinct: int, rows: int, numeric: bool) -> DataErro
 
 
 def not_numeric(column: str) -> DataError:
-    return DataError(f"{column!r} is not numeric, so it cannot be cut with --bins")
+    return DataError(f"{column!r} is not numeric, so it cannot be cut with {name_field('bins')}")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from capelet.data.corpus import Corpus
 from capelet.data.messages import kind_of
-from capelet.errors import DataError, did_you_mean
+from capelet.errors import DataError, did_you_mean, name_field
 
 PREFIX = "column:"
 TRAINING = frozenset({"train", "training", "dev", "development", "valid", "validation", "val"})
@@ -30,7 +30,9 @@ def column_of(kind: str) -> str | None:
         return None
     name = kind.removeprefix(PREFIX)
     if not name:
-        raise DataError("--split column: names no column; write the name behind the colon")
+        raise DataError(
+            f"{name_field('split', 'column:')} names no column; write the name behind the colon"
+        )
     return name
 
 
@@ -48,7 +50,7 @@ def rows_for_test(corpus: Corpus, column: str) -> npt.NDArray[np.bool_]:
             kind = "empty" if kind_of(corpus.official[row]) == "empty" else "something else"
             raise DataError(
                 f"row {row} of the column {column!r} must be train, dev or test, and is {kind}; "
-                "leave such rows out with --where"
+                f"leave such rows out with {name_field('where')}"
             )
     flags = np.array([word in TEST for word in words], dtype=bool)
     for missing, part in ((not flags.any(), "test"), (flags.all(), "train")):

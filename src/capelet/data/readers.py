@@ -19,10 +19,11 @@ import pyarrow as pa
 from capelet.data import messages
 from capelet.data.corpus import Corpus, Values, as_matrix, as_values
 from capelet.data.formats import Format
+from capelet.data.headers import Header
 from capelet.data.labels import merge_rare_classes
 from capelet.data.tables import TEXT, VECTORS, Sheet
 from capelet.data.where import filter_rows
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 
 
 class TableOptions(TypedDict):
@@ -80,17 +81,19 @@ def read(
         name for name in (text, vectors, label, author, official, *secrets) if name is not None
     ]
     # All names are checked before any column becomes Python values, which may take minutes.
-    _check_names(sheet, names)
+    check_names(sheet, names)
     if author is not None and author in secrets:
         raise DataError(
             f"{author!r} is named as the author and as a private attribute; whether vectors tell "
-            "who wrote a text is another question: --attacks authorship"
+            f"who wrote a text is another question: {name_field('attacks', 'authorship')}"
         )
     if where is not None:
         rows = filter_rows(sheet.table, where, sheet.header.confirm(names))
         sheet = Sheet(sheet.name, rows, sheet.header)
     if sheet.table.num_rows == 0:
-        raise DataError(f"{sheet.name!r} has no rows" + (" where --where holds" if where else ""))
+        raise DataError(
+            f"{sheet.name!r} has no rows" + (f" where {name_field('where')} holds" if where else "")
+        )
     notes: list[str] = []
     columns = {name: _values(sheet, name) for name in names}
     if drop_empty:
@@ -116,12 +119,14 @@ def read(
     )
 
 
-def _check_names(sheet: Sheet, names: Sequence[str]) -> None:
+def check_names(sheet: Sheet, names: Sequence[str]) -> Header:
+    """The header, whose names these surely are; a name that no column has is refused."""
     header = sheet.header.confirm(names)
     for name in names:
         if name not in sheet.table.column_names:
             raise messages.no_column(sheet.name, name, header, sheet.hint)
         sheet.column(name)
+    return header
 
 
 def _values(sheet: Sheet, name: str) -> Values:

@@ -24,7 +24,7 @@ from capelet.data.corpus import PARTS, Corpus, Rows, Split, Values
 from capelet.data.labels import Attribute
 from capelet.data.official import column_of, rows_for_test
 from capelet.data.text import words_of
-from capelet.errors import DataError, did_you_mean
+from capelet.errors import DataError, did_you_mean, name_field
 
 # The defender has most to train; a fifth of the people suffices to score.
 SHARES = {"defender": 0.5, "attacker": 0.3, "victims": 0.2}
@@ -254,7 +254,7 @@ def _random(material: Material, random: np.random.Generator) -> Rows:
 def _by_author(material: Material, random: np.random.Generator) -> Rows:
     """No author stands in two parts."""
     if material.corpus.author is None:
-        raise DataError("a split by author needs to know the author: give author= (--author)")
+        raise DataError(f"a split by author needs to know the author: give {name_field('author')}")
     return _assign(material.groups, random, material.shares)
 
 
@@ -375,8 +375,8 @@ def _official(material: Material, random: np.random.Generator, column: str) -> R
     if len(np.unique(groups[others])) < 2:
         raise DataError(
             f"all but {len(others)} rows for training are by authors of the rows for test, or "
-            "repeat a text of theirs; defender and attacker need others: leave --author out, or "
-            "split another way"
+            "repeat a text of theirs; defender and attacker need others: leave "
+            f"{name_field('author')} out, or split another way"
         )
     rest = np.array(material.shares[:2])
     part[others] = _assign(groups[others], random, (rest / rest.sum()).tolist())

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from capelet.data.formats import SEPARATORS, Format, detect_encoding, detect_separator
 from capelet.data.headers import Header
 from capelet.data.messages import several_columns, unreadable
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 
 # What a column of a list of texts, or of a matrix, is called.
 TEXT, VECTORS = "text", "vectors"
@@ -91,7 +91,9 @@ def unreadable_file(source: Path, error: Exception, layout: Format) -> DataError
         return unreadable(source.name, kind, error)
     encoding = detect_encoding(source)
     if encoding != layout.encoding_of(source) and layout.encoding is None:
-        hint = f"it is not UTF-8, and looks like {encoding}: give --encoding {encoding}"
+        hint = (
+            f"it is not UTF-8, and looks like {encoding}: give {name_field('encoding', encoding)}"
+        )
         return unreadable(source.name, kind, error, hint)
     hint = ""
     if source.suffix.lower() in (".csv", ".tsv"):
@@ -105,7 +107,7 @@ def separator_hint(source: Path, layout: Format) -> str:
     if layout.separator is not None or likely == layout.separator_of(source):
         return ""
     word = SEPARATORS[likely]
-    return f"its columns seem to be parted by {word}s: give --separator {word}"
+    return f"its columns seem to be parted by {word}s: give {name_field('separator', word)}"
 
 
 def csv_options(source: Path, layout: Format) -> tuple[Any, Any]:

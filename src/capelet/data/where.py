@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capelet.data.headers import Header
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 
 _COMPARE = {
     ast.Eq: pc.equal,
@@ -31,7 +31,7 @@ _LONGEST = 4_000
 def filter_rows(table: pa.Table, where: str, header: Header) -> pa.Table:
     """The rows for which the expression holds."""
     complaint = DataError(
-        "--where is not understood; compare columns with literals, as in "
+        f"{name_field('where')} is not understood; compare columns with literals, as in "
         "\"language == 'en' and age > 30\" or \"country in ['US', 'UK']\"; a name with blanks or "
         "signs is written in quotes, as in \"'How old?' >= 30\""
     )
@@ -63,7 +63,9 @@ def _compute(node: ast.expr, table: pa.Table, header: Header, complaint: DataErr
             if name is None:
                 raise complaint
             if name not in table.column_names:
-                raise DataError(f"--where names a column {name!r}; {header.hint(name)}")
+                raise DataError(
+                    f"{name_field('where')} names a column {name!r}; {header.hint(name)}"
+                )
             return _compare(table[name], operator, ast.literal_eval(right))
     raise complaint
 

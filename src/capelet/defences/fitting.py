@@ -17,6 +17,7 @@ from torch import Tensor
 from capelet.defences.network import Body, Network
 from capelet.defences.settings import Part, Schedule, TrainedMap
 from capelet.defences.terms import class_weights
+from capelet.errors import name_field
 from capelet.interfaces import Progress, silent
 from capelet.training import device as devices
 from capelet.training.checkpoint import Parts, Store
@@ -63,7 +64,9 @@ def _plan(schedule: Schedule) -> StoppingRule:
         schedule.epochs,
         schedule.patience,
         LEAST_GAIN,
-        advice="give a smaller --lambda, or train longer with a smaller rate",
+        advice=(
+            f"give a smaller {name_field('adversary_weight')}, or train longer with a smaller rate"
+        ),
     )
 
 
@@ -188,5 +191,5 @@ def _refuse_runaway(network: Network, last: Mapping[str, float]) -> None:
             raise TrainingError(
                 f"the training ran away: its {type(term).__name__.lower()} loss ends at "
                 f"{last[name]:.3g}, where blind guessing has {blind:.3g}; nothing was saved: give "
-                "a smaller --lambda, or train longer with a smaller rate"
+                f"a smaller {name_field('adversary_weight')}, or train longer with a smaller rate"
             )

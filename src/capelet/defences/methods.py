@@ -26,7 +26,7 @@ from capelet.defences.settings import (
     Settings,
     epsilon_of,
 )
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms.words import WordDropout, WordReplacement
 from capelet.privacy.guarantees import check_count, check_number
@@ -308,16 +308,18 @@ def check_needs(
     needs = record.needs_for(settings.keep)
     if "label" in needs and task is None:
         other = "neighbours" in record.keeps
-        hint = ", or keep neighbours instead: --keep neighbours" if other else ""
+        hint = f", or keep neighbours instead: {name_field('keep', 'neighbours')}" if other else ""
         raise DataError(
             f"the method {name!r} keeps a task, and there is no label; name its column with "
-            f"--label{hint}"
+            f"{name_field('label')}{hint}"
         )
     if settings.keep not in record.keeps:
         free = ", ".join(key for key, item in METHODS.items() if settings.keep in item.keeps)
         raise CapeletError(f"the method {name!r} keeps a task; neighbours are kept by {free}")
     if "private" in needs and not secrets:
-        raise DataError(f"the method {name!r} needs a private attribute to protect: --private")
+        raise DataError(
+            f"the method {name!r} needs a private attribute to protect: {name_field('private')}"
+        )
     _check_numbers(name, record, settings)
     return record
 
@@ -333,7 +335,7 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
     if settings.layers and (not record.layers or settings.keep != "task"):
         raise CapeletError(
             "layers of the encoder are trained along with a map that keeps a task, by "
-            f"{_names(METHODS, lambda item: item.layers)}; leave --tune-layers out"
+            f"{_names(METHODS, lambda item: item.layers)}; leave {name_field('tune_layers')} out"
         )
     if settings.lam is not None:
         check_number("lambda", settings.lam, 0.0, 1e6)
@@ -352,7 +354,7 @@ def _check_fight(name: str, record: Method, settings: Settings) -> None:
         able = _names(METHODS, lambda item: settings.keep in item.weighs)
         raise CapeletError(
             f"the method {name!r} has one lambda for all attributes; a lambda for each is read by "
-            f"{able}: give --lambda as one number"
+            f"{able}: give {name_field('adversary_weight')} as one number"
         )
     if settings.adversary_loss not in ADVERSARY_LOSSES:
         hint = did_you_mean(str(settings.adversary_loss), ADVERSARY_LOSSES)
@@ -386,7 +388,7 @@ def check_attributes(settings: Settings, names: Sequence[str]) -> None:
     for name in settings.lambdas:
         if name not in names:
             raise DataError(
-                f"--lambda names {name!r}, which training does not fight; "
+                f"{name_field('adversary_weight')} names {name!r}, which training does not fight; "
                 f"{did_you_mean(name, names)}"
             )
 
@@ -398,19 +400,18 @@ def check_private_training(name: str, settings: Settings) -> None:
     if not method(name).private_training:
         raise CapeletError(
             f"the method {name!r} cannot be trained with differential privacy: in its training one "
-            "text moves others; leave --train-epsilon out, or take "
+            f"text moves others; leave {name_field('train_epsilon')} out, or take "
             f"{_names(METHODS, lambda item: item.private_training)}"
         )
     is_bottleneck = name == "bottleneck"
     obstacles = {
-        "a private training keeps a task; leave --keep out": settings.keep != "task",
-        "the encoder cannot be trained with differential privacy; leave --tune-layers out": (
-            settings.layers > 0
-        ),
+        f"a private training keeps a task; leave {name_field('keep')} out": settings.keep != "task",
+        "the encoder cannot be trained with differential privacy; leave "
+        f"{name_field('tune_layers')} out": (settings.layers > 0),
         "a private bottleneck fights no secrets, whose shares are taken over all texts at once; "
-        "leave --lambda out": is_bottleneck and settings.fights,
+        f"leave {name_field('adversary_weight')} out": is_bottleneck and settings.fights,
         "a private training clips the gradient of each text, which dropout and a bounded adversary "
-        "would take twice; leave --dropout and --adversary-loss out": (
+        f"would take twice; leave {name_field('dropout')} and {name_field('adversary_loss')} out": (
             settings.heads.dropout > 0 or settings.adversary_loss != "reversal"
         ),
         "a specimen's noise is no private training's; leave the mechanism out": (

@@ -15,7 +15,7 @@ import numpy as np
 
 from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import check_count, check_number
 from capelet.release.heads import Head
@@ -224,5 +224,7 @@ Fit = Callable[[Part, Settings, "Path | None", Progress], Defence]
 def epsilon_of(settings: Settings) -> float:
     """The ε of the settings; an error where there is none, or no positive number."""
     if settings.epsilon is None:
-        raise CapeletError("this method adds noise and needs an epsilon: give --epsilon 8")
+        raise CapeletError(
+            f"this method adds noise and needs an epsilon: give {name_field('epsilon', 8)}"
+        )
     return check_number("epsilon", settings.epsilon, 1e-9, 1e6)

@@ -56,7 +56,7 @@ DUAL_ENCODER, TUNED_ENCODER = "dual-encoder", "tuned-encoder"
 LANGUAGE_MODEL = "language-model"
 KINDS = {
     PRIVATE_ENCODER: "a private encoder: a folder that `capelet protect` wrote",
-    AUTO_ENCODER: "an auto-encoder: a folder inside one that `capelet protect --method ae` wrote",
+    AUTO_ENCODER: "an auto-encoder: a folder inside one that `capelet protect` wrote",
     DUAL_ENCODER: "a dual encoder: a folder that `capelet dual train` wrote",
     TUNED_ENCODER: "a tuned encoder: a folder inside one that `capelet protect` wrote",
     LANGUAGE_MODEL: "a language model; give a folder that `capelet lm train` wrote",

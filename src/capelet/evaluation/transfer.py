@@ -18,7 +18,7 @@ from capelet.attacks.attribute import Draws, Family, Secret, View, attack, one_t
 from capelet.data.corpus import Corpus, Rows
 from capelet.data.labels import Attribute, add_derived, attributes
 from capelet.data.splits import group_rows
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.evaluation.access import Redraw
 from capelet.evaluation.ceilings import Ceilings
 from capelet.evaluation.plan import Plan
@@ -99,7 +99,7 @@ def _with_codes_of(other: Attribute, secret: Attribute) -> Attribute:
         raise DataError(
             f"{secret.name!r} has {len(secret.classes)} classes in the audited data and "
             f"{len(other.classes)} in the auxiliary ones, {both} of them by the same name; name "
-            "classes alike, and give --bins for numbers"
+            f"classes alike, and give {name_field('bins')} for numbers"
         )
     place = {name: code for code, name in enumerate(secret.classes)}
     table = np.array([*(place[name] for name in other.classes), -1], dtype=np.intp)

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.encoders.own import OWN
-from capelet.errors import OutputError
+from capelet.errors import OutputError, name_field
 from capelet.privacy.guarantees import Guarantee
 from capelet.release.batch import ROW, VECTOR
 from capelet.release.recipe import METADATA
@@ -101,7 +101,7 @@ class ReleasedFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        advice = "give a file that `capelet encode` wrote, or a recipe as --recipe"
+        advice = f"give a file that `capelet encode` wrote, or a recipe as {name_field('recipe')}"
         if not self.path.is_file():
             raise OutputError(f"{str(path)!r} is not there, or is no file; {advice}")
         try:

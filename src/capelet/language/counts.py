@@ -25,7 +25,7 @@ from statistics import NormalDist
 import numpy as np
 
 from capelet.data.text import words_and_signs
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.mechanisms.sampling import discrete_laplace, rounded_gaussian
 from capelet.privacy.guarantees import gaussian_sigma
 
@@ -108,7 +108,8 @@ def noisy_words(
     if not above:
         raise DataError(
             f"no word is used often enough to be let out at this epsilon (by some {threshold:.0f} "
-            "texts or authors); give a public list with --words, a larger epsilon, or more texts"
+            f"texts or authors); give a public list with {name_field('words')}, a larger epsilon, "
+            "or more texts"
         )
     return tuple(sorted(above, key=lambda word: (-noisy[word], word)))
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import frequent_words, spelling, words_and_signs
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 
 Tokens = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
@@ -56,7 +56,9 @@ class Vocabulary:
         """
         words = frequent_words(words_and_signs(text) for text in texts)
         if not words:
-            raise DataError("the training texts have no words; name another column with --text")
+            raise DataError(
+                f"the training texts have no words; name another column with {name_field('text')}"
+            )
         if size < 1:
             raise DataError(f"a vocabulary of {size} words was asked for; give 1 or more")
         return cls((*SPECIAL, *words[:size]))

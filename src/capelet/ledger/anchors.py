@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from capelet.errors import OutputError
+from capelet.errors import OutputError, name_field
 from capelet.files import DiskError, check_writable, write_whole
 from capelet.ledger.chain import Head
 from capelet.ledger.store import Ledger
@@ -48,8 +48,8 @@ def check_anchor(ledger: Ledger, path: Path) -> None:
         raise OutputError(f"cannot read the anchor {str(path)!r} ({error.strerror})") from None
     except (ValueError, KeyError, TypeError):
         raise OutputError(
-            f"{str(path)!r} is not an anchor; give the file that an earlier run with --anchor "
-            "wrote, or a new name"
+            f"{str(path)!r} is not an anchor; give the file that an earlier run with "
+            f"{name_field('anchor')} wrote, or a new name"
         ) from None
     if identity != ledger.identity:
         raise OutputError(

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 from capelet.privacy.guarantees import Guarantee, check_number
 
 # The share by which a sum of float ε may pass a budget: three times 0.1 is within 0.3.
@@ -77,13 +77,14 @@ class Limits:
             raise CapeletError(f"refill is {self.refill!r}; it must be 'none' or 'daily'")
         if self.refill == "daily" and self.lifetime is None:
             raise CapeletError(
-                "a budget that refills every day promises nothing in sum; give --lifetime, the "
-                "most that a person may cost in all"
+                "a budget that refills every day promises nothing in sum; give "
+                f"{name_field('lifetime')}, the most that a person may cost in all"
             )
         if self.refill == "none" and self.lifetime is not None:
             raise CapeletError(
-                "--lifetime belongs to a budget that refills; without --refill daily the budget is "
-                "already the most that a person may cost in all"
+                f"{name_field('lifetime')} belongs to a budget that refills; without "
+                f"{name_field('refill', 'daily')} the budget is already the most that a person "
+                "may cost in all"
             )
 
     @property

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_command, name_field
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import Budget, BudgetChange, Limits, Need, Refill
 from capelet.ledger.chain import Head, verify_log
@@ -326,14 +326,14 @@ class Ledger:
             if old is None:
                 raise CapeletError(
                     f"the ledger {self.place!r} has no budget to raise; the first run with "
-                    "--budget sets it"
+                    f"{name_field('budget')} sets it"
                 )
             new = Limits(budget, old.refill, lifetime or old.lifetime)
             is_less = _is_less(new.budget, old.budget) or _is_less(new.total, old.total)
             if is_less or new == old:
                 raise CapeletError(
                     f"the ledger's budget is {old.sentence()}, and {new.sentence()} is no more "
-                    "than that; a run that is to keep to less takes --budget"
+                    f"than that; a run that is to keep to less takes {name_field('budget')}"
                 )
             set_limits(self._db, old, new, self._today())
         return old.budget
@@ -417,9 +417,9 @@ class Ledger:
             return limits
         if budget.exceeds(cap):
             raise CapeletError(
-                f"a budget of {budget.sentence()} was asked for, and the ledger "
-                f"{self.place!r} is limited to {cap.sentence()}; ask for less, or raise the "
-                f"ledger's first: capelet budgets raise {self.place} --to {budget.epsilon:g}"
+                f"a budget of {budget.sentence()} was asked for, and the ledger {self.place!r} is "
+                f"limited to {cap.sentence()}; ask for less, or raise the ledger's first: "
+                + name_command("budgets raise", self.place, to=f"{budget.epsilon:g}")
             )
         lower = Budget(min(budget.epsilon, cap.epsilon), min(budget.delta, cap.delta))
         return replace(limits, budget=lower)

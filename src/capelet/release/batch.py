@@ -31,7 +31,7 @@ import numpy as np
 from capelet.data.folders import is_inside
 from capelet.data.formats import Format
 from capelet.data.streams import TEXT, is_named
-from capelet.errors import CapeletError, DataError, OutputError
+from capelet.errors import CapeletError, DataError, OutputError, name_field
 from capelet.files import check_writable
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.ledger.anchors import with_anchor
@@ -175,7 +175,9 @@ def _check_target(target: Path, overwrite: bool) -> None:
     if target.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; name a file to write")
     if target.exists() and not overwrite:
-        raise OutputError(f"{str(target)!r} is there already; choose another name or --overwrite")
+        raise OutputError(
+            f"{str(target)!r} is there already; choose another name or {name_field('overwrite')}"
+        )
 
 
 # ---- the two passes ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from capelet.data.folders import name_of
 from capelet.engines import Engine, engine_of
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError, OutputError, name_field
 from capelet.files import expand_user
 from capelet.interfaces import Vectors
 from capelet.release.jobs import Job
@@ -81,8 +81,8 @@ def open_drawer(
         return nullcontext(InProcess(job.private))
     if job.folder is None:
         raise CapeletError(
-            "--engine, --workers and --address are for a folder of Parquet files; give the folder, "
-            "or leave them out"
+            f"{name_field('engine')}, {name_field('workers')} and {name_field('address')} are for "
+            "a folder of Parquet files; give the folder, or leave them out"
         )
     engine = engine_of(workers.engine, draw_attempt, workers.count, workers.address)
     if workers.is_this_process:
@@ -150,7 +150,7 @@ def draw_attempt(task: Task) -> Attempt:
             write_attempt(Path(task.folder), task.number, private.release(values).vectors)
         )
     except CapeletError as error:
-        return Attempt(problem=error.for_terminal)
+        return Attempt(problem=error.sentence)
     except Exception as error:
         # Not its message, which may quote a text.
         return Attempt(problem=f"an error of the type {type(error).__name__}")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from capelet.data.formats import Format
 from capelet.data.streams import TEXT, is_named
-from capelet.errors import CapeletError, DataError
+from capelet.errors import CapeletError, DataError, name_field
 from capelet.privacy.origins import TrainingRecords, unrecorded
 from capelet.release.recipe import PrivateEncoder
 from capelet.release.rows import LeaveOut, source_of
@@ -45,12 +45,13 @@ def only_unseen(private: PrivateEncoder, trained: npt.NDArray[np.bool_]) -> Leav
     ids = [origin.id for origin in private.origins]
     if unrecorded(ids):
         raise CapeletError(
-            "--only-unseen cannot tell which rows trained this encoder: that is recorded only "
-            "where it was trained, in the state folder of the user who did (CAPELET_STATE)"
+            f"{name_field('only_unseen')} cannot tell which rows trained this encoder: that is "
+            "recorded only where it was trained, in the state folder of the user who did "
+            "(CAPELET_STATE)"
         )
     if len(trained) and trained.all():
         raise DataError(
-            f"all {len(trained):,} rows trained this encoder, and --only-unseen leaves none; give "
-            "texts that it has not seen"
+            f"all {len(trained):,} rows trained this encoder, and {name_field('only_unseen')} "
+            "leaves none; give texts that it has not seen"
         )
     return TrainingRecords(ids) if ids else None

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from capelet.errors import OutputError
+from capelet.errors import OutputError, name_field
 from capelet.files import copy_whole, inner_folder, onto_disk, private_folder, write_whole
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import Need
@@ -152,7 +152,8 @@ class PartialOutput:
         if not overwrite:
             raise OutputError(
                 f"{self.folder.name!r} beside the output holds an unfinished run with another "
-                "input, recipe or ledger; finish that one, or drop it with --overwrite"
+                "input, recipe or ledger; finish that one, or drop it with "
+                f"{name_field('overwrite')}"
             )
 
     # ---- what it would cost ----

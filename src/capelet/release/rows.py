@@ -18,7 +18,7 @@ import numpy.typing as npt
 from capelet.data.folders import count_rows, is_folder, list_files, name_of, read_range
 from capelet.data.formats import Format
 from capelet.data.streams import column_batches, count_empty, is_named
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.interfaces import Kind, Progress, Vectors, silent
 from capelet.ledger.people import normalise_person
 
@@ -190,7 +190,7 @@ class RowFormat:
             return rows, _subjects(batch[-1], self.subject, span.start) if self.subject else []
         except DataError as error:
             # A row number alone would be one of many files'.
-            raise DataError(f"in {name_of(span.file)!r}: {error.for_terminal}") from None
+            raise DataError(f"in {name_of(span.file)!r}: {error.sentence}") from None
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,10 @@ def source_of(
     if is_named(source) or not is_folder(source):
         return Source(Path(source), kind, column, subject, size, leave_out, layout)
     if layout.encoding is not None or layout.separator is not None:
-        raise DataError("--encoding and --separator are of text files; a folder is of Parquet")
+        raise DataError(
+            f"{name_field('encoding')} and {name_field('separator')} are of text files; a "
+            "folder is of Parquet"
+        )
     reading = RowFormat(kind, column, subject, layout.drop_empty)
     return FolderSource(str(source), list_files(source), reading, size, leave_out)
 

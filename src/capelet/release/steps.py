@@ -15,7 +15,7 @@ from capelet import interfaces
 from capelet.encoders import load
 from capelet.encoders.model_folder import ModelFolder
 from capelet.encoders.own import OWN, load_own, origin_of, public_fingerprint
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms import MECHANISMS
 from capelet.mechanisms.sampling import NoiseStep, SeededStream
@@ -272,7 +272,8 @@ def _needs_folder(what: str, folder: ModelFolder | None) -> ModelFolder:
     if folder is None:
         raise CapeletError(
             f"the recipe names {what}, and there is no manifest beside it that says what belongs "
-            "together; give the whole folder that `capelet protect` wrote, as in --recipe "
-            "private/mails, or write one with PrivateEncoder(…).save(folder)"
+            "together; give the whole folder that `capelet protect` wrote, as in "
+            f"{name_field('recipe', 'private/mails')}, or write one with "
+            "PrivateEncoder(…).save(folder)"
         )
     return folder

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.findings import Finding, Findings
 from capelet.findings.verdicts import Figures, Side, classify, people_of, side_of
 from capelet.reports.formatting import count, join_names, points
@@ -56,17 +56,19 @@ class Gates:
                     f"--{name} is a gain in balanced accuracy from 0 to 1, and is {limit:g}"
                 )
         if self.require_under == 0:
-            raise DataError("--require-under is 0, which no interval can lie under; give 0.05")
+            raise DataError(
+                f"{name_field('require_under')} is 0, which no interval can lie under; give 0.05"
+            )
         if self.min_victims is not None and self.min_victims < 1:
-            raise DataError(f"--min-victims must be at least 1, and is {self.min_victims}")
+            raise DataError(
+                f"{name_field('min_victims')} must be at least 1, and is {self.min_victims}"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The options that were given."""
+        """The gates that were given."""
         fields = ("fail_over", "require_under", "min_victims")
-        return tuple(
-            f"--{name.replace('_', '-')}" for name in fields if getattr(self, name) is not None
-        )
+        return tuple(name for name in fields if getattr(self, name) is not None)
 
     def rule(self, findings: Findings) -> list[Ruling]:
         """What each gate says of the attributes of a run."""
@@ -89,7 +91,7 @@ def decide(rulings: list[Ruling]) -> Decision:
 
 
 def _fail_over(rows: list[Finding], limit: float) -> Ruling:
-    name, size = f"--fail-over {limit:g}", points(limit, 1)
+    name, size = f"{name_field('fail_over', f'{limit:g}')}", points(limit, 1)
     over = [row for row in rows if side_of(row, limit) is Side.OVER]
     if over:
         reason = (
@@ -108,7 +110,7 @@ def _fail_over(rows: list[Finding], limit: float) -> Ruling:
 
 
 def _require_under(rows: list[Finding], limit: float, missing: list[str]) -> Ruling:
-    name, size = f"--require-under {limit:g}", points(limit, 1)
+    name, size = f"{name_field('require_under', f'{limit:g}')}", points(limit, 1)
     sides = {side: [row for row in rows if side_of(row, limit) is side] for side in Side}
     if over := sides[Side.OVER]:
         reason = (
@@ -128,7 +130,7 @@ def _require_under(rows: list[Finding], limit: float, missing: list[str]) -> Rul
 
 
 def _min_victims(rows: list[Finding], least: int, missing: list[str]) -> Ruling:
-    name = f"--min-victims {least}"
+    name = name_field("min_victims", least)
     few = [row for row in rows if (people_of(row) or 0) < least]
     sizes = join_names([f"{row.target} {count(people_of(row))}" for row in few or rows])
     if few or missing or not rows:

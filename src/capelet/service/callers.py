@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from capelet.errors import name_command
 from capelet.ledger.keys import ApiKey
 from capelet.ledger.store import Ledger
 from capelet.service.errors import StoreErrors, not_allowed, unknown_key
@@ -48,5 +49,7 @@ class Callers:
         """The operator's key: for figures about everyone's requests."""
         key = self.authenticate(secret)
         if key is not ANYONE and not key.is_operator:
-            raise not_allowed("this needs an operator's key: `capelet keys add --operator`")
+            raise not_allowed(
+                f"this needs an operator's key: `{name_command('keys add', operator=True)}`"
+            )
         return key

@@ -28,13 +28,15 @@ class Refusal(CapeletError):
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.code, self.param = status, kind, code, param
+        super().__init__(message, field=param, code=code or kind)
+        self.status, self.kind, self.param = status, kind, param
+        # OpenAI's body has null where its kind says all.
+        self.body_code = code
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        error = {"message": self.for_terminal, "type": self.kind, "param": self.param}
-        return {"error": {**error, "code": self.code}}
+        error = {"message": self.spell("page"), "type": self.kind, "param": self.param}
+        return {"error": {**error, "code": self.body_code}}
 
 
 def bad_input(message: str, param: str | None = None, code: str | None = None) -> Refusal:

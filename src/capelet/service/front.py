@@ -100,7 +100,7 @@ def answer_json(content: dict[str, Any]) -> Response:
 def _add_refusals(app: FastAPI, front: Front) -> None:
     @app.exception_handler(Refusal)
     async def answer_refusal(_: Request, error: Refusal) -> Response:
-        front.metrics.count_refusal(error.code or error.kind)
+        front.metrics.count_refusal(error.code)
         return refuse(error)
 
     @app.exception_handler(HTTPException)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.encoders.own import unwrap
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 from capelet.ledger.budgets import BudgetError, Limits, needs_of
 from capelet.ledger.keys import ApiKey
 from capelet.ledger.people import normalise_person
@@ -125,8 +125,8 @@ class Gateway:
             )
         if self.settings.repeats == "fresh" and idempotency is None:
             raise bad_input(
-                "this gateway draws every request anew (--repeats fresh), so a retry would be a "
-                "second release: send an Idempotency-Key"
+                f"this gateway draws every request anew ({name_field('repeats', 'fresh')}), so a "
+                "retry would be a second release: send an Idempotency-Key"
             )
         subjects = _subjects(query, key)
         texts, lengths = self._count_tokens(query.texts)

@@ -90,7 +90,7 @@ class Guard:
             LOG.info("%s %d %.0f ms", route, status, 1000 * (time.perf_counter() - start))
 
     def refuse(self, refusal: Refusal) -> Response:
-        self._metrics.count_refusal(refusal.code or refusal.kind)
+        self._metrics.count_refusal(refusal.code)
         return refuse(refusal)
 
     def _check_host(self, scope: Scope) -> None:

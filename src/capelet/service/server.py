@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capelet.errors import CapeletError, MissingExtra
+from capelet.errors import CapeletError, MissingExtra, name_field
 from capelet.service.settings import is_loopback
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ class Address:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise CapeletError("TLS needs both files: --certificate and --key")
+            raise CapeletError(
+                f"TLS needs both files: {name_field('certificate')} and {name_field('key')}"
+            )
         if self.certificate is not None and self.key is not None:
             _check_certificate(self.certificate, self.key)
 
@@ -57,8 +59,8 @@ class Address:
         if self.has_tls:
             return None
         return (
-            "texts and keys travel without TLS; give --certificate and --key, or put a proxy with "
-            "TLS in front"
+            f"texts and keys travel without TLS; give {name_field('certificate')} and "
+            f"{name_field('key')}, or put a proxy with TLS in front"
         )
 
 
@@ -92,7 +94,7 @@ def bind(address: Address) -> socket.socket:
         listener.close()
         raise CapeletError(
             f"cannot listen at {address.host}:{address.port} ({error.strerror}); choose another "
-            "--host or --port"
+            f"{name_field('host')} or {name_field('port')}"
         ) from None
     return listener
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from capelet.encoders.batches import cores
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
 from capelet.release.charging import REPEATS, Charging, Repeats
@@ -73,7 +73,7 @@ def check_recipe(
     if guarantee.status != "proven" and not allow_unproven:
         raise CapeletError(
             f"the recipe's guarantee is only claimed: {guarantee.sentence()}; serve one that is "
-            "proven, or allow it with --allow-unproven"
+            f"proven, or allow it with {name_field('allow_unproven')}"
         )
     return charging.promise(guarantee)
 

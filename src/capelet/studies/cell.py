@@ -112,7 +112,7 @@ def compute(task: Cell | Encoding) -> Outcome:
             warnings.simplefilter("ignore", RuntimeWarning)
             measurement = _compute(task)
     except CapeletError as error:
-        reason = error.for_terminal
+        reason = error.spell("page")
     except MemoryError:
         reason = "the memory was not enough"
     except Exception as error:

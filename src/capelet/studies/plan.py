@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.studies.cell import Cell, canonical
 from capelet.studies.claims import Claim
 from capelet.studies.comparisons import Comparison
@@ -258,7 +258,7 @@ class StudyPlan:
         if number > MOST_CELLS and not many:
             raise CapeletError(
                 f"the plan {self.name!r} has {number:,} cells, more than {MOST_CELLS:,}; make it "
-                "smaller, or give --yes"
+                f"smaller, or give {name_field('yes')}"
             )
         combinations = list(self.combinations(size))
         self._check_all(combinations)

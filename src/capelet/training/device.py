@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ def choose(name: str | None = "auto") -> torch.device:
     except RuntimeError:
         raise CapeletError(f"there is no device {name!r}; give auto, cpu or cuda") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise CapeletError("there is no GPU on this machine; use --device cpu")
+        raise CapeletError(f"there is no GPU on this machine; use {name_field('device', 'cpu')}")
     return device
 
 

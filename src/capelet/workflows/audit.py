@@ -22,7 +22,7 @@ from capelet.data.readers import TableOptions, read
 from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
 from capelet.encoders.cache import RememberingEncoder
-from capelet.errors import CapeletError, DataError
+from capelet.errors import CapeletError, DataError, name_field, spell
 from capelet.evaluation.access import Access, Redraw, access_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import (
@@ -154,7 +154,7 @@ def _check_beside(beside: Mapping[str, PrivateEncoder], target: PrivateEncoder) 
         if private.consumes != target.consumes:
             raise DataError(
                 f"{name!r} consumes {private.consumes}, and what is audited {target.consumes}; "
-                "leave it out of --beside"
+                f"leave it out of {name_field('compare_map')}"
             )
 
 
@@ -192,7 +192,8 @@ def _clouds(
         if vectors.shape != original.shape:
             raise DataError(
                 f"the vectors of {name!r} have {vectors.shape[1]} coordinates, and the original "
-                f"ones {original.shape[1]}: they have no common map; leave it out of --beside"
+                f"ones {original.shape[1]}: they have no common map; leave it out of "
+                f"{name_field('compare_map')}"
             )
         clouds[name] = vectors
     return tsne_clouds(clouds, plan.splits[0].victims, seed=0)
@@ -279,7 +280,10 @@ def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
 
 def _attack_entries(attacks: AttackPlan) -> dict[str, Any]:
     """What the provenance says of the kinds of attack; attributes only where they were tried."""
-    entries: dict[str, Any] = {"attacks": list(attacks.kinds), "left_out": list(attacks.left_out)}
+    entries: dict[str, Any] = {
+        "attacks": list(attacks.kinds),
+        "left_out": [spell(reason, "page") for reason in attacks.left_out],
+    }
     if "attributes" not in attacks.kinds:
         entries |= {"attributes": {}, "label": None}
     return entries
@@ -345,6 +349,6 @@ def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
     if inputs is None:
         raise DataError(
             f"the encoder consumes {encoder.consumes}, and {corpus.name!r} holds none; "
-            "name the column with --text or --vectors"
+            f"name the column with {name_field('text')} or {name_field('vectors')}"
         )
     return inputs

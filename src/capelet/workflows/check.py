@@ -7,7 +7,6 @@ counts; no value of a cell, and no name of a class.
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,10 +21,10 @@ from capelet.data.datasets import DATASETS, load
 from capelet.data.formats import SEPARATORS, Format, detect_encoding, detect_separator
 from capelet.data.headers import HIDDEN, Header, printable
 from capelet.data.labels import RARE, Attribute, attributes
-from capelet.data.readers import read
+from capelet.data.readers import check_names, read
 from capelet.data.splits import SHARES
 from capelet.data.tables import Sheet
-from capelet.errors import DataError
+from capelet.errors import DataError, Door, name_command, name_field, spell
 from capelet.evaluation.plan import Plan
 from capelet.findings.intervals import NORMAL_95
 
@@ -72,6 +71,10 @@ class Check:
     precision: tuple[tuple[str, float], ...] = ()
     command: str | None = None
     names_shown: bool = True
+
+    def spelled(self, door: Door) -> Check:
+        """The check with the fields in its sentences as this door writes them."""
+        return replace(self, problems=tuple(spell(item, door) for item in self.problems))
 
     def to_json(self) -> dict[str, Any]:
         """For machines; the names of columns only where they surely are names."""
@@ -150,21 +153,22 @@ def check(
     vectors: str | None = None,
     encoding: str | None = None,
     separator: str | None = None,
+    door: Door = "python",
 ) -> Check:
     """Look at a file, a data frame, `datasets`, lists or a named set before it is audited.
 
     Example: `print(check("mails.csv"))`. Columns that are named are taken for what they are said to
-    be; the others are guessed.
+    be; the others are guessed. `door` is where its sentences will be read.
     """
     secrets = (private,) if isinstance(private, str) else tuple(private)
     choice = Roles(text, label, secrets, author, vectors)
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
-        return _check_set(data)
+        return _check_set(data).spelled(door)
     path = Path(data) if isinstance(data, str | Path) else None
     layout = _layout(path, Format(encoding, separator))
     sheet = Sheet.of(data, layout)
     words = [name for name in (text, label, author, vectors, *secrets) if name is not None]
-    header = sheet.header.confirm(words)
+    header = check_names(sheet, words)
     columns = tuple(facts_of(name, sheet.column(name)) for name in sheet.table.column_names)
     roles = _roles(columns, choice)
     problems = _header_problems(header)
@@ -173,8 +177,8 @@ def check(
     )
     if not header.is_certain:
         # A command would name columns, and these may be somebody's words.
-        return replace(outline, names_shown=False, roles=Roles())
-    return _plan(outline, sheet, path, layout)
+        return replace(outline, names_shown=False, roles=Roles()).spelled(door)
+    return _plan(outline, sheet, path, layout).spelled(door)
 
 
 def column_names(data: str, layout: Format) -> list[str]:
@@ -196,7 +200,7 @@ def _check_set(name: str) -> Check:
         "author" if corpus.author is not None else None,
     )
     outline = Check(name, len(corpus), "a named set", facts, roles, ())
-    return _with_precision(outline, corpus, f"capelet audit {name} --out runs/{name}")
+    return _with_precision(outline, corpus, name_command("audit", name, out=f"runs/{name}"))
 
 
 def _layout(path: Path | None, layout: Format) -> Format:
@@ -229,7 +233,7 @@ def _header_problems(header: Header) -> tuple[str, ...]:
     if not header.is_certain:
         return (
             f"It has {len(header.names)} columns {HIDDEN}. If there are names, give one of them, "
-            "as in --text NAME.",
+            f"as in {name_field('text', 'NAME')}.",
         )
     return ()
 
@@ -290,11 +294,14 @@ def _plan(outline: Check, sheet: Sheet, path: Path | None, layout: Format) -> Ch
         if missing:
             options["drop_empty"] = True
             problems.append(
-                f"{_count(missing, 'row')} have nothing in {printable(name)}; --drop-empty leaves "
-                "them out."
+                f"{_count(missing, 'row')} have nothing in {printable(name)}; "
+                f"{name_field('drop_empty')} leaves them out."
             )
     if roles.text is None and roles.vectors is None:
-        problems.append("No column looks like texts or vectors: name it with --text or --vectors.")
+        problems.append(
+            "No column looks like texts or vectors: name it with "
+            f"{name_field('text')} or {name_field('vectors')}."
+        )
         return replace(outline, problems=tuple(problems))
     targets = [name for name in (roles.label, *roles.private) if name is not None]
     for name in targets:
@@ -302,7 +309,8 @@ def _plan(outline: Check, sheet: Sheet, path: Path | None, layout: Format) -> Ch
             options["merge_rare"] = RARE
             problems.append(
                 f"{printable(name)} has a class on fewer than {RARE} rows (on "
-                f"{facts[name].smallest}); --merge-rare {RARE} leaves it out of this attribute."
+                f"{facts[name].smallest}); {name_field('merge_rare', RARE)} leaves it out of this "
+                "attribute."
             )
         elif name in facts and facts[name].rare > 1:
             problems.append(
@@ -320,7 +328,7 @@ def _plan(outline: Check, sheet: Sheet, path: Path | None, layout: Format) -> Ch
         command = _command(path, roles, options, layout, is_empty=not targets)
         return _with_precision(outline, corpus, command)
     except DataError as error:
-        return replace(outline, problems=(*problems, error.for_terminal + "."))
+        return replace(outline, problems=(*problems, error.sentence + "."))
 
 
 def _read(sheet: Sheet, roles: Roles, options: dict[str, Any]) -> Corpus:
@@ -336,7 +344,7 @@ def _measurable(sheet: Sheet, roles: Roles, options: dict[str, Any]) -> tuple[Ro
             only = Roles(roles.text, None, (name,), roles.author, roles.vectors)
             attributes(_read(sheet, only, options).private)
         except DataError as error:
-            refusals.append(error.for_terminal + ".")
+            refusals.append(error.sentence + ".")
             return False
         return True
 
@@ -355,23 +363,24 @@ def _command(
             arguments["private"] = list(arguments["private"])
         listing = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         return f"capelet.audit(table, {listing})"
-    words = ["capelet", "audit", str(path)]
-    for role in ("text", "vectors", "label"):
-        if (name := getattr(roles, role)) is not None:
-            words += [f"--{role}", name]
-    for name in roles.private:
-        words += ["--private", name]
-    words += ["--author", roles.author] if roles.author is not None else []
-    words += ["--drop-empty"] if options.get("drop_empty") else []
-    words += ["--merge-rare", str(options["merge_rare"])] if options.get("merge_rare") else []
-    if layout.encoding not in (None, "utf-8", "utf-8-sig", "utf-16"):
-        words += ["--encoding", str(layout.encoding)]
-    if layout.separator not in (None, Format().separator_of(path)):
-        words += ["--separator", SEPARATORS.get(str(layout.separator), str(layout.separator))]
-    if not roles.private and roles.text is not None:
+    encoding = layout.encoding
+    separator = SEPARATORS.get(str(layout.separator), layout.separator)
+    return name_command(
+        "audit",
+        path,
+        text=roles.text,
+        vectors=roles.vectors,
+        label=roles.label,
+        private=roles.private,
+        author=roles.author,
+        drop_empty=options.get("drop_empty"),
+        merge_rare=options.get("merge_rare"),
+        encoding=None if encoding in ("utf-8", "utf-8-sig", "utf-16") else encoding,
+        separator=None if layout.separator == Format().separator_of(path) else separator,
         # Without an attribute the words themselves can be attacked.
-        words += ["--attacks", "inversion"]
-    return shlex.join([*words, "--out", f"runs/{path.stem}"])
+        attacks="inversion" if not roles.private and roles.text is not None else None,
+        out=f"runs/{path.stem}",
+    )
 
 
 def _with_precision(outline: Check, corpus: Corpus, command: str) -> Check:

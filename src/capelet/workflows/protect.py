@@ -30,7 +30,7 @@ from capelet.defences.settings import SPECIMEN
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, unwrap
-from capelet.errors import CapeletError, DataError
+from capelet.errors import CapeletError, DataError, name_field
 from capelet.evaluation.access import Access, access_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
@@ -137,8 +137,9 @@ def protect(
     _check_choice(plan, against, method_name, choice, has_search)
     if seeded_noise and has_search:
         raise DataError(
-            "a search draws noise of its own, which no seed repeats; leave --seeded-noise out, or "
-            "--max-leakage and --min-utility"
+            "a search draws noise of its own, which no seed repeats; leave "
+            f"{name_field('seeded_noise')} out, or {name_field('max_leakage')} and "
+            f"{name_field('min_utility')}"
         )
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
@@ -277,7 +278,8 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
     objections = plan.epsilon_warnings(Guarantee(settings.epsilon))
     if objections:
         raise DataError(
-            f"{objections[0]}; give a larger --epsilon, or --anyway to see it for yourself"
+            f"{objections[0]}; give a larger {name_field('epsilon')}, or "
+            f"{name_field('allow_useless_epsilon')} to see it for yourself"
         )
 
 
@@ -293,10 +295,13 @@ def _check_inputs(job: _Job, has_search: bool) -> None:
 
     tunable(job.plain.encoder, job.settings.layers)
     if len(job.plain.steps) != 1:
-        raise DataError("--tune-layers trains an encoder, and here are steps before or behind it")
+        raise DataError(
+            f"{name_field('tune_layers')} trains an encoder, and here are steps before or behind it"
+        )
     if has_search:
         raise DataError(
-            "--tune-layers takes too long for a search; search without it, then give what was found"
+            f"{name_field('tune_layers')} takes too long for a search; search without it, then "
+            "give what was found"
         )
 
 
@@ -320,8 +325,8 @@ def _check_choice(
         return
     if has_search:
         raise DataError(
-            "a search among settings counts as training, and --train-epsilon does not cover it; "
-            "leave --max-leakage and --min-utility out"
+            f"a search among settings counts as training, and {name_field('train_epsilon')} does "
+            f"not cover it; leave {name_field('max_leakage')} and {name_field('min_utility')} out"
         )
     check_classes([*against, *([plan.label] if plan.label is not None else [])])
 

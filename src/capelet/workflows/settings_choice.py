@@ -21,7 +21,7 @@ from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit, method
 from capelet.defences.fitting import Part
-from capelet.errors import CapeletError, MissingExtra
+from capelet.errors import CapeletError, MissingExtra, name_field
 from capelet.evaluation.ceilings import bound_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
@@ -143,8 +143,8 @@ def check_wish(frontier: Frontier, rows: Sequence[Finding]) -> None:
         return
     gains = ", ".join(f"{row.target} {_gain_words(row)}" for row in violations)
     raise TargetNotMet(
-        f"--max-leakage {limit:g} is not met: on victims that the search had not seen, attackers "
-        f"gain over chance on {gains}; nothing was written. In the search "
+        f"{name_field('max_leakage', f'{limit:g}')} is not met: on victims that the search had not "
+        f"seen, attackers gain over chance on {gains}; nothing was written. In the search "
         f"{frontier.best_found()}"
     )
 
@@ -240,7 +240,9 @@ def _most_gain(guarantee: Guarantee, secrets: Sequence[Attribute]) -> float | No
 
 def _wish(max_leakage: float | None, min_utility: float | None) -> dict[str, float]:
     if max_leakage is not None and min_utility is not None:
-        raise CapeletError("give --max-leakage or --min-utility, not both")
+        raise CapeletError(
+            f"give {name_field('max_leakage')} or {name_field('min_utility')}, not both"
+        )
     if max_leakage is not None:
         return {"max_leakage": check_number("max-leakage", max_leakage, 0.0, 1.0)}
     if min_utility is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit
-from capelet.errors import DataError, did_you_mean
+from capelet.errors import DataError, did_you_mean, name_field
 from capelet.evaluation.plan import Plan
 from capelet.interfaces import Progress, Step, Vectors, silent
 from capelet.release import PrivateEncoder
@@ -70,7 +70,7 @@ def attributes_to_fight(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute,
     for name in held_out:
         if name not in names:
             raise DataError(
-                f"--hold-out names {name!r}, which is no private attribute; "
+                f"{name_field('hold_out')} names {name!r}, which is no private attribute; "
                 f"{did_you_mean(name, names)}"
             )
     return tuple(item for item in plan.secrets if item.name not in held_out)

@@ -12,7 +12,7 @@ import numpy as np
 from capelet.data.corpus import Corpus, Rows, Split
 from capelet.data.labels import Attribute
 from capelet.defences.settings import Part, TrainingPrivacy
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.evaluation.plan import Plan
 from capelet.ledger.people import normalise_person
 from capelet.privacy.replacement import choose_delta
@@ -24,27 +24,30 @@ def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, deriv
     """Refuse, before anything is encoded, what would tie units together or leave them unknown."""
     if split_kind not in ("auto", SPLIT):
         raise DataError(
-            f"with --train-epsilon each row's part is decided by itself, as {SPLIT!r} does and "
-            f"{split_kind!r} does not: leave --split out"
+            f"with {name_field('train_epsilon')} each row's part is decided by itself, as "
+            f"{SPLIT!r} does and {split_kind!r} does not: leave {name_field('split')} out"
         )
     if derived:
         raise DataError(
-            "with --train-epsilon no task or attribute may be read off all texts at once; leave "
-            "--derive out"
+            f"with {name_field('train_epsilon')} no task or attribute may be read off all texts "
+            f"at once; leave {name_field('derive')} out"
         )
     if corpus.from_all_rows:
         raise DataError(
-            "with --train-epsilon no class may be merged because it is rare among all rows; leave "
-            "--merge-rare out"
+            f"with {name_field('train_epsilon')} no class may be merged because it is rare among "
+            f"all rows; leave {name_field('merge_rare')} out"
         )
     if privacy.unit == "author":
         if corpus.author is None:
-            raise DataError("--unit author needs to know the authors: name their column, --author")
+            raise DataError(
+                f"{name_field('unit', 'author')} needs to know the authors: name their column, "
+                f"{name_field('author')}"
+            )
         missing = sum(name is None for name in corpus.author)
         if missing:
             raise DataError(
-                f"--unit author needs the author of each text, and {missing:,} rows have none; "
-                "leave them out with --where"
+                f"{name_field('unit', 'author')} needs the author of each text, and {missing:,} "
+                f"rows have none; leave them out with {name_field('where')}"
             )
     choose_delta(privacy.delta, population(corpus, privacy))
 
@@ -55,8 +58,8 @@ def check_classes(targets: list[Attribute]) -> None:
         if item.from_all_rows:
             raise DataError(
                 f"the classes of {item.name!r} follow from all rows ({item.notes[0]}), which a "
-                "private training may not; give --bins for a number, yes or no for each value of a "
-                "list, or a column whose classes are frequent enough"
+                f"private training may not; give {name_field('bins')} for a number, yes or no for "
+                "each value of a list, or a column whose classes are frequent enough"
             )
 
 

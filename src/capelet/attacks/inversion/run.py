@@ -24,7 +24,7 @@ from capelet.attacks.inversion.measure import (
 from capelet.attacks.inversion.word_sets import Vocabulary, WordSets, most_frequent
 from capelet.data.corpus import Corpus
 from capelet.data.text import sentences_of, words_of
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Progress, silent
 from capelet.training.device import gpu_available
@@ -303,7 +303,10 @@ def texts_to_invert(
 ) -> tuple[list[str], list[str] | None]:
     """Texts and their authors, as they are or cut into sentences; at most so many of them."""
     if corpus.texts is None:
-        raise DataError("inversion reads texts back, so it needs them; name their column (--text)")
+        raise DataError(
+            "inversion reads texts back, so it needs them; name their column "
+            f"({name_field('text')})"
+        )
     texts = corpus.texts.tolist()
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
     if by_sentence:

@@ -195,7 +195,7 @@ def example_blocks(findings: Findings) -> list[Block | None]:
     if shows_texts(findings):
         return [Examples(tuple(_example(item) for item in items))]
     numbers = _numbers(items)
-    note = "Texts and words are left out; --show-texts shows them."
+    note = "Texts and words are left out of this page."
     return [numbers, text([note], "note") if numbers else None]
 
 

@@ -27,7 +27,7 @@ from capelet.attacks.extraction import (
     tab_attack,
 )
 from capelet.data.canaries import Canary
-from capelet.errors import CapeletError, DataError
+from capelet.errors import CapeletError, DataError, name_field
 from capelet.evaluation.provenance import provenance
 from capelet.findings import Finding, Findings
 from capelet.findings.intervals import group_weights, percentile, weighted_means
@@ -179,11 +179,13 @@ class _Attack:
         if data is None and not model.canaries:
             raise DataError(
                 "there is nothing to measure: the model was trained without canaries; give the "
-                "texts it was trained on with --data, or train one with --canaries 1,5,20,50"
+                f"texts it was trained on with {name_field('data')}, or train one with "
+                f"{name_field('canaries', '1,5,20,50')}"
             )
         if data is None and (self.reference is not None or self.baseline is not None):
             raise DataError(
-                "a reference or baseline model needs the texts too; give them with --data"
+                "a reference or baseline model needs the texts too; give them with "
+                f"{name_field('data')}"
             )
         if data is not None and digest is None:
             raise DataError(
@@ -193,7 +195,7 @@ class _Attack:
         if data is not None and digest_of(data.texts) != digest:
             raise DataError(
                 "these are not the texts that the model was trained on; give the same file, "
-                "columns and --where as in training"
+                f"columns and {name_field('where')} as in training"
             )
         if self.reference is not None and _digest(self.reference) == digest:
             raise DataError(

@@ -18,7 +18,7 @@ from capelet import __version__
 from capelet.data.canaries import WORDS, Canary, insert_canaries, make_canaries
 from capelet.data.text import words_and_signs
 from capelet.encoders.model_folder import claim_folder
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.files import check_writable
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import CHECKPOINT, DRAWS, LanguageModel, id_in
@@ -164,7 +164,9 @@ class MethodSettings:
         if self.texts_per_author is not None and not by_author:
             raise CapeletError("texts_per_author is of the unit 'author'; give that unit too")
         if by_author and not authors:
-            raise DataError("the unit 'author' needs authors; name their column with --author")
+            raise DataError(
+                f"the unit 'author' needs authors; name their column with {name_field('author')}"
+            )
         choices = (self.epsilon, self.delta, self.noise_multiplier)
         if self.name != "dpsgd" and any(value is not None for value in choices):
             raise CapeletError(
@@ -217,7 +219,7 @@ class LanguageSettings:
         if not authors and (repetitions or method.name in ("adversarial", "triplet")):
             raise DataError(
                 ("canaries belong to authors" if repetitions else f"{method.name!r} hides authors")
-                + "; name their column with --author"
+                + f"; name their column with {name_field('author')}"
             )
         if repetitions and length < WORDS:
             raise CapeletError(
