@@ -144,7 +144,7 @@ def test_a_finished_study_becomes_a_page_and_an_unfinished_one_does_not(
     out, pages = tmp_path / "out", tmp_path / "pages"
     where = ("--size", "small", "--out", out, "--to", pages)
     code, _, errors = study("results", plan_file(), *where)
-    assert code == 2 and "there is no store" in errors and not pages.exists()
+    assert code == 2 and "there are no cells" in errors and not pages.exists()
     study(plan_file(), "--size", "small", "--out", out)
     code, printed, _ = study("results", plan_file(), *where)
     assert code == 0 and "[holds]" in printed

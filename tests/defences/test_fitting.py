@@ -173,7 +173,7 @@ def test_a_training_that_diverges_is_said_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     wild = Schedule(epochs=8, rate=1.0, patience=None, device="cpu")
-    with pytest.raises(TrainingError, match=r"nothing was saved.*smaller lam="):
+    with pytest.raises(TrainingError, match=r"nothing was saved.*smaller adversary_weight="):
         train(linear_network(small, lam=1e6), small, wild, tmp_path)
     assert not list(tmp_path.iterdir())
     calm = replace(wild, rate=1e-3)

@@ -408,7 +408,7 @@ def test_what_a_training_reads_is_allowed(world: Any) -> None:
     with pytest.raises(CapeletError, match="does not read table=; those that do are mdp"):
         check_options("gr", ["table"])
     check_attributes(Settings(lambdas={"age": 1.0}), ["age"])
-    with pytest.raises(DataError, match=r"lam= names 'aeg'.*did you mean 'age'"):
+    with pytest.raises(DataError, match=r"adversary_weight= names 'aeg'.*did you mean 'age'"):
         check_attributes(Settings(lambdas={"aeg": 1.0}), ["age"])
 
 

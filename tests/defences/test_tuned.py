@@ -82,5 +82,5 @@ def test_methods_that_cannot_tune_say_so(part: Part) -> None:
         ("bottleneck", replace(QUICK, epsilon=8.0)),
         ("gr+", replace(QUICK, keep="neighbours")),
     ):
-        with pytest.raises(CapeletError, match="leave layers= out"):
+        with pytest.raises(CapeletError, match="leave tune_layers= out"):
             check_needs(name, changed, part.task, part.secrets)

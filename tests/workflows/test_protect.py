@@ -223,7 +223,7 @@ def test_what_cannot_be_done_is_said_at_once(leaky: Corpus) -> None:
         ({"method": "mdp", "epsilon": 8.0}, "there are only vectors"),
         ({"method": "ae"}, "there are only vectors"),
         ({"method": "gr", "layers": 1}, "ready vectors have no layers"),
-        ({"method": "leace", "layers": 1}, "leave layers= out"),
+        ({"method": "leace", "layers": 1}, "leave tune_layers= out"),
         ({"method": "gone"}, "there is no method 'gone'"),
     ):
         with pytest.raises(CapeletError, match=sentence):

@@ -183,8 +183,8 @@ def test_what_ships_works_without_the_figures_beside_it(corpus: Corpus, tmp_path
     ("changes", "privacy", "kind", "derived", "sentence"),
     [
         ({"author": None}, AUTHORS, "auto", False, "needs to know the authors"),
-        ({}, TEXTS, "stratified", False, "'stratified' does not: leave split_kind= out"),
-        ({}, TEXTS, "auto", True, "leave derived= out"),
+        ({}, TEXTS, "stratified", False, "'stratified' does not: leave split= out"),
+        ({}, TEXTS, "auto", True, "leave derive= out"),
         ({}, TrainingPrivacy(8.0, 0.01), "auto", False, "δ of the training is 0.01"),
     ],
 )

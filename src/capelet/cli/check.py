@@ -25,22 +25,12 @@ def check(
     Example: `capelet check mails.csv`
     """
     from capelet.data.formats import Format
-    from capelet.workflows.check import check as look
-    from capelet.workflows.check import column_names
+    from capelet.workflows.check import Roles, column_names, inspect
 
-    result = look(
-        data,
-        text=text,
-        label=label,
-        private=split_columns(private, column_names(data, Format(encoding, separator)))
-        if private
-        else (),
-        author=author,
-        vectors=vectors,
-        encoding=encoding,
-        separator=separator,
-        door="terminal",
-    )
+    layout = Format(encoding, separator)
+    secrets = split_columns(private, column_names(data, layout)) if private else ()
+    roles = Roles(text, label, tuple(secrets), author, vectors)
+    result = inspect(data, roles, layout).spelled("terminal")
     if json:
         print_json(result.to_json())
     else:

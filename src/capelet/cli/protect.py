@@ -219,7 +219,7 @@ def _check_options(method: str, choices: dict[str, Any], training: TrainingPriva
             "a private training has a schedule of its own, for which its noise is reckoned; leave "
             "--batch, --rate and --epochs out"
         )
-    check_options(method, [name.replace("_", "-") for name in names])
+    check_options(method, names)
 
 
 def _fixed_settings(

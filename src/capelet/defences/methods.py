@@ -55,7 +55,7 @@ WIDTH = Tunable("width", [16, 32, 64, 128], keeps=("task",))
 # Options that a method's training may read. The steps of a kernel adversary follow from the rows,
 # and a closed form has none.
 SCHEDULE = frozenset({"batch", "rate", "epochs"})
-HEADS = frozenset({"head-units", "dropout"})
+HEADS = frozenset({"head_units", "dropout"})
 NETWORK = SCHEDULE | HEADS
 # Noise before a dense map.
 BEFORE_MAP = ("laplace", ORIGINAL_NOISE)
@@ -77,7 +77,7 @@ class Method:
     - `weighs`: for which `keeps` each attribute may have a λ of its own.
     - `mechanisms`: the noise that may be asked for by name; specimens are for studies alone.
     - `options`: of what a user may choose beside these, what its training reads: `HEADS`,
-      `SCHEDULE`, "adversary-loss", "table".
+      `SCHEDULE`, "adversary_loss", "table".
     """
 
     summary: str
@@ -201,7 +201,7 @@ METHODS: dict[str, Method] = {
         layers=True,
         private_training=True,
         weighs=KEEPS,
-        options=NETWORK | {"adversary-loss"},
+        options=NETWORK | {"adversary_loss"},
     ),
     "gr+": Method(
         "A fresh kernel adversary in every step; for neighbours, erasure of what readers look at.",
@@ -252,7 +252,7 @@ METHODS: dict[str, Method] = {
         private_training=True,
         weighs=("task",),
         mechanisms=BEFORE_MAP,
-        options=NETWORK | {"adversary-loss"},
+        options=NETWORK | {"adversary_loss"},
     ),
     "mdp": Method(
         "Words replaced under metric privacy, then a task map.",
@@ -359,7 +359,7 @@ def _check_fight(name: str, record: Method, settings: Settings) -> None:
     if settings.adversary_loss not in ADVERSARY_LOSSES:
         hint = did_you_mean(str(settings.adversary_loss), ADVERSARY_LOSSES)
         raise CapeletError(f"the adversary loss is {settings.adversary_loss!r}; {hint}")
-    options = {"adversary-loss"} if settings.adversary_loss != "reversal" else set()
+    options = {"adversary_loss"} if settings.adversary_loss != "reversal" else set()
     if settings.heads != HeadShape():
         options |= HEADS
     check_options(name, options)
@@ -372,7 +372,7 @@ def check_options(name: str, options: Collection[str]) -> None:
         if option not in record.options:
             able = ", ".join(key for key, item in METHODS.items() if option in item.options)
             rest = f"; those that do are {able}" if able else ""
-            raise CapeletError(f"the method {name!r} does not read --{option}{rest}")
+            raise CapeletError(f"the method {name!r} does not read {name_field(option)}{rest}")
 
 
 def check_mechanism(name: str, settings: Settings) -> None:

@@ -119,7 +119,7 @@ class HeadShape:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_count("head-units", self.units)
+        check_count("head_units", self.units)
         check_number("dropout", self.dropout, 0.0, 0.95)
 
 

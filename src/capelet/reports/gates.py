@@ -50,10 +50,11 @@ class Gates:
 
     def __post_init__(self) -> None:
         # A gain over chance cannot reach 1, so such a gate would never close, or never open.
-        for name, limit in (("fail-over", self.fail_over), ("require-under", self.require_under)):
+        for name, limit in (("fail_over", self.fail_over), ("require_under", self.require_under)):
             if limit is not None and not 0 <= limit < 1:
                 raise DataError(
-                    f"--{name} is a gain in balanced accuracy from 0 to 1, and is {limit:g}"
+                    f"{name_field(name)} is a gain in balanced accuracy from 0 to 1, and is "
+                    f"{limit:g}"
                 )
         if self.require_under == 0:
             raise DataError(

@@ -153,32 +153,36 @@ def check(
     vectors: str | None = None,
     encoding: str | None = None,
     separator: str | None = None,
-    door: Door = "python",
 ) -> Check:
     """Look at a file, a data frame, `datasets`, lists or a named set before it is audited.
 
     Example: `print(check("mails.csv"))`. Columns that are named are taken for what they are said to
-    be; the others are guessed. `door` is where its sentences will be read.
+    be; the others are guessed.
     """
     secrets = (private,) if isinstance(private, str) else tuple(private)
-    choice = Roles(text, label, secrets, author, vectors)
+    roles = Roles(text, label, secrets, author, vectors)
+    return inspect(data, roles, Format(encoding, separator)).spelled("python")
+
+
+def inspect(data: Any, choice: Roles, layout: Format) -> Check:
+    """What `check` finds, its sentences yet to be spelled by the door where they are read."""
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
-        return _check_set(data).spelled(door)
+        return _check_set(data)
     path = Path(data) if isinstance(data, str | Path) else None
-    layout = _layout(path, Format(encoding, separator))
+    layout = _layout(path, layout)
     sheet = Sheet.of(data, layout)
-    words = [name for name in (text, label, author, vectors, *secrets) if name is not None]
-    header = check_names(sheet, words)
+    roles = (choice.text, choice.label, choice.author, choice.vectors, *choice.private)
+    header = check_names(sheet, [name for name in roles if name is not None])
     columns = tuple(facts_of(name, sheet.column(name)) for name in sheet.table.column_names)
-    roles = _roles(columns, choice)
+    filled = _roles(columns, choice)
     problems = _header_problems(header)
     outline = Check(
-        sheet.name, sheet.table.num_rows, _format_words(path, layout), columns, roles, problems
+        sheet.name, sheet.table.num_rows, _format_words(path, layout), columns, filled, problems
     )
     if not header.is_certain:
         # A command would name columns, and these may be somebody's words.
-        return replace(outline, names_shown=False, roles=Roles()).spelled(door)
-    return _plan(outline, sheet, path, layout).spelled(door)
+        return replace(outline, names_shown=False, roles=Roles())
+    return _plan(outline, sheet, path, layout)
 
 
 def column_names(data: str, layout: Format) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from capelet.errors import name_command
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import reference_of
 from capelet.findings.verdicts import Judgement, Outcome
@@ -195,7 +196,7 @@ def example_blocks(findings: Findings) -> list[Block | None]:
     if shows_texts(findings):
         return [Examples(tuple(_example(item) for item in items))]
     numbers = _numbers(items)
-    note = "Texts and words are left out of this page."
+    note = f"Texts and words are left out; `{name_command('invert', show_texts=True)}` shows them."
     return [numbers, text([note], "note") if numbers else None]
 
 
