@@ -9,7 +9,7 @@ import capelet
 
 LAYERS = [
     ["errors", "files", "silence", "numerics", "interfaces", "engines"],
-    ["data", "privacy", "findings"],
+    ["question", "data", "privacy", "findings"],
     ["ledger", "training", "encoders"],
     ["mechanisms"],
     ["release"],
