@@ -53,3 +53,41 @@ def test_the_split_of_a_seed_is_the_same_alone_and_among_others(planted: Corpus)
     for part in ("defender", "attacker", "victims"):
         rows = [getattr(parts, part).tolist() for parts in (alone.splits[0], among.splits[1])]
         assert rows[0] == rows[1] != getattr(among.splits[0], part).tolist()
+
+
+def few_people(of_rare: int, authors: int = 30) -> Corpus:
+    """600 ready vectors of so many authors, of whom so many have the rare class."""
+    random = np.random.default_rng(0)
+    author = random.integers(0, authors, 600)
+    column = [np.array([str(item) for item in some], dtype=object) for some in (
+        author, author < of_rare, random.integers(0, 2, 600))]  # fmt: skip
+    return Corpus(
+        "few",
+        vectors=random.normal(size=(600, 4)).astype(np.float32),
+        author=column[0],
+        label_name="task",
+        label=column[2],
+        private={"rare": column[1]},
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_is_cut_by_author_with_two_classes_in_each_part(seed: int) -> None:
+    plan = Plan.of(few_people(15), [seed])
+    inner, whole = plan.search_split(plan.secrets), plan.splits[0]
+    parts = [inner.training("defender")[0], inner.attacker, inner.victims]
+    people = [set(plan.units[rows].tolist()) for rows in parts]
+    assert not people[0] & people[1] and not people[0] & people[2] and not people[1] & people[2]
+    for rows in parts:
+        assert all(len(np.unique(item.codes[rows])) == 2 for item in plan.secrets)
+    everyone = np.sort(np.concatenate([inner.defender, inner.attacker, inner.victims]))
+    np.testing.assert_array_equal(everyone, np.sort(whole.defender))
+
+
+def test_too_few_people_for_a_search_are_told_so() -> None:
+    plan = Plan.of(few_people(4), 1)
+    with pytest.raises(DataError, match=r"of the rarest class of 'rare': too few to learn, to att"):
+        plan.search_split(plan.secrets)
+    alone = Plan.of(few_people(2, authors=4), 1)
+    with pytest.raises(DataError, match="authors of the defender's part: too few to learn"):
+        replace(alone, label=None).search_split(())

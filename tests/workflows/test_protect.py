@@ -376,6 +376,18 @@ def test_the_last_layers_of_the_encoder_are_trained_along(reviews: Corpus, tmp_p
         protect(reviews, encoder, "gr", settings, seeds=1, max_leakage=0.1)
 
 
+def test_a_search_among_thirty_authors_ends_with_settings(leaky: Corpus) -> None:
+    """A cut at random left the attacker nobody, and what came out was a traceback."""
+    few = leaky.take(np.arange(600))
+    few = replace(few, author=column(np.random.default_rng(0).integers(0, 30, 600)))
+    for seed in range(4):
+        done = protect(
+            few, None, "leace", Settings(), seeds=[seed], min_utility=0.6, trials=1,
+            attackers=["logistic"], cache=False,
+        )  # fmt: skip
+        assert done.after.artefacts["frontier"]["points"][0]["chosen"]
+
+
 def test_the_training_of_a_seed_is_the_same_alone_and_among_others(leaky: Corpus) -> None:
     few = replace(leaky, private={"named": leaky.private["named"]})
     quick = Settings(schedule=Schedule(epochs=3, device="cpu"))

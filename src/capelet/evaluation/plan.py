@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.corpus import PARTS, Corpus, Split
+from capelet.data.corpus import PARTS, Corpus, Rows, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
@@ -18,6 +18,10 @@ from capelet.findings.metrics import Codes, check_metrics
 from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
 
 Flags = npt.NDArray[np.bool_]
+# Of what a defender has to fit on: up to 0.6 a search learns from, up to 0.8 attacks, then tests.
+SEARCH_SHARES = (0.6, 0.8)
+# Cuts of a search that are tried before the data are called too few for one.
+MOST_CUTS = 100
 
 
 def split_corpus(
@@ -109,14 +113,47 @@ class Plan:
         """Refuse a secret of which no split could show anything."""
         for secret in self.secrets:
             if all(_is_of_one_class(secret, item.victims) for item in self.splits):
-                classes = np.unique(secret.codes[secret.codes >= 0])
-                counts = [len(np.unique(self.units[secret.codes == code])) for code in classes]
+                counts = _people_by_class(secret, np.arange(len(secret.codes)), self.units)
                 who = "authors" if self.corpus.author is not None else "texts"
                 raise DataError(
                     f"in every split all victims are of one class of {secret.name!r}, whose rarest "
                     f"class {min(counts):,} of {sum(counts):,} {who} have; give texts of more "
                     f"{who}, other {name_field('seeds')}, or leave the attribute out"
                 )
+
+    def search_split(self, against: Sequence[Attribute]) -> Split:
+        """Where settings are searched: the first defender's people, cut into three parts anew.
+
+        No attacker's row and no victim of the plan is in it. Rows that are held back stay with the
+        part that learns. Where there are few people a cut may leave a part without two classes of
+        some attribute, and then another is drawn.
+        """
+        parts = self.splits[0]
+        rows, tune_rows = parts.training("defender")
+        targets = [*against, *([self.label] if self.label is not None else [])]
+        for attempt in range(MOST_CUTS):
+            # The first draw has no number, so that searches that went well stay as they were.
+            random = np.random.default_rng([parts.seed, 0xF0, *([attempt] if attempt else [])])
+            # By author, not by row: an attacker must not learn on texts of those it is tested on.
+            place = random.random(int(self.units[parts.defender].max()) + 1)[self.units[rows]]
+            learn, attack, test = (
+                rows[np.searchsorted(SEARCH_SHARES, place, side="right") == code]
+                for code in range(len(PARTS))
+            )
+            flat = _first_flat(targets, (learn, attack, test))
+            if flat is None and len(learn) and len(attack) and len(test):
+                learn = np.sort(np.concatenate([learn, tune_rows]))
+                return replace(parts, defender=learn, attacker=attack, victims=test)
+        who = "authors" if self.corpus.author is not None else "texts"
+        about = ""
+        if flat is not None:
+            counts = _people_by_class(flat, rows, self.units)
+            about = f", {min(counts, default=0):,} of them of the rarest class of {flat.name!r}"
+        raise DataError(
+            f"settings are searched among {len(np.unique(self.units[rows])):,} {who} of the "
+            f"defender's part{about}: too few to learn, to attack and to test on; give texts of "
+            f"more {who}, or leave out {name_field('max_leakage')} and {name_field('min_utility')}"
+        )
 
     def with_common_victims(self) -> Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
@@ -146,6 +183,18 @@ class Plan:
 def _is_of_one_class(target: Attribute, rows: Codes) -> bool:
     codes = target.codes[rows]
     return len(np.unique(codes[codes >= 0])) < 2
+
+
+def _first_flat(targets: Sequence[Attribute], parts: Sequence[Rows]) -> Attribute | None:
+    """The first target of which some part shows fewer than two classes."""
+    flat = (item for item in targets if any(_is_of_one_class(item, rows) for rows in parts))
+    return next(flat, None)
+
+
+def _people_by_class(target: Attribute, rows: Rows, units: Codes) -> list[int]:
+    """How many people have each class among the rows."""
+    codes = target.codes[rows]
+    return [len(np.unique(units[rows[codes == code]])) for code in np.unique(codes[codes >= 0])]
 
 
 def rows_left_out(parts: Split, rows: int) -> tuple[str, ...]:

@@ -135,6 +135,8 @@ def protect(
     if has_search:
         plan = plan.with_common_victims()
     _check_choice(plan, against, method_name, choice, has_search)
+    if has_search:
+        plan.search_split(against)  # refused before anything is encoded
     if seeded_noise and has_search:
         raise DataError(
             "a search draws noise of its own, which no seed repeats; leave "

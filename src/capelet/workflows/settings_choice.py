@@ -33,9 +33,6 @@ from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.privacy.guarantees import Guarantee, ceiling_balanced, check_count, check_number
 from capelet.release import PrivateEncoder
 
-# Up to 0.6 of the rows the defence learns from, up to 0.8 the attackers; the rest are test rows.
-SHARES = (0.6, 0.8)
-
 
 class TargetNotMet(CapeletError):
     """No setting that was tried meets the wish; the sentence says how near the search came."""
@@ -305,20 +302,18 @@ class _Bench:
         settings: Settings,
         attackers: Sequence[str],
     ) -> None:
-        parts = plan.splits[0]
+        parts, inner = plan.splits[0], plan.search_split(against)
         # The families that will judge the result: the search must not reward what blinds some.
         self.families = families(attackers)
         self.part = part_of(plan, parts, vectors, against)
         self.original = original[parts.defender]
         self.seed = parts.seed
-        self.units = units = plan.units[parts.defender]
-        # By author, not by row: an attacker must not learn on texts of those it is tested on.
-        place = np.random.default_rng([parts.seed, 0xF0]).random(int(units.max()) + 1)
-        share = place[units[self.part.fit]]
-        rows = self.part.fit
-        self.learn_rows = rows[share < SHARES[0]]
-        self.attack_rows = rows[(share >= SHARES[0]) & (share < SHARES[1])]
-        self.test_rows = rows[share >= SHARES[1]]
+        self.units = plan.units[parts.defender]
+        # A part numbers the defender's rows from 0.
+        place = np.full(len(plan.corpus), -1, dtype=np.intp)
+        place[parts.defender] = np.arange(len(parts.defender))
+        self.learn_rows = place[inner.training("defender")[0]]
+        self.attack_rows, self.test_rows = place[inner.attacker], place[inner.victims]
         self.neighbours = settings.keep == "neighbours" or self.part.task is None
         task = self.part.task
         self.utility_name = (
