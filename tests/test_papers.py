@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 from capelet.cli.commands import app
 from capelet.data.datasets import DATASETS, is_available
 from capelet.findings import Finding, Findings
+from capelet.reports.markdown import draw_markdown
 from capelet.studies.cell import Measurement, canonical
+from capelet.studies.page import result_page
 from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.publication import publish
-from capelet.studies.result_pages import results_page
 from capelet.studies.results import Result
 from capelet.studies.rows import Row, pick
 from capelet.studies.statistics import anova
@@ -173,7 +174,7 @@ def test_the_page_of_a_plan_compares_at_equal_utility(name: str, tmp_path: Path)
     assert [item.target for item in result.at_utility] == wishes
     # Every person is resampled, whatever the number of splits.
     assert all((item.unit, item.n) == ("author", 300) for item in result.at_utility)
-    page = results_page(Result.parse(result.to_json(), "x.json"))
+    page = draw_markdown(result_page(Result.parse(result.to_json(), "x.json")))
     first, second = (join_levels(getattr(plan.matched[0], side)) for side in ("first", "second"))
     assert "**At equal utility**" in page and page.count(f"| {first} | {second} |") == len(wishes)
     # The control: without the second method nothing can be compared, and the page says so.

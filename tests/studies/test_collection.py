@@ -9,6 +9,7 @@ import pytest
 
 from capelet.findings import Finding, Findings
 from capelet.privacy.guarantees import Guarantee
+from capelet.reports.markdown import draw_markdown
 from capelet.studies.cell import Measurement
 from capelet.studies.claims import HOLDS, Claim
 from capelet.studies.collection import Collection
@@ -22,6 +23,10 @@ Make = Callable[..., StudyPlan]
 AXES = {"corpus": ["tiny"], "seed": [0, 1], "method": ["ldp"], "epsilon": [1]}
 WHERE = {"kind": "utility", "metric": "accuracy"}
 TABLES = [{"title": "Task", "down": "method", "across": "target", "where": WHERE}]
+
+
+def markdown_page(study: Collection) -> str:
+    return draw_markdown(study_page(study))
 
 
 def write_store(study: StudyPlan, folder: Path, status: str | None = None) -> Store:
@@ -70,7 +75,7 @@ def test_groups_of_people_are_rows_with_a_subgroup(plan: Make, tmp_path: Path) -
     )
     ruling = claim.rule(collection.rows)
     assert ruling.verdict == HOLDS and ruling.value == pytest.approx(0.1, abs=0.002)
-    page = study_page(collection)
+    page = markdown_page(collection)
     assert "topic accuracy gap (gender)" in page
 
 
@@ -81,12 +86,12 @@ def test_a_page_begins_with_noise_that_is_broken(plan: Make, tmp_path: Path) -> 
     broken = write_store(study, tmp_path / "broken", "broken")
     collection = Collection.of(study, "full", cells, broken)
     assert collection.broken_cells == 2 and collection.document()["broken"] == 2
-    page = study_page(collection)
+    page = markdown_page(collection)
     assert sentence in page and page.index(sentence) < page.index("| ")
     assert sentence in publish(study, "full", cells, broken).why
     # The control: noise that keeps its word is not mentioned.
     sound = write_store(study, tmp_path / "sound", "proven")
-    assert "broken" not in study_page(Collection.of(study, "full", cells, sound))
+    assert "broken" not in markdown_page(Collection.of(study, "full", cells, sound))
     assert "broken" not in publish(study, "full", cells, sound).why
 
 
@@ -107,7 +112,7 @@ def test_a_cell_whose_victims_are_of_one_class_is_marked_without_being_measured_
     assert {row.candidate for row in collection.rows} == {True, False}
     for row in collection.rows:
         assert row.single_class == row.degenerate == (row.seed == 0)
-    assert "2 degenerate cells left out (victims of one class)" in study_page(collection)
+    assert "2 degenerate cells left out (victims of one class)" in markdown_page(collection)
 
 
 def test_what_had_been_seen_goes_from_the_plan_to_the_page_and_the_result(
@@ -117,18 +122,18 @@ def test_what_had_been_seen_goes_from_the_plan_to_the_page_and_the_result(
     study = plan(axes=AXES, tables=TABLES, exploratory=sentence)
     store, cells = write_store(study, tmp_path / "store"), study.cells()
     collection = Collection.of(study, "full", cells, store)
-    assert f"**Exploratory:** {sentence}" in study_page(collection)
+    assert f"**Exploratory:** {sentence}" in markdown_page(collection)
     assert collection.document()["exploratory"] == sentence
     assert publish(study, "full", cells, store).exploratory == sentence
     # The control: the same cells, of which nothing had been seen.
     other = plan(axes=AXES, tables=TABLES)
     assert [item.cell.key for item in other.cells()] == [item.cell.key for item in cells]
-    assert "xploratory" not in study_page(Collection.of(other, "full", cells, store))
+    assert "xploratory" not in markdown_page(Collection.of(other, "full", cells, store))
 
 
 def test_a_table_without_rows_is_not_drawn(plan: Make, tmp_path: Path) -> None:
     empty = {**TABLES[0], "title": "Another", "where": {**WHERE, "method": "cape"}}
     study = plan(axes=AXES, tables=[*TABLES, empty])
     store = write_store(study, tmp_path / "store")
-    page = study_page(Collection.of(study, "full", study.cells(), store))
+    page = markdown_page(Collection.of(study, "full", study.cells(), store))
     assert "**Task**" in page and "Another" not in page

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,25 +15,18 @@ import numpy as np
 import pytest
 
 from capelet.errors import OutputError
+from capelet.reports.html import draw_html
+from capelet.reports.markdown import draw_markdown, escape
 from capelet.studies import documents
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import adjust, compare_splits, compare_victims
-from capelet.studies.experiments import (
-    EXPERIMENTS,
-    Experiment,
-    read_experiments,
-    read_papers,
-)
+from capelet.studies.experiments import EXPERIMENTS, Experiment, Experiments
+from capelet.studies.page import EXPLORATORY, PROTOCOL, READING, index_page, result_page
 from capelet.studies.result_pages import (
-    EXPLORATORY,
-    PROTOCOL,
-    READING,
     quote_tables,
     quotes_of,
     result_files,
-    results_index,
-    results_latex,
-    results_page,
+    result_latex,
     write_results,
 )
 from capelet.studies.results import Analysis, Origin, Result, read_results
@@ -42,6 +36,18 @@ from capelet.studies.sweeps import MatchedDifference
 from capelet.studies.tables import Layout
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
+
+
+def results_page(result: Result) -> str:
+    return draw_markdown(result_page(result))
+
+
+def results_index(
+    results: Sequence[Result],
+    experiments: Sequence[Experiment] = (),
+    papers: Mapping[str, str] | None = None,
+) -> str:
+    return draw_markdown(index_page(results, Experiments(tuple(experiments), papers or {})))
 
 
 def sample() -> Result:
@@ -211,6 +217,16 @@ def test_the_page_says_all() -> None:
     assert "[CAPE, Table 3: four strategies](cape-strategies.md)" in index
 
 
+def test_a_page_of_results_is_a_page_like_any_report() -> None:
+    """The same blocks, so that the page is HTML as well: linked, drawn and escaped."""
+    page = draw_html(result_page(sample()))
+    assert "<strong>Fails.</strong> A fresh attacker reads &lt;gender&gt; all the same." in page
+    assert page.count("<svg") == 1 and '<a href="cape-strategies.tex">' in page
+    index = draw_html(index_page([sample()]))
+    link = '<a href="cape-strategies.md"><span>CAPE, Table 3: four strategies</span></a>'
+    assert f'<th scope="row">{link}</th>' in index and "<em>holds</em>" in index
+
+
 def test_what_had_been_seen_stands_beside_the_verdict() -> None:
     sentence = "Split 0 had been seen."
     full = replace(sample(), origin=replace(sample().origin, size="full"))
@@ -219,15 +235,15 @@ def test_what_had_been_seen_stands_beside_the_verdict() -> None:
     assert "**Fails (exploratory).**" in page and f"**Exploratory:** {sentence}" in page
     # Below the claims, for whoever takes the table alone: in a paper, too.
     assert page.count(f"Exploratory: {sentence}") == 1
-    assert f"Exploratory: {sentence}" in results_latex(result)
+    assert f"Exploratory: {sentence}" in result_latex(result)
     experiments = [Experiment("CAPE", "T3", "strategies", ("cape-strategies",))]
     index = results_index([result], experiments)
     assert "| [fails (exploratory)](cape-strategies.md) |" in index
-    assert "| fails (exploratory) | full |" in index and EXPLORATORY in index
+    assert "| fails (exploratory) | full |" in index and escape(EXPLORATORY) in index
     assert "1 study: 1 fails." in index
     # The control: a study of which nothing had been seen is not changed by the word.
     assert "exploratory" not in full.to_json()
-    pages = [results_page(full), results_latex(full), results_index([full], experiments)]
+    pages = [results_page(full), result_latex(full), results_index([full], experiments)]
     assert not any("xploratory" in text for text in pages)
 
 
@@ -335,14 +351,15 @@ PAPERS = RESULTS.parents[1] / "papers"
 
 
 def test_every_experiment_has_a_plan_or_a_reason_and_every_plan_an_experiment() -> None:
-    experiments = read_experiments(RESULTS / "data" / EXPERIMENTS)
+    account = Experiments.read(RESULTS / "data" / EXPERIMENTS)
+    experiments = account.rows
     names = {name for item in experiments for name in item.plans}
     plans = {f"{path.parent.name}-{path.stem}" for path in PAPERS.glob("*/*.toml")}
     assert names == plans
     papers = {item.paper for item in experiments}
     assert papers == {"CAPE", "YAWYW", "DPNR", "Leakage", "PrivReg", "ours"}
     # A short name says nothing to whoever has not read the paper.
-    assert set(read_papers(RESULTS / "data" / EXPERIMENTS)) == papers
+    assert set(account.papers) == papers
 
 
 def test_the_index_has_every_experiment_with_its_verdict_or_why_there_is_none() -> None:
@@ -360,9 +377,9 @@ def test_the_index_has_every_experiment_with_its_verdict_or_why_there_is_none() 
     # Which paper is meant is said where it is named, and how a verdict is read before any is given.
     cited = results_index([result], experiments, {"CAPE": "Plant & others (2021)"})
     assert "- CAPE: Plant &amp; others (2021)" in cited and "CAPE: Plant" not in index
-    assert cited.index(READING) < cited.index(PROTOCOL) < cited.index("[fails]")
+    assert cited.index(escape(READING)) < cited.index(escape(PROTOCOL)) < cited.index("[fails]")
     # A folder of somebody else has no explanations beside it to link to.
-    assert READING in results_index([result]) and "](../" not in results_index([result])
+    assert escape(READING) in results_index([result]) and "](../" not in results_index([result])
     # A small study is listed among the studies, and is no verdict on the paper.
     small = results_index([sample()], experiments)
     assert "`papers/cape/strategies.toml`: not run" in small and "| small | 3 |" in small
@@ -380,21 +397,20 @@ def test_a_list_of_experiments_that_types_verdicts_is_refused(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
     path = tmp_path / EXPERIMENTS
-    assert read_experiments(path) == []
+    assert Experiments.read(path) == Experiments()
     path.write_text(content)
     with pytest.raises(OutputError, match=complaint):
-        read_experiments(path)
+        Experiments.read(path)
 
 
 def test_a_citation_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / EXPERIMENTS
-    assert read_papers(path) == {}
-    path.write_text('[papers]\nCAPE = "Plant (2021)"\n')
-    assert read_papers(path) == {"CAPE": "Plant (2021)"}
+    path.write_text('experiments = []\n[papers]\nCAPE = "Plant (2021)"\n')
+    assert Experiments.read(path) == Experiments((), {"CAPE": "Plant (2021)"})
     for slip in ("papers = 3", "[papers]\nCAPE = 2021"):
-        path.write_text(slip)
+        path.write_text(f"experiments = []\n{slip}")
         with pytest.raises(OutputError, match="a citation each"):
-            read_papers(path)
+            Experiments.read(path)
 
 
 # ---- tables in cards -----------------------------------------------------------------------------
@@ -493,7 +509,7 @@ def test_a_method_stands_in_a_table_with_its_settings() -> None:
 
 
 def test_tables_for_a_paper() -> None:
-    drawing = results_latex(sample())
+    drawing = result_latex(sample())
     assert drawing.count(r"\begin{table}") == drawing.count(r"\end{table}") == 5
     assert r"\caption{Leakage by strategy}" in drawing and "booktabs" in drawing.splitlines()[0]
 

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from capelet.reports.draw import bars, curves, maps, pareto
-from capelet.reports.formatting import count, percent
-from capelet.reports.page import Block, Page
+from capelet.reports.formatting import count
+from capelet.reports.page import Block, Page, Span, Words
 
 
 def draw_html(page: Page) -> str:
@@ -42,7 +42,10 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        count=count, percent=percent, tie_numbers=tie_numbers, part_interval=part_interval
+        count=count,
+        mark_up=mark_up,
+        tie_numbers=tie_numbers,
+        part_interval=part_interval,
     )
     environment.globals.update(
         style=Markup(loader.get_source(environment, "style.css")[0]),
@@ -60,13 +63,29 @@ def templates() -> Environment:
     return environment
 
 
-def tie_numbers(sentence: str) -> str:
+def mark_up(words: Words) -> str:
+    """The words with their spans as elements; all text of them is escaped."""
+    return words if isinstance(words, str) else Markup().join(map(_element, words))
+
+
+def _element(item: str | Span) -> str:
+    if isinstance(item, str):
+        return item
+    words = Markup("<{0}>{1}</{0}>").format(item.letters or "span", item.content)
+    return Markup('<a href="{}">{}</a>').format(item.link, words) if item.link else words
+
+
+def tie_numbers(sentence: Words) -> str:
     """The sentence with each number tied to its per cent sign, so that no line parts them."""
     # A no-break space.
-    return re.sub(r"(\d) %", "\\1\u00a0%", sentence)
+    if isinstance(sentence, str):
+        return re.sub(r"(\d) %", "\\1\u00a0%", sentence)
+    return mark_up(sentence)
 
 
-def part_interval(cell: str) -> tuple[str, str]:
+def part_interval(cell: Words) -> tuple[str, str]:
     """A table's cell as value and interval: `78.4 % (76.0–80.6)` is two lines on the page."""
+    if not isinstance(cell, str):
+        return mark_up(cell), ""
     match = re.fullmatch(r"(.+?) \(([−\d.,]+–[−\d.,]+)\)( constant)?", cell)
     return (match[1] + (match[3] or ""), match[2]) if match else (cell, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from capelet.reports.page import Line, Table
+from capelet.reports.page import Line, Table, Words
 
 # What our tables print beyond ASCII; LaTeX's own fonts lack these signs.
 _SIGNS = {
@@ -45,13 +45,14 @@ _COMMANDS = {
 _ESCAPES = {**_SIGNS, **_COMMANDS}
 
 
-def escape(content: str) -> str:
+def escape(content: Words) -> str:
     r"""Text that LaTeX prints as it is, on one line.
 
     >>> escape("a_b & 50 % of ε"), escape("\\input{x}")
     ('a\\_b \\& 50~\\% of $\\varepsilon$', '\\textbackslash{}input\\{x\\}')
     """
-    line = " ".join(str(content).split())
+    pieces = content if isinstance(content, tuple) else (content,)
+    line = " ".join("".join(map(str, pieces)).split())
     # Sign by sign in one pass: an escape must not be escaped again.
     line = "".join(_ESCAPES.get(sign, sign) for sign in line if sign.isprintable())
     # A number stays with its per cent sign.
@@ -88,7 +89,7 @@ def _line(line: Line) -> str:
     return _cells(line.cells, r"\emph" if line.role == "control" else "")
 
 
-def _cells(cells: tuple[str, ...], command: str = "") -> str:
+def _cells(cells: tuple[Words, ...], command: str = "") -> str:
     first, *others = map(escape, cells)
     # A bracket at the head of a line would be read as an option of the line break before it.
     head = f"{command}{{{first}}}" if command else f"{{}}{first}"

@@ -1,7 +1,8 @@
 """A page as Markdown: verdicts, tables, method and provenance, for a code host or a terminal.
 
-Pictures are left out; their numbers stand in the tables. All text of a page passes through
-`escape`, so that a class name can neither break a table nor smuggle in HTML or a link.
+Pictures without a file of their own are left out; their numbers stand in the tables. All text of a
+page passes through `escape`, so that a class name can neither break a table nor smuggle in HTML or
+a link.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from capelet.reports import page as blocks
 from capelet.reports.output_summary import TITLE
-from capelet.reports.page import Block, Page
+from capelet.reports.page import Block, Page, Span, Words
 
 
 def draw_markdown(page: Page) -> str:
@@ -30,18 +31,33 @@ def draw_markdown(page: Page) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def escape(content: str) -> str:
-    """Text that Markdown leaves as it is, on one line.
+def escape(content: Words) -> str:
+    """Text that Markdown leaves as it is, on one line; the spans of it are ours.
 
     >>> escape("a|b <script>"), escape("# 1. https://x.y")
     ('a\\\\|b &lt;script&gt;', '\\\\# 1. https&#58;//x.y')
+    >>> escape(("it ", Span("fails", "em"), " as ", Span("its page", link="page.md"), " says"))
+    'it *fails* as [its page](page.md) says'
     """
-    # Line breaks first: a class name could else begin a new block.
-    line = " ".join(str(content).split()).replace("&", "&amp;")
-    line = re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", line)
+    pieces = content if isinstance(content, tuple) else (content,)
+    line = "".join(
+        _span(item) if isinstance(item, Span) else _escape_signs(str(item)) for item in pieces
+    ).strip()
     # At the head of a line these would begin a heading, a list or a rule.
     line = re.sub(r"^(#+|[+=-])(?=[ =-]|$)", r"\\\1", line)
-    line = re.sub(r"^(\d+)([.)])(?= |$)", r"\1\\\2", line)
+    return re.sub(r"^(\d+)([.)])(?= |$)", r"\1\\\2", line)
+
+
+def _span(item: Span) -> str:
+    sign = {"strong": "**", "em": "*", "code": "`", "": ""}[item.letters]
+    words = f"{sign}{_escape_signs(item.content)}{sign}"
+    return f"[{words}]({item.link})" if item.link else words
+
+
+def _escape_signs(content: str) -> str:
+    # Line breaks first: a class name could else begin a new block.
+    line = re.sub(r"\s+", " ", content).replace("&", "&amp;")
+    line = re.sub(r"([\\`*\[\]|~]|(?<!\w)_|_(?!\w))", r"\\\1", line)
     # Entities, not backslashes: hosts differ in what HTML they let through.
     line = line.replace("<", "&lt;").replace(">", "&gt;")
     # Code hosts turn bare addresses into links.
@@ -69,11 +85,12 @@ def table(item: blocks.Table, level: int = 2) -> str:
         _line(line.cells, {"strong": "**", "control": "*"}.get(line.role, ""))
         for line in item.lines
     ]
-    parts = [f"**{escape(item.title)}**", "\n".join([*head, *body])]
-    return "\n\n".join([*parts, escape(item.note)] if item.note else parts)
+    title = f"**{escape(item.title)}**" if item.title else ""
+    parts = (title, "\n".join([*head, *body]), escape(item.note))
+    return "\n\n".join(part for part in parts if part)
 
 
-def _line(cells: Iterable[str], sign: str = "") -> str:
+def _line(cells: Iterable[Words], sign: str = "") -> str:
     items = [escape(cell) for cell in cells]
     items[0] = f"{sign}{items[0]}{sign}"
     return "| " + " | ".join(items) + " |"
@@ -125,6 +142,10 @@ def _code(block: blocks.Code, level: int) -> str:
     return heading + lines
 
 
+def _picture(block: blocks.Picture, level: int) -> str:
+    return f"![{escape(block.title)}]({block.file})"
+
+
 def _examples(block: blocks.Examples, level: int) -> str:
     return "\n\n".join(
         bullets([escape(item.text), *map(_reading, item.readings)]) for item in block.items
@@ -156,6 +177,7 @@ _DRAWERS: dict[type, Callable[[Any, int], str]] = {
     blocks.Facts: lambda block, level: _facts(block.items),
     blocks.Origins: _origins,
     blocks.Code: _code,
+    blocks.Picture: _picture,
     blocks.Callout: _callout,
     blocks.Examples: _examples,
     blocks.Columns: _columns,

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from markupsafe import Markup
+
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve, Series
 from capelet.reports.draw.maps import Cloud
@@ -22,6 +24,22 @@ Way = Literal["better", "worse", "unclear"]
 Look = Literal["prose", "note", "list", "list note"]
 
 
+@dataclass(frozen=True)
+class Span:
+    """A piece of a sentence that is set apart: in other letters, or as a link."""
+
+    content: str
+    letters: Literal["", "strong", "em", "code"] = ""
+    link: str = ""
+
+    def __str__(self) -> str:
+        return self.content
+
+
+# A sentence or a cell: whole, or in pieces.
+Words = str | tuple[str | Span, ...]
+
+
 class Block:
     """What a page consists of; each kind of block has a macro and, unless a picture, a drawer."""
 
@@ -30,7 +48,7 @@ class Block:
 class Text(Block):
     """Sentences: as `prose`, as a small `note`, or as the lines of a `list`."""
 
-    sentences: tuple[str, ...]
+    sentences: tuple[Words, ...]
     look: Look = "prose"
 
 
@@ -38,13 +56,16 @@ class Text(Block):
 class Line:
     """One row of a table; `role` is `strong`, `control` or nothing."""
 
-    cells: tuple[str, ...]
+    cells: tuple[Words, ...]
     role: str = ""
 
 
 @dataclass(frozen=True)
 class Table(Block):
-    """A title, columns and rows ready to print; the first `words` columns are not numbers."""
+    """A title, columns and rows ready to print; the first `words` columns are not numbers.
+
+    The title is empty where the heading above says all.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -121,7 +142,7 @@ class Fact:
     """A term and its value; `code` asks for letters of equal width."""
 
     term: str
-    value: str
+    value: Words
     code: bool = False
 
 
@@ -151,6 +172,15 @@ class Callout(Block):
 
     title: str
     items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Picture(Block):
+    """A drawing that is a file of its own beside the Markdown."""
+
+    title: str
+    drawing: Markup
+    file: str
 
 
 @dataclass(frozen=True)
@@ -274,7 +304,7 @@ def present(sections: Iterable[Section | None]) -> tuple[Section, ...]:
     return tuple(item for item in sections if item is not None)
 
 
-def text(sentences: Iterable[str], look: Look = "prose") -> Text | None:
+def text(sentences: Iterable[Words], look: Look = "prose") -> Text | None:
     """A block of sentences; None where there are none."""
     items = tuple(sentence for sentence in sentences if sentence)
     return Text(items, look) if items else None

@@ -134,12 +134,13 @@ class Collection:
 
     def save(self, folder: Path | str) -> Path:
         """Write `table.json` and `table.md`."""
+        from capelet.reports.markdown import draw_markdown
         from capelet.studies.page import study_page
 
         target = writable_folder(folder)
         text = json.dumps(self.document(), indent=1, ensure_ascii=False, allow_nan=False)
         write_whole(target / TABLE, text + "\n")
-        write_whole(target / PAGE, study_page(self))
+        write_whole(target / PAGE, draw_markdown(study_page(self)))
         return target
 
 

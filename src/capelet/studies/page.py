@@ -1,53 +1,268 @@
-"""The page of a study in Markdown: what its claims came to, and its tables."""
+"""Pages of studies, built of the blocks that reports are built of: no number is typed by hand.
+
+`study_page` is of whatever is measured of a plan, `result_page` of a file of results,
+and `index_page` of all of these files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from capelet.findings.kinds import KINDS
-from capelet.reports.formatting import NOTHING
-from capelet.reports.markdown import bullets, escape, table
-from capelet.reports.page import Line, Table
+from capelet.reports.formatting import NOTHING, duration
+from capelet.reports.page import (
+    Block,
+    Fact,
+    Facts,
+    Line,
+    Page,
+    Picture,
+    Section,
+    Span,
+    Table,
+    Text,
+    Words,
+    present,
+    section,
+    table,
+    text,
+)
 from capelet.studies.claims import Ruling
-from capelet.studies.documents import BENCH
-from capelet.studies.rows import Row, format_level
-from capelet.studies.statistic_tables import estimate
+from capelet.studies.collection import Collection
+from capelet.studies.documents import BENCH, UNTESTED, count_verdicts
+from capelet.studies.experiments import Experiment, Experiments
+from capelet.studies.pictures import picture
+from capelet.studies.plan import PlannedCell
+from capelet.studies.results import Result
+from capelet.studies.rows import Row, format_level, pick
+from capelet.studies.statistic_tables import anova_table, difference_table, estimate, matched_table
+from capelet.studies.statistics import CONDITIONAL, anova
 from capelet.studies.tables import page_table, tabulate
 
-if TYPE_CHECKING:
-    from capelet.studies.collection import Collection
+FULL = "full"
+DRAWN = (
+    "Every page here is drawn from a file in ", Span("data/", "code"), " and from nothing else; a "
+    "test draws them again and compares. The files hold means over victims and paired differences, "
+    "and nothing about any one person.",
+)  # fmt: skip
+READING = (
+    "A study ", Span("holds", "em"), " where all of its claims do, ", Span("fails", "em"),
+    " where one of them fails, and else ", Span(UNTESTED, "em"), ". A claim holds where the whole "
+    "95 % interval lies on its side of the margin, fails where none of it does, and cannot be "
+    "tested where the interval leaves both open, or where data are not to be had. So a study that "
+    "fails may have claims that hold: its page has them one by one, beside what the paper says, "
+    "and names what stands in for data that are not public.",
+)  # fmt: skip
+# Of our own pages: attackers, splits and noise are not those of the papers, and that is the point.
+PROTOCOL = (
+    "Attackers are trained afresh on released vectors, an author’s texts are all in one part of a "
+    "split, and noise has the sensitivity that its ε asks for; where it has not, the page begins "
+    "with ", Span("broken", "em"), " (", Span("why so", link="../explanation/protocol.md"),
+    "). More: ", Span("how a study is run", link="../how-to/studies.md"), ", ",
+    Span("what its P-values mean", link="../explanation/splits-as-blocks.md"), ", ",
+    Span("what is kept of people", link="../cards/studies.md"), ".",
+)  # fmt: skip
+EXPLORATORY = (
+    Span("Exploratory", "em"),
+    ": some cells had been seen when the claims were set, so that these cells do not confirm them; "
+    "the page says what.",
+)
 
 
-def study_page(study: Collection) -> str:
+def study_page(study: Collection) -> Page:
     """Title, claims, tables, and what is missing."""
     plan = study.plan
-    parts = [f"# {escape(plan.title or plan.name)}"]
-    if plan.headline:
-        asker = "Question" if plan.paper == BENCH else "The paper"
-        parts.append(f"**{asker}:** {escape(plan.headline)}")
-    if plan.exploratory:
-        parts.append(f"**Exploratory:** {escape(plan.exploratory)}")
-    if study.warning:
-        parts.append(f"**{escape(study.warning)}**")
-    if study.rulings:
-        parts.append(table(_claims(study.rulings)))
     tables = [tabulate(study.rows, layout, plan.blocks) for layout in plan.tables]
-    # A size that leaves the level of a table out has nothing to show in it.
-    parts += [table(page_table(item)) for item in tables if item.rows]
-    parts.append(table(_overview(study)))
-    parts += _gaps(study)
-    return "\n\n".join(parts) + "\n"
-
-
-def _claims(rulings: Sequence[Ruling]) -> Table:
-    lines = [
-        Line((item.text, item.verdict, item.why or NOTHING, estimate(item), str(item.pairs)))
-        for item in rulings
+    failures = [f"{_cell_words(item)}: {reason}" for item, reason in study.failures]
+    blocks = [
+        _said("Exploratory:", plan.exploratory),
+        _said(_asker(plan.paper), plan.headline),
+        Text(((Span(study.warning, "strong"),),)) if study.warning else None,
+        _claims("Claims", study.rulings),
+        # A size that leaves the level of a table out has nothing to show in it.
+        *(page_table(item) for item in tables if item.rows),
+        _overview(study),
+        text([f"{study.missing} cells are not measured yet."] if study.missing else []),
+        text(failures, "list"),
     ]
-    columns = ("claim", "verdict", "why", "estimate (95 %)", "splits")
-    return Table("Claims", columns, tuple(lines), words=3)
+    return _page(plan.title or plan.name, blocks)
+
+
+def result_page(result: Result) -> Page:
+    """The page of one study: verdict, headline, our tables, statistics, origin."""
+    header = [
+        _said(f"{_verdict(result).capitalize()}.", result.why),
+        _said("Exploratory:", result.exploratory),
+        _said(_asker(result.paper), result.headline),
+        _said("Stand-ins:", result.origin.stand_ins),
+    ]
+    source = Fact("For a paper", (Span("LaTeX", link=f"{result.name}.tex"),))
+    return _page(
+        result.title,
+        header,
+        section("tables", "Our tables", result_tables(result, alone=False)),
+        section("claims", "Claims", [result_claims(result)]),
+        section("statistics", "Statistics", result_statistics(result)),
+        section("origin", "Origin", [Facts((*origin(result), source)), _italic(CONDITIONAL)]),
+    )
+
+
+def index_page(results: Sequence[Result], account: Experiments | None = None) -> Page:
+    """Every experiment of the papers with its verdict or why it has none, then all studies."""
+    account = account or Experiments()
+    # A small study checks that a plan runs; its verdict is not one on the paper.
+    verdicts = {item.name: _verdict(item) for item in results if item.origin.size == FULL}
+    papers = tuple(Fact(name, citation) for name, citation in account.papers.items())
+    rows = [
+        Line((item.paper, item.place, item.content, _state(item, verdicts)))
+        for item in account.rows
+    ]
+    columns = ("paper", "table, figure", "what is in it", "verdict here")
+    number = "1 study" if len(results) == 1 else f"{len(results)} studies"
+    outcome = count_verdicts([item.verdict for item in results])
+    return _page(
+        "Results: the papers’ tables, run again",
+        [
+            Text((DRAWN,)),
+            Text((READING,)),
+            Text((PROTOCOL,)) if rows else None,
+        ],
+        section(
+            "experiments",
+            "The papers’ experiments",
+            [Facts(papers) if papers else None, table("", columns, rows, words=4)],
+        ),
+        section(
+            "studies",
+            "Studies",
+            [
+                text([f"{number}: {outcome}." if results else "None is kept yet."]),
+                _studies(results),
+                Text((EXPLORATORY,)) if any(item.exploratory for item in results) else None,
+                Text((CONDITIONAL,)),
+            ],
+        ),
+    )
+
+
+# ---- parts of a result's page --------------------------------------------------------------------
+
+
+def result_tables(result: Result, alone: bool) -> list[Block]:
+    """Each table with its picture; a size that leaves an axis out has no rows for some of them."""
+    blocks: list[Block] = []
+    for number, layout in enumerate(result.layouts, start=1):
+        item = tabulate(result.rows, layout, result.blocks)
+        if item.rows:
+            drawing = picture(item)
+            blocks.append(page_table(item, alone))
+            if drawing is not None:
+                blocks.append(Picture(item.title, drawing, f"{result.name}-{number}.svg"))
+    return blocks
+
+
+def result_claims(result: Result) -> Table | None:
+    title = "What is claimed" if result.paper == BENCH else "What the paper claims"
+    note = f"Exploratory: {result.exploratory}" if result.exploratory else ""
+    return _claims(title, result.claims, note)
+
+
+def result_statistics(result: Result) -> list[Table]:
+    tables = [
+        anova_table(anova(pick(result.rows, **item.where), item.factors, item.blocks))
+        for item in result.analyses
+    ]
+    if result.differences:
+        tables.append(difference_table(result.differences))
+    if result.at_utility:
+        tables.append(matched_table(result.at_utility))
+    return tables
+
+
+def origin(result: Result) -> tuple[Fact, ...]:
+    """Where the numbers come from."""
+    about = result.origin
+    return (
+        Fact("Plan", f"papers/{result.paper}/{result.plan}.toml, size {about.size}"),
+        Fact("Date", about.date),
+        Fact("Split seeds", ", ".join(map(str, about.seeds))),
+        Fact("Time", f"{duration(about.seconds)} of computing, all cells together"),
+    )
+
+
+# ---- parts that pages share ----------------------------------------------------------------------
+
+
+def _page(title: str, header: Sequence[Block | None], *sections: Section | None) -> Page:
+    blocks = tuple(block for block in header if block is not None)
+    return Page(title, (title, "", ""), "", blocks, present(sections))
+
+
+def _said(head: str, sentence: str) -> Text | None:
+    """A paragraph whose first words are set apart; None where there is nothing to say."""
+    return Text(((Span(head, "strong"), f" {sentence}"),)) if sentence else None
+
+
+def _italic(sentence: str) -> Text:
+    return Text(((Span(sentence, "em"),),))
+
+
+def _asker(paper: str) -> str:
+    return "Question:" if paper == BENCH else "The paper:"
+
+
+def _verdict(result: Result) -> str:
+    """In a word or two: claims that were set after a look at cells are not confirmed by them."""
+    return f"{result.verdict} (exploratory)" if result.exploratory else result.verdict
+
+
+def _claims(title: str, rulings: Sequence[Ruling], note: str = "") -> Table | None:
+    columns = ("claim", "verdict", "estimate (95 %)", "why")
+    lines = [
+        Line((item.text, item.verdict, estimate(item), item.why or NOTHING)) for item in rulings
+    ]
+    return table(title, columns, lines, note, words=4)
+
+
+# ---- the index -----------------------------------------------------------------------------------
+
+
+def _state(item: Experiment, verdicts: Mapping[str, str]) -> Words:
+    """The verdict of each plan of an experiment, or why there is none."""
+    pieces: list[str | Span] = []
+    for name in item.plans:
+        if name in verdicts:
+            pieces += [" · ", Span(verdicts[name], link=f"{name}.md")]
+        else:
+            path = f"papers/{name.replace('-', '/', 1)}.toml"
+            pieces += [" · ", Span(path, "code"), ": not run at its full size yet"]
+    if item.reason:
+        # A row with plans has verdicts of its own; the reason is then about the rest.
+        pieces += [" · ", item.reason if item.plans else f"{UNTESTED}: {item.reason}"]
+    return tuple(pieces[1:])
+
+
+def _studies(results: Sequence[Result]) -> Table | None:
+    lines = [
+        Line(
+            (
+                (Span(item.title, link=f"{item.name}.md"),),
+                _verdict(item),
+                item.origin.size,
+                str(len(item.origin.seeds)),
+                item.origin.date,
+                duration(item.origin.seconds),
+            )
+        )
+        for item in sorted(results, key=lambda item: item.name)
+    ]
+    columns = ("study", "verdict", "size", "splits", "date", "computing time")
+    return table("", columns, lines, words=3)
+
+
+# ---- all cells of a study ------------------------------------------------------------------------
 
 
 def _overview(study: Collection) -> Table:
@@ -82,6 +297,11 @@ def _axes(row: Row) -> Mapping[str, Any]:
     return {name: level for name, level in row.axes.items() if name != "subgroup"}
 
 
+def _cell_words(item: PlannedCell) -> str:
+    axes = ", ".join(f"{name} {_level(value)}" for name, value in item.axes.items())
+    return f"{axes}, seed {item.cell.seed}"
+
+
 def _column(row: Row) -> str:
     words = [row.target, row.metric]
     if "subgroup" in row.axes and "subgroup" not in _axes(row):
@@ -91,14 +311,3 @@ def _column(row: Row) -> str:
 
 def _level(value: Any) -> str:
     return NOTHING if value is None else format_level(value)
-
-
-def _gaps(study: Collection) -> Iterable[str]:
-    if study.missing:
-        yield f"{study.missing} cells are not measured yet."
-    if study.failures:
-        items = []
-        for item, reason in study.failures:
-            axes = ", ".join(f"{name} {_level(value)}" for name, value in item.axes.items())
-            items.append(escape(f"{axes}, seed {item.cell.seed}: {reason}"))
-        yield bullets(items)
