@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import capelet
 from capelet.errors import OutputError
 from capelet.training import loop
 from capelet.training.checkpoint import Parts, Store
-from capelet.training.loop import Listeners, Position, StoppingRule, TrainingError, run, warm_cosine
+from capelet.training.loop import (
+    Descent,
+    Listeners,
+    Position,
+    StoppingRule,
+    TrainingError,
+    run,
+    warm_cosine,
+)
 
 STEPS = 4
 
@@ -194,3 +205,55 @@ def test_the_pace_rises_then_falls_to_nothing() -> None:
     assert shares[:10] == sorted(shares[:10]) and shares[9] == 1.0
     assert shares[10:] == sorted(shares[10:], reverse=True) and shares[100] == 0.0
     assert pace(1000) == 0.0
+
+
+def square(rate: float = 0.1) -> tuple[Descent, nn.Parameter]:
+    """x² from 1 downwards, each step x ↦ (1 − 2·rate)·x."""
+    x = nn.Parameter(torch.ones(1))
+    optimiser = torch.optim.SGD([x], lr=rate)
+    network = nn.ParameterList([x])
+    held_back = lambda: x.detach().square()[0]  # noqa: E731
+    return Descent(network, optimiser, lambda _: range(4), lambda _: x.square()[0], held_back), x
+
+
+def test_a_descent_goes_down_the_slope_at_its_pace_and_within_its_norm() -> None:
+    descent, x = square()
+    course = run(descent, StoppingRule(2))
+    assert x.item() == pytest.approx(0.8**8)
+    assert course.history[1]["held_back"] == pytest.approx(x.item() ** 2)
+    slower, x = square()
+    slower.pace = lambda step: 0.5
+    run(slower, StoppingRule(1))
+    assert x.item() == pytest.approx(0.9**4)
+    bounded, x = square()
+    bounded.max_grad_norm = 0.5
+    run(bounded, StoppingRule(1))
+    assert x.item() == pytest.approx(1 - 4 * 0.1 * 0.5, rel=1e-5)
+
+
+def test_the_state_before_any_step_may_be_the_best() -> None:
+    worse, x = square(rate=1.1)
+    assert run(worse, StoppingRule(3, watches_start=True)).best == 1.0 and x.item() == 1.0
+    unwatched, x = square(rate=1.1)  # the control
+    assert run(unwatched, StoppingRule(3)).best > 1.0 and abs(x.item()) > 1.0
+
+
+def test_minutes_end_a_training_after_its_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 10_000, 30))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    assert run(Falling(), StoppingRule(9, minutes=0)).epoch == 1
+    assert 1 < run(Falling(), StoppingRule(9, minutes=2)).epoch < 9
+    assert run(Falling(), StoppingRule(9)).epoch == 9
+
+
+def test_nobody_else_trains_in_a_loop_of_their_own() -> None:
+    root = Path(capelet.__file__).parent
+    own = []
+    for path in root.rglob("*.py"):
+        if path.parent.name == "training":
+            continue
+        for loop_ in ast.walk(ast.parse(path.read_text())):
+            if isinstance(loop_, ast.For | ast.While):
+                calls = {n.attr for n in ast.walk(loop_) if isinstance(n, ast.Attribute)}
+                own += [f"{path.name}:{loop_.lineno}"] * bool(calls & {"backward", "zero_grad"})
+    assert not own

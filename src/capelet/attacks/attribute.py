@@ -283,10 +283,6 @@ class _OneSetting:
         return self.family.name
 
     @property
-    def title(self) -> str:
-        return self.family.title
-
-    @property
     def grid(self) -> Sequence[Settings]:
         return [self.settings]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,8 @@ class Perceptron:
         import torch
         from torch import nn
 
+        from capelet.training.device import seeded_fork
+        from capelet.training.loop import Descent, StoppingRule, run
         from capelet.training.networks import dense
 
         # Back to deviation one in every coordinate: rates of a network are for such inputs.
@@ -136,19 +139,19 @@ class Perceptron:
             for part in _standard(vectors[shots.training], vectors[shots.test])
         )
         truth = torch.from_numpy(codes[shots.training].astype(np.int64))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+        with seeded_fork(self.seed):
             body = dense([teaching.shape[1], self.width, shots.writers])
             network = nn.Sequential(nn.Dropout(self.dropout), body)
             optimiser = torch.optim.AdamW(
                 network.parameters(), lr=self.learning_rate, weight_decay=self.decay
             )
-            for _ in range(self.epochs):
-                for rows in torch.split(torch.randperm(len(truth)), 256):
-                    loss = nn.functional.cross_entropy(network(teaching[rows]), truth[rows])
-                    optimiser.zero_grad(set_to_none=True)
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimiser.step()
+            descent = Descent(
+                network,
+                optimiser,
+                lambda epoch: torch.split(torch.randperm(len(truth)), 256),
+                lambda rows: nn.functional.cross_entropy(network(teaching[rows]), truth[rows]),
+            )
+            run(descent, StoppingRule(self.epochs))
         with torch.inference_mode():
             return np.asarray(network.eval()(victims).double().numpy())
 
@@ -171,7 +174,10 @@ class TextCnn:
 
     def scores(self, texts: Sequence[Sequence[str]], shots: Shots, codes: Codes) -> Floats:
         import torch
-        from torch.nn import functional
+        from torch.nn.functional import cross_entropy
+
+        from capelet.training.device import seeded_fork
+        from capelet.training.loop import Descent, StoppingRule, run
 
         vocabulary = _vocabulary([texts[row] for row in shots.training])
         training = torch.from_numpy(
@@ -183,30 +189,24 @@ class TextCnn:
         order = random.permutation(len(truth))
         # So few texts are learnt by heart within some epochs: a fifth of them says when to stop.
         tune, fit = order[: len(order) // 5], order[len(order) // 5 :]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+        with seeded_fork(self.seed):
             network = _network(len(vocabulary) + 2, self, shots.writers)
             optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
-            best, best_state, idle_epochs = np.inf, None, 0
-            for _ in range(self.epochs):
-                network.train()
-                for rows in np.array_split(random.permutation(fit), -(-len(fit) // 64)):
-                    loss = functional.cross_entropy(network(training[rows]), truth[rows])
-                    optimiser.zero_grad(set_to_none=True)
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimiser.step()
-                network.eval()
-                with torch.no_grad():
-                    validation_loss = float(
-                        functional.cross_entropy(network(training[tune]), truth[tune])
-                    )
-                if validation_loss < best:
-                    best, idle_epochs = validation_loss, 0
-                    best_state = {name: part.clone() for name, part in network.state_dict().items()}
-                elif (idle_epochs := idle_epochs + 1) >= self.patience:
-                    break
-            if best_state is not None:
-                network.load_state_dict(best_state)
+
+            def loss_of(rows: Rows) -> torch.Tensor:
+                return cross_entropy(network(training[rows]), truth[rows])
+
+            descent = Descent(
+                network,
+                optimiser,
+                lambda epoch: np.array_split(random.permutation(fit), -(-len(fit) // 64)),
+                loss_of,
+                partial(loss_of, tune) if len(tune) else None,
+            )
+            # With nothing to say when to stop, it stops early.
+            epochs = self.epochs if len(tune) else min(self.epochs, self.patience)
+            run(descent, StoppingRule(epochs, self.patience))
+            network.eval()
             with torch.no_grad():
                 logits = [network(test[at : at + 256]) for at in range(0, len(test), 256)]
         return np.asarray(torch.cat(logits).numpy())

@@ -39,10 +39,6 @@ class Family(Protocol):
     def name(self) -> str: ...
 
     @property
-    def title(self) -> str:
-        """What a report calls it."""
-
-    @property
     def grid(self) -> Sequence[Settings]:
         """The settings among which cross-validation chooses."""
 
@@ -56,7 +52,6 @@ class Logistic:
 
     strengths: Sequence[float] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     name: str = "logistic"
-    title: str = "logistic regression"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -84,7 +79,6 @@ class Perceptron:
     width: int = 128
     epochs: Sequence[int] = (3, 10)
     name: str = "mlp"
-    title: str = "neural network"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -129,7 +123,6 @@ class Boosting:
 
     rounds: Sequence[int] = (30, 100)
     name: str = "boosting"
-    title: str = "gradient boosting"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -172,7 +165,6 @@ class Neighbours:
 
     counts: Sequence[int] = (5, 15, 40, 100)
     name: str = "knn"
-    title: str = "nearest neighbours"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -198,7 +190,6 @@ class Kernel:
     widths: Sequence[float] = (0.25, 0.5, 1.0)
     penalties: Sequence[float] = (2e-5, 5e-4)
     name: str = "kernel"
-    title: str = "RBF kernel"
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -284,19 +275,22 @@ def _gram(view: View, secret: Secret, inputs: str, width: float) -> Matrix:
 
 
 FAMILIES: dict[str, Family] = {
-    "logistic": Logistic(),
-    "mlp": Perceptron(),
-    "boosting": Boosting(),
-    "knn": Neighbours(),
-    "kernel": Kernel(),
+    family.name: family
+    for family in (
+        Logistic(),
+        Perceptron(),
+        Boosting(),
+        Neighbours(),
+        Kernel(),
+    )
 }
 
 
 def families(names: Sequence[str] = ()) -> list[Family]:
     """The families of these names, or all of them; a name may state sizes behind a colon.
 
-    >>> [family.title for family in families(["knn", "mlp:depth=3,width=200"])]
-    ['nearest neighbours', 'neural network (depth 3, width 200)']
+    >>> [family.name for family in families(["knn,mlp:depth=3,width=200"])]
+    ['knn', 'mlp:depth=3,width=200']
     """
     return [_family(name) for name in dict.fromkeys(_split_names(names)) or FAMILIES]
 
@@ -332,8 +326,7 @@ def _family(name: str) -> Family:
                 f"the {key} of the attacker {base!r} must be a whole number from 1 to {most[key]}"
             )
         sizes[key] = int(number)
-    shape = ", ".join(f"{key} {number}" for key, number in sizes.items())
-    family_of_size: Family = replace(family, **sizes, name=name, title=f"{family.title} ({shape})")
+    family_of_size: Family = replace(family, **sizes, name=name)
     return family_of_size
 
 

@@ -21,7 +21,14 @@ from capelet.errors import name_field
 from capelet.interfaces import Progress, silent
 from capelet.training import device as devices
 from capelet.training.checkpoint import Parts, Store
-from capelet.training.loop import Listeners, Position, StoppingRule, TrainingError, run
+from capelet.training.loop import (
+    Listeners,
+    Position,
+    StoppingRule,
+    TrainingError,
+    descend,
+    run,
+)
 
 # A training that ends with a loss this many times that of blind guessing has diverged.
 RUNAWAY = 10.0
@@ -114,9 +121,7 @@ class _DefenceLearner:
         codes = {name: values[batch] for name, values in self.rows.fit_codes.items()}
         share = (position.epoch + position.place * size / count) / self.schedule.epochs
         losses = self.network(self.network.batch(self.rows.fit[batch], codes, share, self.random))
-        self.optimiser.zero_grad(set_to_none=True)
-        losses.sum().backward()
-        self.optimiser.step()
+        descend(self.optimiser, losses.sum())
         values: Tensor = losses.detach()
         return values
 

@@ -39,7 +39,7 @@ from capelet.training.dpsgd import (
     add_noise,
     clipped_sum,
 )
-from capelet.training.loop import Position
+from capelet.training.loop import Position, descend
 
 if TYPE_CHECKING:
     from capelet.language.schedule import Training
@@ -104,18 +104,15 @@ class NextWord:
         scores = self.network.scores(hidden)
         targets = tokens[:, 1:].flatten()
         loss = functional.cross_entropy(scores.flatten(0, 1), targets, ignore_index=PAD)
-        self.optimiser.zero_grad(set_to_none=True)
         if self.penalty is None:
-            torch.autograd.backward(loss)
-            self.optimiser.step()
+            descend(self.optimiser, loss)
             return loss.detach().reshape(1)
         # Of the step alone, so that a resumed run draws the same prefixes.
         # Python salts the hash of texts only; that of integers is the same in every process.
         seed = hash((self.plan.seed, position.step + 1)) % 2**62
         random = torch.Generator().manual_seed(seed)
         states = states_at(hidden, tokens, self.penalty.position, random)
-        torch.autograd.backward(loss + self.penalty(states, authors, random))
-        self.optimiser.step()
+        descend(self.optimiser, loss + self.penalty(states, authors, random))
         # On states held constant: what the adversary learns must not train the model for it.
         self.penalty.learn(states.detach(), authors)
         return loss.detach().reshape(1)
@@ -231,9 +228,7 @@ class Discrimination:
         return self.method.strength * to_uniform(self.discriminator(states))
 
     def learn(self, states: Tensor, authors: Tensor) -> None:
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(functional.cross_entropy(self.discriminator(states), authors))
-        self.optimiser.step()
+        descend(self.optimiser, functional.cross_entropy(self.discriminator(states), authors))
 
 
 class Triplets:

@@ -19,8 +19,10 @@ from capelet.findings.verdicts import Figures, rounded
 # What was not measured is a dash: a 0 would be a measurement.
 NOTHING = "–"
 
+# What attackers are called, in the order in which tables list them.
 ATTACKERS = {
     "strongest": "strongest",
+    "committee": "committee",
     "logistic": "logistic regression",
     "mlp": "neural network",
     "boosting": "gradient boosting",

@@ -1,4 +1,4 @@
-"""The one training loop: defences, dual encoders and language models are learners in it.
+"""The one training loop: defences, encoders, language models and attackers are learners in it.
 
 A learner supplies batches and takes a step with each. The loop owns everything around that:
 epochs, the history, early stopping, the best state, divergence, progress, and checkpoints from
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from capelet.errors import CapeletError, OutputError
 from capelet.interfaces import Progress, silent
@@ -78,6 +78,8 @@ class StoppingRule:
     """How long, and when to stop: `patience` epochs without a gain of at least `least_gain`.
 
     A loss more than `explosion` times the first one has diverged; `advice` says what to do then.
+    No epoch begins after so many `minutes` (but the first). With `watches_start` the state before
+    any step may be the best one.
     """
 
     epochs: int
@@ -85,6 +87,8 @@ class StoppingRule:
     least_gain: float = 0.0
     restore_best: bool = True
     explosion: float = 1e4
+    minutes: float = math.inf
+    watches_start: bool = False
     advice: str = "train with a smaller rate"
 
 
@@ -135,9 +139,13 @@ def run(
     listeners = listeners or Listeners()
     course = _resume(learner, plan, store)
     total = plan.epochs * learner.steps_per_epoch
-    time_saved = time.monotonic()
+    start = time_saved = time.monotonic()
+    if plan.watches_start and not course.steps:
+        _watch(learner, plan, course, {})
     try:
         while not course.ends(plan):
+            if course.epoch and time.monotonic() - start > 60 * plan.minutes:
+                break
             _epoch(learner, plan, course, listeners)
             if listeners.on_epoch is not None:
                 listeners.on_epoch(course.history[-1])
@@ -234,6 +242,66 @@ def _divergence(
         f"the training has diverged in epoch {epoch} (its loss is {figures}); nothing was saved: "
         f"{plan.advice}"
     )
+
+
+@dataclass(eq=False)
+class Descent:
+    """A loss that falls batch by batch: the learner of a network that needs nothing of its own.
+
+    `loss_of` a batch is what falls, on the rate times `pace(step)`; `held_back` is the loss of rows
+    that are watched. `steps_per_epoch` is asked for by whoever shows progress.
+    """
+
+    network: nn.Module
+    optimiser: torch.optim.Optimizer
+    batches_of: Callable[[int], Iterable[Any]]
+    loss_of: Callable[[Any], Tensor]
+    held_back: Callable[[], Tensor] | None = None
+    pace: Callable[[int], float] | None = None
+    max_grad_norm: float | None = None
+    steps_per_epoch: int = 1
+    names: tuple[str, ...] = ("loss",)
+
+    def __post_init__(self) -> None:
+        self.rates = [group["lr"] for group in self.optimiser.param_groups]
+
+    @property
+    def parts(self) -> Parts:
+        return Parts({"network": self.network}, {"network": self.optimiser})
+
+    def batches(self, epoch: int) -> Iterable[Any]:
+        self.network.train()
+        return self.batches_of(epoch)
+
+    def step(self, batch: Any, position: Position) -> Tensor:
+        if self.pace is not None:
+            for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+                group["lr"] = rate * self.pace(position.step)
+        loss = self.loss_of(batch)
+        descend(self.optimiser, loss, self.max_grad_norm)
+        return loss.detach().reshape(1)
+
+    def loss(self, means: Mapping[str, float]) -> float | None:
+        return means.get("loss")
+
+    def watch(self) -> tuple[str, float] | None:
+        if self.held_back is None:
+            return None
+        self.network.eval()
+        with torch.no_grad():
+            return "held_back", float(self.held_back())
+
+
+def descend(
+    optimiser: torch.optim.Optimizer, loss: Tensor, max_grad_norm: float | None = None
+) -> None:
+    """One step down the slope of the loss, whose gradient is shortened to `max_grad_norm`."""
+    optimiser.zero_grad(set_to_none=True)
+    torch.autograd.backward(loss)
+    if max_grad_norm is not None:
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        nn.utils.clip_grad_norm_(weights, max_grad_norm)
+    optimiser.step()
 
 
 def warm_cosine(steps: int, warm_steps: int) -> Callable[[int], float]:

@@ -13,7 +13,6 @@ best expected F1, tuned on held-back auxiliary texts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,7 +35,7 @@ from capelet.attacks.inversion.word_sets import (
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
-from capelet.training.loop import warm_cosine
+from capelet.training.loop import Descent, Listeners, StoppingRule, run, warm_cosine
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -313,35 +312,34 @@ def _train(
         truth = truth.to(device)
         # Few texts in large batches would be too few steps: a weak attacker looks like privacy.
         batch = min(attack.batch, max(32, len(truth) // 20))
-        steps = attack.epochs * -(-len(truth) // batch)
+        steps_per_epoch = -(-len(truth) // batch)
+        steps = attack.epochs * steps_per_epoch
         optimiser = torch.optim.AdamW(
             network.parameters(),
             lr=attack.learning_rate,
             weight_decay=attack.decay,
             betas=(0.9, 0.98),
         )
-        pace = warm_cosine(steps, max(steps // 10, 1))
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
-        what, step_count = f"{attack.name}", member * steps
-        for rows in _batches(len(truth), batch, attack.epochs, device):
+
+        def loss_of(rows: Tensor) -> Tensor:
             draw = torch.randint(len(inputs), (len(rows),), device=device)
             with half_precision(device):
-                loss = attack.loss(network, inputs[draw, rows], truth[rows], words)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimiser.step()
-            schedule.step()
-            step_count += 1
-            progress(what, step_count, attack.members * steps)
+                return attack.loss(network, inputs[draw, rows], truth[rows], words)
+
+        def show(what: str, count: int, total: int) -> None:
+            progress(attack.name, member * steps + count, attack.members * steps)
+
+        descent = Descent(
+            network,
+            optimiser,
+            lambda epoch: torch.split(torch.randperm(len(truth), device=device), batch),
+            loss_of,
+            pace=warm_cosine(steps, max(steps // 10, 1)),
+            max_grad_norm=1.0,
+            steps_per_epoch=steps_per_epoch,
+        )
+        run(descent, StoppingRule(attack.epochs), listeners=Listeners(show))
     return network.eval()
-
-
-def _batches(rows: int, batch: int, epochs: int, device: torch.device) -> Iterator[Tensor]:
-    for _ in range(epochs):
-        order = torch.randperm(rows, device=device)
-        for start in range(0, rows, batch):
-            yield order[start : start + batch]
 
 
 def _start_from_frequencies(network: WordNetwork, vocabulary: Vocabulary) -> None:

@@ -104,6 +104,9 @@ class Relaxer:
 
     def _search(self, targets: Floats, lengths: Ids) -> Ids:
         import torch
+        from torch import Tensor, nn
+
+        from capelet.training.loop import Descent, StoppingRule, run
 
         model = self.encoder.model
         device = next(model.parameters()).device
@@ -114,21 +117,25 @@ class Relaxer:
         generator = torch.Generator().manual_seed(self.attack.seed)
         shape = (len(targets), int(lengths.max()), len(token_ids))
         # Nearly uniform, but not alike: equal positions would have equal gradients for ever.
-        scores = (0.01 * torch.randn(shape, generator=generator)).to(device).requires_grad_()
-        optimiser = torch.optim.Adam([scores], lr=self.attack.learning_rate)
+        scores = nn.Parameter((0.01 * torch.randn(shape, generator=generator)).to(device))
         for parameter in model.parameters():
             # Only the scores move; gradients of the weights would cost as much again.
             parameter.requires_grad_(False)
-        for _ in range(self.attack.steps):
+
+        def loss_of(step: int) -> Tensor:
             # Eq. 5: a position is the mean token vector under its softmax.
             soft = (scores / self.attack.temperature).softmax(dim=2) @ table[token_ids]
             vector = read(soft)
             if self.layer_map is None:  # a released vector has its own length, most often one
                 vector = vector * (goal.norm(dim=1) / vector.norm(dim=1).clamp(min=1e-9))[:, None]
-            loss = ((vector - goal) ** 2).sum()
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            return ((vector - goal) ** 2).sum()
+
+        optimiser = torch.optim.Adam([scores], lr=self.attack.learning_rate)
+        steps = range(self.attack.steps)
+        run(
+            Descent(nn.ParameterList([scores]), optimiser, lambda epoch: steps, loss_of),
+            StoppingRule(1),
+        )
         return np.asarray(token_ids[scores.detach().argmax(dim=2)].cpu().numpy())
 
 

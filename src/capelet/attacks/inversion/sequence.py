@@ -21,11 +21,10 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional
 
 from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, held_back
@@ -35,6 +34,7 @@ from capelet.attacks.inversion.rewriting import Maker
 from capelet.attacks.inversion.word_sets import Floats, Ids, Vocabulary, draws_of
 from capelet.interfaces import Progress, silent
 from capelet.training.device import choose, half_precision, seeded_fork
+from capelet.training.loop import Descent, Listeners, StoppingRule, run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,14 +132,14 @@ class SequenceInversion:
             own, most=self.pieces, longest=self.longest, lower=not _tells_case(encode, own)
         )
         with seeded_fork(self.seed, device):
-            learner = _Learner(self, draws[:, fit], own, pieces, encode, device)
+            training = _Training(self, draws[:, fit], own, pieces, encode, device, progress)
             check = (draws[0][tuning], pieces.rows([texts[row] for row in tuning.tolist()]))
-            learner.run(progress, notice, check)
+            training.run(notice, check)
         inverter = SequenceInverter(
             self,
-            learner.decoder.eval(),
+            training.decoder.eval(),
             pieces,
-            learner.standard,
+            training.standard,
             encode,
             words,
             vocabulary,
@@ -239,8 +239,18 @@ class SequenceInverter:
         return search
 
 
-class _Learner:
-    """The training of one decoder, round by round."""
+class _Batch(NamedTuple):
+    """Which rows of a round's material are stepped on; `drafts` where the decoder corrects."""
+
+    targets: Tensor
+    pieces: Tensor
+    openers: Tensor
+    drafts: tuple[Tensor, Tensor] | None
+    rows: Tensor
+
+
+class _Training:
+    """The training of one decoder, round by round: what an epoch is in the one loop."""
 
     def __init__(
         self,
@@ -250,8 +260,10 @@ class _Learner:
         pieces: Pieces,
         encode: Encode,
         device: torch.device,
+        progress: Progress,
     ) -> None:
         self.attack, self.pieces, self.encode, self.device = attack, pieces, encode, device
+        self.progress = progress
         self.standard = _standard(draws.reshape(-1, draws.shape[2]))
         self.inputs = torch.stack([_tensor(draw, *self.standard, device) for draw in draws])
         self.rows = torch.from_numpy(pieces.rows(texts)).to(device)
@@ -276,40 +288,45 @@ class _Learner:
         self.batch = min(attack.batch, max(16, len(texts) // 40))
         self.start = time.monotonic()
         self.spare: tuple[Tensor, Tensor] | None = None
+        self.chunk = min(len(texts), _CHUNK)
+        self.rounds = max(math.ceil(attack.epochs * len(texts) / self.chunk), 1)
+        # What is left of this pass over the texts.
+        self.order = torch.randperm(len(texts), device=device)
 
-    def run(
-        self, progress: Progress, notice: Callable[[str], None], check: tuple[Floats, Ids]
-    ) -> None:
-        count = len(self.rows)
-        chunk = min(count, _CHUNK)
-        rounds = max(math.ceil(self.attack.epochs * count / chunk), 1)
-        order = torch.randperm(count, device=self.device)
-        at = 0
-        for number in range(rounds):
-            if at + chunk > count:
-                order, at = torch.randperm(count, device=self.device), 0
-            some = order[at : at + chunk]
-            at += chunk
-            correcting = self._share(number, rounds) >= 1 - self.attack.correcting
-            losses = self._round(some, correcting, (number / rounds, 1 / rounds), progress)
-            tuning_loss = self._tuning_loss(check)
-            seconds = time.monotonic() - self.start
+    def run(self, notice: Callable[[str], None], check: tuple[Floats, Ids]) -> None:
+        """Train; of each round the losses are noticed, that of the held-back `check` among them."""
+        targets = _tensor(check[0], *self.standard, self.device)
+        rows = crop(torch.from_numpy(check[1]).to(self.device))
+
+        def held_back() -> Tensor:
+            with half_precision(self.device):
+                return -self.decoder.logs(self.decoder.context(targets), rows).mean()
+
+        def on_epoch(row: dict[str, float]) -> None:
             notice(
-                f"round {number + 1}/{rounds} {losses} held back {tuning_loss:.3f}, {seconds:.0f} s"
+                f"round {row['epoch']}/{self.rounds} loss {row['loss']:.3f} "
+                f"held back {row['held_back']:.3f}, {time.monotonic() - self.start:.0f} s"
             )
-            if seconds > 60 * self.attack.minutes:
-                break
-        progress("sequence", 1000, 1000)
 
-    def _share(self, number: float, rounds: float) -> float:
-        """How much of the training is over, by rounds or by time."""
+        descent = Descent(
+            self.decoder, self.optimiser, self._round, self._loss, held_back, max_grad_norm=1.0
+        )
+        rule = StoppingRule(self.rounds, restore_best=False, minutes=self.attack.minutes)
+        run(descent, rule, listeners=Listeners(on_epoch=on_epoch))
+        self.progress("sequence", 1000, 1000)
+
+    def _share(self, number: float) -> float:
+        """How much of the training is over after so many rounds, by rounds or by time."""
         # By time too, so that the rate has come down when the minutes are over.
         share_of_time = (time.monotonic() - self.start) / (60 * self.attack.minutes)
-        return min(max(number / rounds, share_of_time), 1.0)
+        return min(max(number / self.rounds, share_of_time), 1.0)
 
-    def _round(
-        self, some: Tensor, correcting: bool, span: tuple[float, float], progress: Progress
-    ) -> str:
+    def _round(self, number: int) -> Iterator[_Batch]:
+        """The batches of a round; drafts are written once its first half is learnt."""
+        if len(self.order) < self.chunk:
+            self.order = torch.randperm(len(self.rows), device=self.device)
+        some, self.order = self.order[: self.chunk], self.order[self.chunk :]
+        correcting = self._share(number) >= 1 - self.attack.correcting
         # One of the noise draws of each text, another one in each round.
         own = self.inputs[torch.randint(len(self.inputs), (len(some),), device=self.device), some]
         new, rows = self._synthesise(round(self.attack.synthetic * len(some)))
@@ -317,26 +334,15 @@ class _Learner:
         # The decoder is told which texts are of people, and at the attack writes one of those.
         openers = torch.full((len(pieces),), SYNTHETIC, device=self.device)
         openers[: len(some)] = REAL
-        start, width = span
-        losses = self._steps(
-            targets, pieces, openers, None, (start, width / (2 if correcting else 1)), progress
-        )
-        report = f"loss {losses:.3f}"
+        width = 0.5 if correcting else 1.0
+        yield from self._batches(targets, pieces, openers, None, (number, width))
         if correcting:
             half = torch.randperm(len(pieces), device=self.device)[: len(pieces) // 2]
             drafts = self._drafts(targets[half], half < len(some))
-            losses = self._steps(
-                targets[half],
-                pieces[half],
-                openers[half],
-                drafts,
-                (start + width / 2, width / 2),
-                progress,
-            )
+            span = (number + width, width)
+            yield from self._batches(targets[half], pieces[half], openers[half], drafts, span)
             # A draft and its vector are one more text to learn from, nearest to what is written.
             self.spare = (drafts[0], drafts[1])
-            report += f", correcting {losses:.3f}"
-        return report
 
     def _synthesise(self, count: int) -> tuple[Tensor, Tensor]:
         """Texts put together by the attacker (and the last drafts), sent through the release."""
@@ -375,63 +381,40 @@ class _Learner:
         rows = torch.from_numpy(self.pieces.rows(texts)).to(self.device)
         return self._encode([text or "." for text in texts]), rows
 
-    def _steps(
+    def _batches(
         self,
         targets: Tensor,
         pieces: Tensor,
         openers: Tensor,
         drafts: tuple[Tensor, Tensor] | None,
         span: tuple[float, float],
-        progress: Progress,
-    ) -> float:
-        total, count = torch.zeros((), device=self.device), 0
-        batches = list(_by_length(pieces, self.batch))
-        for number, rows in enumerate(batches):
-            share = self._share(span[0] + span[1] * number / len(batches), 1.0)
-            if share >= 1 and count:
+    ) -> Iterator[_Batch]:
+        """Batches by length until time is over, one at least; sets the rate of each."""
+        groups = list(_by_length(pieces, self.batch))
+        for number, rows in enumerate(groups):
+            share = self._share(span[0] + span[1] * number / len(groups))
+            if share >= 1 and number:
                 break
             for group in self.optimiser.param_groups:
                 group["lr"] = self.attack.learning_rate * _pace(share)
-            with half_precision(self.device):
-                loss = self._loss(targets, pieces, openers, drafts, rows)
-            self.optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
-            self.optimiser.step()
-            total, count = total + loss.detach(), count + 1
-            progress("sequence", min(int(1000 * share), 999), 1000)
-        return float(total) / max(count, 1)
+            yield _Batch(targets, pieces, openers, drafts, rows)
+            self.progress("sequence", min(int(1000 * share), 999), 1000)
 
-    def _loss(
-        self,
-        targets: Tensor,
-        pieces: Tensor,
-        openers: Tensor,
-        drafts: tuple[Tensor, Tensor] | None,
-        rows: Tensor,
-    ) -> Tensor:
-        target = crop(pieces[rows])
-        if drafts is None:
-            context = self.decoder.context(targets[rows])
-        else:
-            context = self.decoder.context(
-                targets[rows], targets[rows] - drafts[0][rows], crop(drafts[1][rows])
+    def _loss(self, batch: _Batch) -> Tensor:
+        rows, drafts = batch.rows, batch.drafts
+        target, vectors = crop(batch.pieces[rows]), batch.targets[rows]
+        with half_precision(self.device):
+            if drafts is None:
+                context = self.decoder.context(vectors)
+            else:
+                context = self.decoder.context(
+                    vectors, vectors - drafts[0][rows], crop(drafts[1][rows])
+                )
+            inputs = torch.cat([batch.openers[rows, None], target[:, :-1]], dim=1)
+            scores = self.decoder(context, inputs)
+            return functional.cross_entropy(
+                scores.float().flatten(0, 1), target.flatten(), ignore_index=PAD
             )
-        inputs = torch.cat([openers[rows, None], target[:, :-1]], dim=1)
-        scores = self.decoder(context, inputs)
-        return functional.cross_entropy(
-            scores.float().flatten(0, 1), target.flatten(), ignore_index=PAD
-        )
-
-    def _tuning_loss(self, check: tuple[Floats, Ids]) -> float:
-        """The loss on held-back auxiliary texts."""
-        targets = _tensor(check[0], *self.standard, self.device)
-        rows = crop(torch.from_numpy(check[1]).to(self.device))
-        self.decoder.eval()
-        with torch.no_grad(), half_precision(self.device):
-            value = -float(self.decoder.logs(self.decoder.context(targets), rows).mean())
-        self.decoder.train()
-        return value
 
 
 def _by_length(pieces: Tensor, batch: int) -> Iterator[Tensor]:

@@ -156,7 +156,11 @@ class LearnedSimilarity:
 
     def fit(self, first: Floats, second: Floats, member: Flags) -> Similarity:
         import torch
+        from torch import nn
         from torch.nn import functional
+
+        from capelet.training.device import seeded_fork
+        from capelet.training.loop import Descent, StoppingRule, run
 
         _both(member, "auxiliary pairs")
         mean = np.concatenate([first, second]).mean(axis=0)
@@ -165,32 +169,32 @@ class LearnedSimilarity:
         tuning = np.random.default_rng([self.seed, 0x2B]).random(len(member)) < 0.2
         one, other = _torch(first - mean), _torch(second - mean)
         truth = torch.from_numpy(member.astype(np.float32))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+        with seeded_fork(self.seed):
             # Orthonormal rows: at first W is a plain cosine in a random subspace.
-            start = torch.nn.init.orthogonal_(torch.empty(self.width, first.shape[1]))
-        inside = start.T.contiguous().requires_grad_()
+            start = nn.init.orthogonal_(torch.empty(self.width, first.shape[1]))
+        inside = nn.Parameter(start.T.contiguous())
         # σ(±5) is nearly 0 and 1: the range of a cosine spans that of the answer.
-        slope = torch.tensor([5.0, 0.0], requires_grad=True)
-        optimiser = torch.optim.AdamW(
-            [inside, slope], lr=self.learning_rate, weight_decay=self.decay
-        )
-        fit, tune = torch.from_numpy(~tuning), torch.from_numpy(tuning)
-        best, best_weights = np.inf, (inside.detach().clone(), slope.detach().clone())
-        for _ in range(self.steps):
+        slope = nn.Parameter(torch.tensor([5.0, 0.0]))
+
+        def loss_of(rows: Flags) -> torch.Tensor:
             cosine = functional.cosine_similarity(one @ inside, other @ inside)
             losses = functional.binary_cross_entropy_with_logits(
                 slope[0] * cosine + slope[1], truth, reduction="none"
             )
-            tuning_loss = float(losses[tune].detach().mean())
-            if tuning_loss < best:
-                best, best_weights = tuning_loss, (inside.detach().clone(), slope.detach().clone())
-            optimiser.zero_grad(set_to_none=True)
-            losses[fit].mean().backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-        return Similarity(
-            best_weights[0].numpy(), float(best_weights[1][0]), float(best_weights[1][1]), mean
+            return losses[torch.from_numpy(rows)].mean()
+
+        network = nn.ParameterList([inside, slope])
+        optimiser = torch.optim.AdamW(
+            network.parameters(), lr=self.learning_rate, weight_decay=self.decay
         )
+        # Where no pair is left to learn from, or to choose on, the plain cosine stays.
+        if tuning.any() and not tuning.all():
+            descent = Descent(
+                network, optimiser, lambda epoch: [~tuning], loss_of, lambda: loss_of(tuning)
+            )
+            run(descent, StoppingRule(self.steps - 1, watches_start=True))
+        level = slope.detach()
+        return Similarity(inside.detach().numpy(), float(level[0]), float(level[1]), mean)
 
 
 @dataclass(frozen=True, eq=False)

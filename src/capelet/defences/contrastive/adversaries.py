@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from capelet.training.loop import descend
 from capelet.training.networks import dense
 
 # In units of the mean variance, so that shrinking the vectors does not blind the reader.
@@ -74,10 +75,7 @@ class Adversary(nn.Module):
             if self.renew and step and step % self.renew == offset:
                 reader.reset()  # type: ignore[operator]
                 optimiser.state.clear()
-            loss = self.share(reader(vectors.detach()), target)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            descend(optimiser, self.share(reader(vectors.detach()), target))
 
     def read(self, vectors: Tensor, target: Tensor) -> Tensor:
         """How much the readers and the ridge know, from 0 (nothing) to 1: what λ multiplies."""

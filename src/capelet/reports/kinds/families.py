@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of, kind_of, reference_of, split_kind
 from capelet.reports.ceilings import ONE_TEXT, person_ceilings
-from capelet.reports.formatting import NOTHING, attacker_name, is_number, metric_name, score
+from capelet.reports.formatting import (
+    ATTACKERS,
+    NOTHING,
+    attacker_name,
+    is_number,
+    metric_name,
+    score,
+)
 from capelet.reports.kinds.generic import cell, in_order
 from capelet.reports.page import Line, Table
 
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
-FAMILY_ORDER = (
-    *("strongest", "committee", "logistic", "mlp", "boosting", "knn", "kernel"),
-    *("undo", "pairs", "likelihood", "auxiliary"),
-)
 # What an attacker held, in words; findings made by hand need not say.
 HOLDINGS = {
     "vectors": "released vectors",
@@ -32,7 +35,7 @@ def family_table(findings: Findings, kind: str, target: str) -> Table:
     # A leak is judged class by class, a task by what its users see.
     order = METRIC_ORDER if is_leak else ("accuracy", *METRIC_ORDER)
     metrics = in_order((row.metric for row in rows), order)
-    families = in_order((row.attacker or "" for row in rows), FAMILY_ORDER)
+    families = in_order((row.attacker or "" for row in rows), tuple(ATTACKERS))
     lines = [
         Line(
             (attacker_name(family or None), *_cells(rows, family, metrics)),
