@@ -86,7 +86,8 @@ class Step(Protocol):
     """One step of a private encoder before or after the encoder itself.
 
     It says what it `consumes` and `emits`, what it promises (`guarantee`; None for a step that adds
-    no noise) and describes itself for the recipe. A step is called with a whole batch.
+    no noise) and describes itself for the recipe. A step is called with a whole batch. One whose
+    rows take few values, whatever comes in, says how many at most by `outcomes`.
     """
 
     consumes: Kind

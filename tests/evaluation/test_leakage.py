@@ -284,34 +284,34 @@ def test_two_rows_to_learn_from_and_one_victim_are_enough() -> None:
         codes = np.full(ROWS, -1, dtype=np.intp)
         codes[parts.attacker[:own]] = codes[parts.victims[:victims]] = 0
         target = replace(secret, codes=codes)
-        views: dict[bytes, Any] = {}
+        split = leakage._SplitAttack(plan, vectors, parts, [], NO_ACCESS)
         if not is_enough:
             with pytest.raises(DataError, match=f"{own} in the attacker's part, {victims} among"):
-                leakage._view(plan, vectors, parts, "attacker", target, views)
+                split._view("attacker", target)
             continue
-        view, text = leakage._view(plan, vectors, parts, "attacker", target, views)
+        view, text = split._view("attacker", target)
         assert view.rows.fit.tolist() == parts.attacker[:2].tolist() and text is None
         assert view.rows.scored.tolist() == parts.victims[:1].tolist()
         # Whoever is known on the same rows shares the view; in another part it is another.
         again = replace(target, codes=np.where(codes == 0, 1, codes))
-        assert leakage._view(plan, vectors, parts, "attacker", again, views)[0] is view
-        assert len(views) == 1
+        assert split._view("attacker", again)[0] is view
 
 
 def test_an_adaptive_attacker_is_gathered_and_may_be_the_strongest() -> None:
     """One that knows the truth of own rows and victims wins; one that is wrong does not."""
     plan, vectors = plan_of(corpus())
     parts, secret = plan.splits[0], plan.secrets[0]
-    view, _ = leakage._view(plan, vectors, parts, "attacker", secret, {})
 
     def guess(codes: np.ndarray) -> AdaptiveGuess:
         scored, own = (np.eye(2)[codes[rows]] for rows in (parts.victims, parts.attacker))
         return AdaptiveGuess(scored, OutOfFold(parts.attacker, own), 1.0, {})
 
     for codes, winner in ((secret.codes, "pairs"), (1 - secret.codes, "means")):
-        result, adaptive = Tally(), {"pairs": guess(codes)}
-        families = [Means()]
-        leakage._secret(plan, secret, view, None, families, result, None, None, adaptive)  # type: ignore[arg-type]
+        adaptive = {"pairs": guess(codes)}
+        split = leakage._SplitAttack(plan, vectors, parts, [Means()], NO_ACCESS)  # type: ignore[list-item]
+        split.insiders = SimpleNamespace(guesses=lambda secret, found=adaptive: found)  # type: ignore[assignment]
+        split.attack_secret(secret, None)
+        result = split.tally
         (own,) = result.guesses["attribute-inference", "two", "pairs"]
         assert own.scores is adaptive["pairs"].scored
         (strongest,) = result.guesses["attribute-inference", "two", "strongest"]

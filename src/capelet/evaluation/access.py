@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from capelet.attacks.attribute import MOST_DRAWS
+from capelet.attacks.outcomes import countable
 from capelet.data.corpus import Rows
 from capelet.evaluation.adaptive import Insider, insiders_of
 from capelet.interfaces import Vectors
@@ -39,10 +40,15 @@ class Redraw:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One split's: further draws of own texts where there is noise, and what insiders hold."""
+    """One split's: further draws of own texts where there is noise, and what insiders hold.
+
+    `outcomes` is how many values a released row can take, where they can be counted: known of a
+    recipe, never guessed from what was released.
+    """
 
     redraw: Redraw | None = None
     insider: Insider | None = None
+    outcomes: int | None = None
 
 
 NO_ACCESS = Access()
@@ -61,6 +67,6 @@ def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | No
     }
     insiders = insiders_of(encoders, raw)
     return [
-        Access(redraws.get(id(encoder)), insider)
+        Access(redraws.get(id(encoder)), insider, countable(encoder.outcomes))
         for encoder, insider in zip(encoders, insiders, strict=True)
     ]

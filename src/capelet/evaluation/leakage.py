@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -28,13 +28,13 @@ from capelet.attacks.attribute import (
     fit_candidate,
     one_thread,
 )
+from capelet.attacks.outcomes import TABLE, OutcomeTable, attack_outcomes
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.errors import DataError
 from capelet.evaluation.access import NO_ACCESS, Access
 from capelet.evaluation.adaptive import (
     AdaptiveAttackers,
-    AdaptiveGuess,
     adaptive_guesses,
     holds,
     strongest_of,
@@ -153,155 +153,147 @@ def measure(
     Attackers of secrets draw their own texts as often as it helps them, if `access` permits. The
     task does not: its user has one draw of each text, and may make no other.
     """
-    tally = Tally()
+    split = _SplitAttack(plan, vectors, parts, attackers, access)
     labels = None
     if plan.label is not None:
-        labels = _task(plan, plan.label, vectors, parts, attackers, tally)
+        labels = split.probe_task(plan.label)
         tick()
-    views: dict[bytes, tuple[View, TextAttacker | None]] = {}
-    draws: dict[int, Draws] = {}
-    insider = access.insider
-    insiders = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
     for secret in plan.secrets:
-        if not any(parts is item for item in plan.scored_splits(secret)):
-            tick()
-            continue
-        view, text = _view(plan, vectors, parts, "attacker", secret, views)
-        adaptive = adaptive_guesses(insiders, secret)
-        if access.redraw is not None:
-            draws.setdefault(id(view), Draws(view, access.redraw, access.redraw.most))
-        _secret(plan, secret, view, text, attackers, tally, labels, draws.get(id(view)), adaptive)
+        if any(parts is item for item in plan.scored_splits(secret)):
+            split.attack_secret(secret, labels)
         tick()
-    return tally
+    return split.tally
 
 
-def _view(
-    plan: Plan,
-    vectors: Vectors,
-    parts: Split,
-    part: str,
-    target: Attribute,
-    views: dict[bytes, tuple[View, TextAttacker | None]],
-) -> tuple[View, TextAttacker | None]:
-    """The view of the rows on which the target is known; one for all targets known alike."""
-    # A missing value is nobody's class: such rows neither teach nor score this target.
-    present = target.codes >= 0
-    key = part.encode() + present.tobytes()
-    if key not in views:
-        own = getattr(parts, part)
-        own = own[present[own]]
-        victims = parts.victims[present[parts.victims]]
-        # Cross-validation holds rows back: one alone leaves nothing to learn from.
-        if len(own) < 2 or not len(victims):
-            raise DataError(
-                f"{target.name!r} is known on too few rows to be split: "
-                f"{len(own)} in the {part}'s part, {len(victims)} among the victims"
-            )
-        view = View(vectors, own, own[:0], victims, parts.seed, plan.units)
-        texts = plan.corpus.texts
-        views[key] = (view, TextAttacker(texts, view) if texts is not None else None)
-    return views[key]
+class _SplitAttack:
+    """Everything that is measured on one split, with what its targets share made once."""
 
+    def __init__(
+        self,
+        plan: Plan,
+        vectors: Vectors,
+        parts: Split,
+        attackers: Sequence[Family],
+        access: Access,
+    ) -> None:
+        self.plan, self.vectors, self.parts = plan, vectors, parts
+        self.attackers, self.redraw, self.outcomes = attackers, access.redraw, access.outcomes
+        # The pairs and the noise of a finite release tell nothing that its table does not.
+        insider = None if self.outcomes else access.insider
+        self.insiders = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
+        self.tally = Tally()
+        self._views: dict[bytes, tuple[View, TextAttacker | None]] = {}
+        self._draws: dict[int, Draws] = {}
 
-def _task(
-    plan: Plan,
-    label: Attribute,
-    vectors: Vectors,
-    parts: Split,
-    attackers: Sequence[Family],
-    tally: Tally,
-) -> Codes:
-    """Probe the task on the defender's part; returns the label predicted for every other row."""
-    view, text = _view(plan, vectors, parts, "defender", label, {})
-    # The label is predicted for all of the attacker's rows and victims, also where the truth is
-    # missing: a user of the release would have it for each.
-    rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), view.rows.scored)
-    wide = View(
-        vectors,
-        view.rows.fit,
-        view.rows.tune,
-        np.concatenate([view.rows.scored, rest]),
-        parts.seed,
-        plan.units,
-    )
-    # A stand-in that is never scored: these rows follow the victims, and are cut off below.
-    codes = np.maximum(label.codes, 0)
-    # A task is judged by plain accuracy, so its classes are not weighed.
-    task = Secret(wide, codes, len(label.classes), balanced=False)
-    result = attack(wide, task, attackers)
-    victims = view.rows.scored
-    first, truth, units = slice(len(victims)), label.codes[victims], plan.units[victims]
-    for name, candidate in result.best.items():
-        tally.guesses["utility", label.name, name].append(
-            Guesses(truth, candidate.scored[first], units)
-        )
-    best = result.best[result.strongest]
-    tally.guesses["utility", label.name, "strongest"].append(
-        Guesses(truth, best.scored[first], units)
-    )
-    tally.winners["utility", label.name][result.strongest] += 1
-    tally.task_rows.append(victims)
-    if text is not None:
-        narrow = Secret(view, label.codes, len(label.classes), balanced=False)
-        tally.guesses["utility-reference", label.name, "tf-idf"].append(
-            Guesses(truth, text.probabilities(narrow), units)
-        )
-    labels = np.full(len(plan.corpus), -1, dtype=np.intp)
-    labels[wide.rows.scored] = best.scored.argmax(axis=1)
-    return labels
+    def _view(self, part: str, target: Attribute) -> tuple[View, TextAttacker | None]:
+        """The view of the rows on which the target is known; one for all targets known alike."""
+        # A missing value is nobody's class: such rows neither teach nor score this target.
+        present = target.codes >= 0
+        key = part.encode() + present.tobytes()
+        if key not in self._views:
+            own = getattr(self.parts, part)
+            own = own[present[own]]
+            victims = self.parts.victims[present[self.parts.victims]]
+            # Cross-validation holds rows back: one alone leaves nothing to learn from.
+            if len(own) < 2 or not len(victims):
+                raise DataError(
+                    f"{target.name!r} is known on too few rows to be split: "
+                    f"{len(own)} in the {part}'s part, {len(victims)} among the victims"
+                )
+            view = View(self.vectors, own, own[:0], victims, self.parts.seed, self.plan.units)
+            texts = self.plan.corpus.texts
+            self._views[key] = (view, TextAttacker(texts, view) if texts is not None else None)
+        return self._views[key]
 
+    def _draws_of(self, view: View) -> Draws | None:
+        if self.redraw is None:
+            return None
+        return self._draws.setdefault(id(view), Draws(view, self.redraw, self.redraw.most))
 
-def _secret(
-    plan: Plan,
-    secret: Attribute,
-    view: View,
-    text: TextAttacker | None,
-    attackers: Sequence[Family],
-    tally: Tally,
-    label_guesses: Codes | None,
-    draws: Draws | None,
-    adaptive: Mapping[str, AdaptiveGuess],
-) -> None:
-    """Attack one attribute on one split, with its null, its references and its learning curve."""
-    target = Secret(view, secret.codes, len(secret.classes))
-    victims = view.rows.scored
-    truth, units = secret.codes[victims], plan.units[victims]
+    def probe_task(self, label: Attribute) -> Codes:
+        """Probe the task on the defender's part; returns the label predicted for other rows."""
+        view, text = self._view("defender", label)
+        # The label is predicted for all of the attacker's rows and victims, also where the truth
+        # is missing: a user of the release would have it for each.
+        parts, victims = self.parts, view.rows.scored
+        rest = np.setdiff1d(np.concatenate([parts.attacker, parts.victims]), victims)
+        scored = np.concatenate([victims, rest])
+        units = self.plan.units
+        wide = View(self.vectors, view.rows.fit, view.rows.tune, scored, parts.seed, units)
+        # A stand-in that is never scored: these rows follow the victims, and are cut off below.
+        codes = np.maximum(label.codes, 0)
+        # A task is judged by plain accuracy, so its classes are not weighed.
+        task = Secret(wide, codes, len(label.classes), balanced=False)
+        result = attack(wide, task, self.attackers)
+        best = result.best[result.strongest]
+        named = {**result.best, "strongest": best}
+        truth = label.codes[victims]
+        for name, candidate in named.items():
+            guesses = Guesses(truth, candidate.scored[: len(victims)], units[victims])
+            self.tally.guesses["utility", label.name, name].append(guesses)
+        self.tally.winners["utility", label.name][result.strongest] += 1
+        self.tally.task_rows.append(victims)
+        if text is not None:
+            narrow = Secret(view, label.codes, len(label.classes), balanced=False)
+            reference = Guesses(truth, text.probabilities(narrow), units[victims])
+            self.tally.guesses["utility-reference", label.name, "tf-idf"].append(reference)
+        labels = np.full(len(self.plan.corpus), -1, dtype=np.intp)
+        labels[scored] = best.scored.argmax(axis=1)
+        return labels
 
-    def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
-        tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
+    def attack_secret(self, secret: Attribute, labels: Codes | None) -> None:
+        """Attack one attribute, with its null, its references and its learning curve.
 
-    result = attack(view, target, attackers, draws)
-    for name, candidate in result.best.items():
-        add("attribute-inference", name, candidate.scored)
-    for name, guess in adaptive.items():
-        add("attribute-inference", name, guess.scored)
-    strongest = strongest_of(result, adaptive, secret.codes)
-    winner = adaptive[strongest] if strongest in adaptive else result.best[strongest]
-    add("attribute-inference", "strongest", winner.scored)
-    tally.winners["attribute-inference", secret.name][strongest] += 1
-    tally.draws["attribute-inference", secret.name].append(result.view.draws)
-    tally.people.add(attack_by_people(TextAttack(plan, secret, view, result, adaptive)))
+        Of a release that takes few values the strongest attacker is the table of its outcomes;
+        the others stand beside it.
+        """
+        plan, tally = self.plan, self.tally
+        view, text = self._view("attacker", secret)
+        target = Secret(view, secret.codes, len(secret.classes))
+        victims = view.rows.scored
+        truth, units = secret.codes[victims], plan.units[victims]
 
-    # The null has the best family with the settings that cross-validation chose, fitted on all of
-    # the attacker's rows and draws: as strong an attacker, with nothing to learn.
-    family = next(item for item in attackers if item.name == result.family)
-    settings = result.best[result.family].settings
-    random = np.random.default_rng([view.seed, 0x40])
-    for _ in range(NULLS):
-        random_codes = permute(secret.codes, plan.units, random)
-        random_secret = Secret(result.view, random_codes, len(secret.classes))
-        null = fit_candidate(family, result.view, random_secret, settings)
-        add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
-    if label_guesses is not None and plan.label is not None:
-        label_parts = Parts(*(label_guesses[rows] for rows in view.rows))
-        scores = from_predicted_label(label_parts, target, len(plan.label.classes))
-        add("attribute-inference-reference", "predicted-label", scores)
-    if text is not None:
-        add("attribute-inference-reference", "tf-idf", text.probabilities(target))
-    for labels in LABELS_PER_CLASS:
-        few = few_labels(view, target, labels)
-        if few is not None:
-            tally.curves[secret.name, labels].append(Guesses(truth, few, units))
+        def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
+            tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
+
+        draws, attackers = self._draws_of(view), self.attackers
+        adaptive = adaptive_guesses(self.insiders, secret)
+        result = attack(view, target, attackers, draws)
+        for name, candidate in result.best.items():
+            add("attribute-inference", name, candidate.scored)
+        for name, guess in adaptive.items():
+            add("attribute-inference", name, guess.scored)
+        if self.outcomes:
+            table = OutcomeTable(self.outcomes)
+            attackers, result = [table], attack_outcomes(view, target, table, draws)
+            add("attribute-inference", TABLE, result.best[TABLE].scored)
+        strongest = strongest_of(result, adaptive, secret.codes)
+        winner = adaptive[strongest] if strongest in adaptive else result.best[strongest]
+        add("attribute-inference", "strongest", winner.scored)
+        tally.winners["attribute-inference", secret.name][strongest] += 1
+        tally.draws["attribute-inference", secret.name].append(result.view.draws)
+        tally.people.add(attack_by_people(TextAttack(plan, secret, view, result, adaptive)))
+
+        # The null has the best family with the settings that cross-validation chose, fitted on all
+        # of the attacker's rows and draws: as strong an attacker, with nothing to learn.
+        family = next(item for item in attackers if item.name == result.family)
+        settings = result.best[result.family].settings
+        random = np.random.default_rng([view.seed, 0x40])
+        for _ in range(NULLS):
+            random_codes = permute(secret.codes, plan.units, random)
+            random_secret = Secret(result.view, random_codes, len(secret.classes))
+            null = fit_candidate(family, result.view, random_secret, settings)
+            add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
+        if labels is not None and plan.label is not None:
+            label_parts = Parts(*(labels[rows] for rows in view.rows))
+            scores = from_predicted_label(label_parts, target, len(plan.label.classes))
+            add("attribute-inference-reference", "predicted-label", scores)
+        if text is not None:
+            add("attribute-inference-reference", "tf-idf", text.probabilities(target))
+        for number in LABELS_PER_CLASS:
+            few = few_labels(view, target, number)
+            if few is not None:
+                tally.curves[secret.name, number].append(Guesses(truth, few, units))
 
 
 def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
@@ -320,8 +312,9 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
             else metrics_for(len(target.classes), plan.metrics)
         )
         for metric in metrics:
-            row = finding_of(kind, target, attacker, metric, guesses, bootstrap, ceilings)
             winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
+            is_exact = TABLE in (winners or (attacker,))
+            row = finding_of(kind, target, attacker, metric, guesses, bootstrap, ceilings, is_exact)
             if attacker == "strongest":
                 choice = _choice(tally, kind, name, metric, bootstrap)
                 row = replace(row, parameters={**row.parameters, **choice})

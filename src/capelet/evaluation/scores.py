@@ -9,7 +9,7 @@ import numpy as np
 from capelet.data.labels import Attribute
 from capelet.evaluation.ceilings import Ceilings, bound_of
 from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap
+from capelet.findings.intervals import Bootstrap, Score, wilson
 from capelet.findings.metrics import Guesses, chance, majority, score
 
 
@@ -21,8 +21,13 @@ def finding_of(
     guesses: Sequence[Guesses],
     bootstrap: Bootstrap,
     ceilings: Ceilings,
+    is_exact: bool = False,
 ) -> Finding:
-    """The metric as a mean over seeds, with all that a reader holds against it."""
+    """The metric as a mean over seeds, with all that a reader holds against it.
+
+    Constant guesses of a fitted attacker are `degenerate`: nothing was learnt. Those of an exact
+    one (`attacks.outcomes`) are what there is to learn.
+    """
     # The null comes this way too: its interval has the score's rule, over persons and all seeds.
     interval = score(metric, guesses, bootstrap)
     classes = len(target.classes)
@@ -32,6 +37,9 @@ def finding_of(
     present = [value for value in majorities if value is not None]
     bound = bound_of(metric, truths, classes)
     constant = sum(item.degenerate for item in guesses)
+    if is_exact and constant:
+        interval = _with_unseen(interval, guesses)
+        constant = 0
     # A person has one secret and many texts; a task is asked of each text anew.
     of_person = ceilings.for_person(bound) if kind == "attribute-inference" else {}
     return Finding(
@@ -52,3 +60,18 @@ def finding_of(
             **of_person,
         },
     )
+
+
+def _with_unseen(interval: Score, guesses: Sequence[Guesses]) -> Score:
+    """The interval of a table that saw one value alone, with room for values that did not come.
+
+    Guesses that never vary have an interval of no width, however few people were seen. A value that
+    no one of n people had comes to so many of a class as Wilson's interval of 0 of n says, and adds
+    at most the mean of that over classes to Σ_v max_c P(v|c).
+    """
+    truth, unit = (
+        np.concatenate([getattr(g, name) for g in guesses]) for name in ("truth", "unit")
+    )
+    rooms = [wilson(0.0, len(np.unique(unit[truth == code])))[1] for code in np.unique(truth)]
+    high = max(interval.high, min(1.0, interval.value + float(np.mean(rooms))))
+    return Score(interval.value, interval.low, high, interval.by_seed)

@@ -15,11 +15,12 @@ import numpy as np
 
 from capelet.attacks.adaptive import VECTORS
 from capelet.attacks.attribute import Draws, Family, Secret, View, attack, one_thread
+from capelet.attacks.outcomes import TABLE, OutcomeTable, attack_outcomes
 from capelet.data.corpus import Corpus, Rows
 from capelet.data.labels import Attribute, add_derived, attributes
 from capelet.data.splits import group_rows
 from capelet.errors import DataError, name_field
-from capelet.evaluation.access import Redraw
+from capelet.evaluation.access import NO_ACCESS, Access
 from capelet.evaluation.ceilings import Ceilings
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.scores import finding_of
@@ -112,7 +113,7 @@ def attack_from_elsewhere(
     release: Release,
     own: Vectors,
     attackers: Sequence[Family],
-    redraw: Redraw | None = None,
+    access: Access = NO_ACCESS,
 ) -> list[Finding]:
     """Findings of the strongest attacker that `own`, the auxiliary texts' release, teaches.
 
@@ -125,14 +126,16 @@ def attack_from_elsewhere(
     for secret in auxiliary.secrets:
         attribute = next(item for item in plan.secrets if item.name == secret.name)
         with one_thread():
-            guesses, winner = _guesses(plan, secret, auxiliary.corpus, vectors, attackers, redraw)
+            guesses, winner = _guesses(plan, secret, auxiliary.corpus, vectors, attackers, access)
         about = {
             "holds": VECTORS,
             "auxiliary": {"name": auxiliary.corpus.name, "texts": int((secret.codes >= 0).sum())},
             "chosen": {winner: len(plan.splits)},
         }
         for metric in metrics_for(len(attribute.classes)):
-            row = finding_of(KIND, attribute, AUXILIARY, metric, guesses, bootstrap, ceilings)
+            row = finding_of(
+                KIND, attribute, AUXILIARY, metric, guesses, bootstrap, ceilings, winner == TABLE
+            )
             parameters: dict[str, Any] = {**row.parameters, **about}
             rows.append(replace(row, parameters=parameters, recipe_hash=release.recipe_hash))
     return rows
@@ -144,7 +147,7 @@ def _guesses(
     corpus: Corpus,
     vectors: Vectors,
     attackers: Sequence[Family],
-    redraw: Redraw | None,
+    access: Access,
 ) -> tuple[list[Guesses], str]:
     """Guesses of the victims of each seed, and the name of the attacker."""
     attribute = next(item for item in plan.secrets if item.name == secret.name)
@@ -156,10 +159,15 @@ def _guesses(
     victims = victims[attribute.codes[victims] >= 0]
     teachers = first + np.flatnonzero(secret.codes >= 0)
     view = View(vectors, teachers, teachers[:0], victims, plan.splits[0].seed, units)
-    draws = None
+    draws, redraw = None, access.redraw
     if redraw is not None:
         draws = Draws(view, lambda rows: redraw(rows - first), redraw.most)
-    result = attack(view, Secret(view, codes, len(attribute.classes)), attackers, draws)
+    target = Secret(view, codes, len(attribute.classes))
+    result = (
+        attack_outcomes(view, target, OutcomeTable(access.outcomes), draws)
+        if access.outcomes
+        else attack(view, target, attackers, draws)
+    )
     scores = result.best[result.strongest].scored
     guesses = []
     for parts in plan.splits:

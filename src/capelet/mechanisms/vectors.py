@@ -260,6 +260,11 @@ class RandomisedResponse(NoiseStep, OnVectors):
         return Guarantee(self.epsilon)
 
     @property
+    def outcomes(self) -> int:
+        """How many values a released row can take: one for each class."""
+        return self.classes
+
+    @property
     def noise(self) -> Response:
         """The law of its losses, for several texts of one person."""
         return Response(self.epsilon, symbols=self.classes)

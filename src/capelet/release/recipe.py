@@ -51,6 +51,7 @@ from capelet.release.steps import (
     isolates_rows,
     map_encoder,
     origins_of,
+    outcomes,
     run,
     run_seeded,
     steps_of,
@@ -263,6 +264,11 @@ class PrivateEncoder:
     def draws(self) -> bool:
         """Whether two releases of one text differ."""
         return any(draws(step) for step in self.steps)
+
+    @property
+    def outcomes(self) -> int | None:
+        """How many values a released row can take; None where the steps set no bound."""
+        return outcomes(self.steps)
 
     @property
     def guarantee(self) -> Guarantee:

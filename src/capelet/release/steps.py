@@ -82,11 +82,29 @@ def isolates_rows(steps: Sequence[Step]) -> bool:
     answers for itself, and what follows the last one is post-processing.
     """
     last = max((place for place, step in enumerate(steps) if step.guarantee is not None), default=0)
-    return all(
-        step.guarantee is not None
-        or interfaces.isolates_rows(step.encoder if isinstance(step, EncoderStep) else step)
-        for step in steps[:last]
-    )
+    return all(step.guarantee is not None or _isolates_rows(step) for step in steps[:last])
+
+
+def _isolates_rows(step: Step) -> bool:
+    return interfaces.isolates_rows(step.encoder if isinstance(step, EncoderStep) else step)
+
+
+def outcomes(steps: Iterable[Step]) -> int | None:
+    """How many values a released row can take, as the steps say; None where nothing bounds it.
+
+    A function of few values takes no more of them, so that post-processing keeps the number. What
+    draws, or lets rows of a call depend on each other, does not.
+
+    >>> label = MECHANISMS["randomised-response"](epsilon=1, classes=3)
+    >>> outcomes([label, MECHANISMS["projection"](8)]), outcomes([label, MECHANISMS["laplace"](1)])
+    (3, None)
+    """
+    count: int | None = None
+    for step in steps:
+        kept = None if draws(step) or not _isolates_rows(step) else count
+        bounds = [item for item in (kept, getattr(step, "outcomes", None)) if item is not None]
+        count = min(bounds, default=None)
+    return count
 
 
 def origins_of(steps: Iterable[Step]) -> tuple[Origin, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,20 +128,27 @@ def _leaks(findings: Findings) -> str:
         if item.outcome == Outcome.LEAK
     ]
     quiet, unclear = (
-        [f"“{item.target}”" for item in items if item.outcome == outcome]
+        [item for item in items if item.outcome == outcome]
         for outcome in (Outcome.NO_LEAK_FOUND, Outcome.INCONCLUSIVE)
     )
     sentence = f"The vectors give away {join_names(leaking)}. " if leaking else ""
-    if unclear:
-        sentence += (
-            f"Whether {join_names(unclear)} {'leaks' if len(unclear) == 1 else 'leak'} is "
-            "inconclusive: the intervals are too wide. "
-        )
+    reasons = {
+        "the intervals are too wide": [item for item in unclear if not item.degenerate],
+        "the strongest attacker gave every text the same answer": [
+            item for item in unclear if item.degenerate
+        ],
+    }
+    for reason, some in reasons.items():
+        verb = "leaks" if len(some) == 1 else "leak"
+        if some:
+            sentence += f"Whether {_names(some)} {verb} is inconclusive: {reason}. "
     if quiet:
-        sentence += (
-            f"No leak of {join_names(quiet)} was found, which is not proof that there is none."
-        )
+        sentence += f"No leak of {_names(quiet)} was found, which is not proof that there is none."
     return sentence.strip() or "No private attribute was measured."
+
+
+def _names(items: Sequence[Verdict]) -> str:
+    return join_names([f"“{item.target}”" for item in items])
 
 
 def _cost(before: Findings, after: Findings) -> str:

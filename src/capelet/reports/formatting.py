@@ -28,6 +28,7 @@ ATTACKERS = {
     "boosting": "gradient boosting",
     "knn": "nearest neighbours",
     "kernel": "RBF kernel",
+    "outcomes": "table of outcomes",
     "undo": "undo (inverts the map)",
     "pairs": "pairs (learnt inverse)",
     "likelihood": "likelihood of the noise",

@@ -23,7 +23,7 @@ from capelet.data.splits import Seeds, group_rows, seed_list
 from capelet.encoders import with_cache
 from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError, name_field, spell
-from capelet.evaluation.access import Access, Redraw, access_of
+from capelet.evaluation.access import Access, access_of
 from capelet.evaluation.attacks import AttackPlan, TextAttacks
 from capelet.evaluation.geometry import (
     deviation,
@@ -218,9 +218,9 @@ def _from_elsewhere(
 ) -> list[Finding]:
     """What attackers read who learn from another corpus, sent through the same release."""
     inputs = inputs_of(auxiliary.corpus, target)
-    redraw = Redraw(target, inputs) if target.draws else None
+    (access,) = access_of([target], inputs, None)
     own = target.release(inputs).vectors
-    return attack_from_elsewhere(plan, auxiliary, release, own, attackers, redraw)
+    return attack_from_elsewhere(plan, auxiliary, release, own, attackers, access)
 
 
 def corpus_of(data: Any, columns: TableOptions, split_kind: str = "auto") -> Corpus:

@@ -105,11 +105,16 @@ def _choices(rows: Sequence[Finding]) -> str:
 
 
 def winner_sentence(row: Finding) -> str:
-    """Who was strongest and what it held, where it held more than vectors; else nothing."""
-    if row.parameters.get("holds") in (None, "vectors"):
-        return ""
+    """Who was strongest, where it held more than vectors or is exact; else nothing."""
     winners = row.parameters.get("chosen")
     name = max(winners, key=winners.__getitem__) if isinstance(winners, Mapping) else None
+    if name == "outcomes":
+        return (
+            "The vectors take few values, so the attacker is the table of how often each one comes "
+            "in each class: nobody reads more from one vector than such a table."
+        )
+    if row.parameters.get("holds") in (None, "vectors"):
+        return ""
     return f"The strongest attacker, {attacker_name(name)}, {_holding(row)}."
 
 
