@@ -51,7 +51,7 @@ def main() -> None:
     )
     texts = corpus.texts.tolist()
     vectors = with_cache(load_encoder("minilm")).encode(texts)
-    plan = Plan.of(corpus, arguments.seeds)
+    plan = Plan.of(corpus, arguments.seeds, "balanced")
 
     suite, scores = suite_of(plan, vectors)  # scores on the seeds that the plain ones get too
     sample = texts[: arguments.peer_texts]

@@ -198,7 +198,7 @@ def measure(job: Job) -> dict[str, Any]:
     """What an audit's attackers and the yardstick reach on one split of one release."""
     start = time.monotonic()
     corpus = corpus_of(job.file, job.rows)
-    plan = Plan.of(corpus, job.splits)
+    plan = Plan.of(corpus, job.splits, "balanced")
     parts = plan.splits[job.place]
     vectors = release(job.release, plan, parts)
     with one_thread():

@@ -249,7 +249,7 @@ def read(
 def measure(job: Job) -> dict[str, Any]:
     start = time.monotonic()
     corpus = corpus_of(job)
-    plan = Plan.of(corpus, job.splits)
+    plan = Plan.of(corpus, job.splits, "balanced")
     parts, x = plan.splits[job.place], corpus.vectors
     with one_thread():
         private = PrivateEncoder(*steps_of(job, plan, parts, x))

@@ -431,7 +431,7 @@ def test_help(command: str) -> None:
 
 
 def test_names_of_a_table_within_a_sentence() -> None:
-    names = "random, stratified, by_author, wasserstein"
+    names = "random, balanced, by_author, wasserstein"
     assert fill_names("auto, {splits:or}.") == f"auto, {names} or keyed."
     assert fill_names("{splits}, or all") == f"{names}, keyed, or all"
     with pytest.raises(KeyError):

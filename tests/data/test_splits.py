@@ -105,7 +105,7 @@ def test_stratified_gives_each_part_its_share_of_a_rare_class() -> None:
     codes = (random.random(2000) < 0.05).astype(np.intp)
     corpus = Corpus("s", texts=column([f"text {row}" for row in range(2000)]))
     rare = Attribute("rare", codes, ("no", "yes"))
-    parts = split(corpus, "stratified", 0, [rare])
+    parts = split(corpus, "balanced", 0, [rare])
     shares = [
         codes[rows].sum() / codes.sum() for rows in (parts.defender, parts.attacker, parts.victims)
     ]
@@ -268,7 +268,7 @@ def test_identical_rows_are_grouped_without_authors_too() -> None:
 # ---- shares --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["random", "stratified", "wasserstein"])
+@pytest.mark.parametrize("kind", ["random", "balanced", "wasserstein"])
 def test_single_rows_are_dealt_to_the_row(kind: str) -> None:
     vectors = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
     for seed in range(3):
@@ -294,8 +294,23 @@ def test_sixty_rows_and_three_groups_are_enough() -> None:
 
 def test_auto_is_by_author_where_authors_are_known() -> None:
     texts = [f"t{row}" for row in range(90)]
-    assert split(by_hand(None, texts)).kind == "stratified"
+    assert split(by_hand(None, texts)).kind == "random"
     assert split(by_hand([f"w{row % 30}" for row in range(90)], texts)).kind == "by_author"
+
+
+def test_without_authors_the_default_looks_at_no_attribute() -> None:
+    texts = by_hand(None, [f"t{row}" for row in range(200)])
+    side = Attribute("side", np.arange(200) % 2, ("a", "b"))
+    for kind, is_same in (("auto", True), ("balanced", False)):
+        one, other = (split(texts, kind, 5, balance).victims for balance in ([], [side]))
+        assert (set(one) == set(other)) is is_same
+
+
+def test_where_authors_are_known_a_balanced_split_is_by_author() -> None:
+    corpus = by_hand([f"w{row % 30}" for row in range(90)], [f"t{row}" for row in range(90)])
+    side = Attribute("side", np.arange(90) % 2, ("a", "b"))
+    one, other = split(corpus, "balanced", 2, [side]), split(corpus, "by_author", 2)
+    assert one.kind == "by_author" and one.victims.tolist() == other.victims.tolist()
 
 
 def test_strata_are_spread_evenly_however_small_they_are() -> None:
@@ -305,14 +320,14 @@ def test_strata_are_spread_evenly_however_small_they_are() -> None:
     balance = [Attribute(str(k), c, tuple("abcd"[: c.max() + 1])) for k, c in enumerate(codes)]
     names = np.empty(600, dtype=object)
     corpus = by_hand(None, [f"t{row}" for row in range(600)])
-    parts = split(corpus, "stratified", 3, balance)
+    parts = split(corpus, "balanced", 3, balance)
     for name, share in (("defender", 0.5), ("attacker", 0.3), ("victims", 0.2)):
         rows = getattr(parts, name)
         names[rows] = name
         for cell in range(12):
             inside = codes[0] * 4 + codes[1] == cell
             assert abs(inside[rows].sum() - share * inside.sum()) <= 2
-    other = split(corpus, "stratified", 4, balance)
+    other = split(corpus, "balanced", 4, balance)
     assert set(other.victims) != set(parts.victims)
 
 
@@ -407,7 +422,7 @@ def test_linked_is_a_share_of_the_victims() -> None:
     assert linked_share(parts, group) == pytest.approx(10 / len(parts.victims))
 
 
-@pytest.mark.parametrize("kind", ["random", "stratified", "by_author", "wasserstein"])
+@pytest.mark.parametrize("kind", ["random", "balanced", "by_author", "wasserstein"])
 def test_rows_that_trained_are_the_defenders_in_every_kind_of_split(kind: str) -> None:
     """With all rows of their authors; the others fill the parts up to their shares."""
     random = np.random.default_rng(0)
@@ -493,14 +508,14 @@ def test_each_group_goes_to_the_part_that_lacks_most() -> None:
     shares, corpus = (0.5, 0.25, 0.25), rows(8)
     odd = Attribute("odd", np.array([1, 0] * 4), ("no", "yes"))
     given: dict[str, Any] = {"corpus": corpus, "shares": shares}
-    assert parts_by_hand("stratified", Fixed(), **given) == [0, 1, 2, 0, 0, 1, 2, 0]
-    balanced = parts_by_hand("stratified", Fixed(), balance=[odd], **given)
+    assert parts_by_hand("balanced", Fixed(), **given) == [0, 1, 2, 0, 0, 1, 2, 0]
+    balanced = parts_by_hand("balanced", Fixed(), balance=[odd], **given)
     assert balanced[1::2] == [0, 1, 2, 0] == balanced[::2]
     # Within a stratum the order is random, and so is who goes first: ½·0.5, ¼·3 and ¼·0 are owed.
     order = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
-    backwards = parts_by_hand("stratified", Fixed(order), balance=[odd], **given)
+    backwards = parts_by_hand("balanced", Fixed(order), balance=[odd], **given)
     assert backwards[1::2] == [0, 2, 1, 0] == backwards[::2]
-    first = parts_by_hand("stratified", Fixed([0.0] * 8, [0.5, 3.0, 0.0]), **given)
+    first = parts_by_hand("balanced", Fixed([0.0] * 8, [0.5, 3.0, 0.0]), **given)
     assert first == [1, 0, 0, 2, 1, 0, 0, 2]
 
 
@@ -509,18 +524,18 @@ def test_groups_weigh_by_their_rows_and_stand_in_the_stratum_of_their_first() ->
     codes = np.array([1, 0, 0, 1, 0, 1, 1, 0])  # of the groups: 1, 0, 1, 0, 1, 0
     odd = Attribute("odd", codes, ("no", "yes"))
     given: dict[str, Any] = {"corpus": rows(8), "groups": groups, "shares": (0.5, 0.25, 0.25)}
-    plain = parts_by_hand("stratified", Fixed(), **given)
+    plain = parts_by_hand("balanced", Fixed(), **given)
     assert plain == [0, 0, 1, 2, 0, 0, 1, 2]  # a group of two is a part's turn twice
     # In the order of the strata the groups are 1, 3, 5 and 0, 2, 4, with 1, 2, 1 and 2, 1, 1 rows.
     # Owed, at the turn of each: (½ ¼ ¼), (½ ¾ ¾), (1 −1 1), (1 −½ 1½), (1½ −¼ −¼), (1 0 0).
-    by_stratum = parts_by_hand("stratified", Fixed(), balance=[odd], **given)
+    by_stratum = parts_by_hand("balanced", Fixed(), balance=[odd], **given)
     assert by_stratum == [2, 2, 0, 0, 1, 1, 0, 0]
 
 
 def test_a_part_without_a_share_gets_no_row() -> None:
     for seed in range(3):
         material = Material(rows(50), np.arange(50), shares=(0.0, 0.6, 0.4))
-        part = SPLITS["stratified"](material, np.random.default_rng(seed))
+        part = SPLITS["balanced"](material, np.random.default_rng(seed))
         assert np.bincount(part, minlength=3).tolist() == [0, 30, 20]
 
 

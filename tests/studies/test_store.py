@@ -52,6 +52,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert again.meta(first.key).identity["inputs"]["corpus"] == "tiny"
 
 
+def test_a_renamed_split_finds_the_cells_that_were_stored_before() -> None:
+    """The digest is that of a cell of `auto`, by author, else balanced, as it was stored once."""
+    known = "cb28d6a24de00ceefda6a0a8fe0f36debe6e7e08a02711d8168fe9351d888531"
+    assert cell(split="balanced").key == known
+    others = {cell(split=kind).key for kind in ("auto", "random", "by_author", "keyed")}
+    assert known not in others and len(others) == 4
+
+
 def test_the_first_writer_wins(tmp_path: Path) -> None:
     store, other = Store(tmp_path / "store"), Store(tmp_path / "store")
     store.write(cell(), measurement(0.7), 1.0)

@@ -72,11 +72,11 @@ def test_replacing_one_row_moves_no_other_to_another_part(corpus: Corpus, known:
     assert len(same) == 1199 and all(before[row] == after[row] for row in same)
     shares = [list(before.values()).count(name) / 1200 for name in ("defender", "attacker")]
     assert shares[0] == pytest.approx(0.5, abs=0.08) and shares[1] == pytest.approx(0.3, abs=0.08)
-    # The control: in a stratified split one changed label reshuffles the others.
+    # The control: in a balanced split one changed label reshuffles the others.
     balance = [Attribute("task", (label == "1").astype(np.intp), ("0", "1"))]
     old = [Attribute("task", (whole.label == "1").astype(np.intp), ("0", "1"))]
     bare = replace(whole, author=None)
-    one, two = split(bare, "stratified", 0, old), split(bare, "stratified", 0, balance)
+    one, two = split(bare, "balanced", 0, old), split(bare, "balanced", 0, balance)
     assert len(set(one.defender) ^ set(two.defender)) > 20
 
 
@@ -183,7 +183,7 @@ def test_what_ships_works_without_the_figures_beside_it(corpus: Corpus, tmp_path
     ("changes", "privacy", "kind", "derived", "sentence"),
     [
         ({"author": None}, AUTHORS, "auto", False, "needs to know the authors"),
-        ({}, TEXTS, "stratified", False, "'stratified' does not: leave split= out"),
+        ({}, TEXTS, "balanced", False, "'balanced' does not: leave split= out"),
         ({}, TEXTS, "auto", True, "leave derive= out"),
         ({}, TrainingPrivacy(8.0, 0.01), "auto", False, "δ of the training is 0.01"),
     ],

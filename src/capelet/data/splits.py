@@ -92,20 +92,24 @@ def split(
     word_vectors: WordVectors | None = None,
     trained: npt.NDArray[np.bool_] | None = None,
 ) -> Split:
-    """Three disjoint parts. `auto` is by author where authors are known, else stratified.
+    """Three disjoint parts. `auto` is by author where authors are known, else random by group.
 
-    `balance` are the attributes that a stratified split spreads evenly over the parts;
-    `word_vectors` are what a Wasserstein split of texts compares. `column:NAME` takes the official
-    parts of the corpus (`official`), where rows may belong to no part. Rows that `trained` the
-    encoder are the defender's, with all of their group: what is learnt by heart must not be scored.
+    So what is found of one attribute does not depend on which others were named. `balance` are the
+    attributes that the split `balanced` spreads evenly over the parts where authors are not known,
+    as studies do whose cells name all of them; `word_vectors` are what a Wasserstein split of texts
+    compares. `column:NAME` takes the official parts of the corpus (`official`), where rows may
+    belong to no part. Rows that `trained` the encoder are the defender's, with all of their group:
+    what is learnt by heart must not be scored.
     """
     if len(corpus) < LEAST_ROWS:
         raise DataError(
             f"{corpus.name!r} has {len(corpus)} usable rows; at least {LEAST_ROWS} are needed to "
             "split them into defender, attacker and victims"
         )
-    if kind == "auto":
-        kind = "by_author" if corpus.author is not None else "stratified"
+    if kind in ("auto", "balanced") and corpus.author is not None:
+        kind = "by_author"
+    elif kind == "auto":
+        kind = "random"
     assign = _assignment(kind)
     random = np.random.default_rng([seed, 0x5EED])
     groups = group_rows(corpus)
@@ -258,7 +262,7 @@ def _by_author(material: Material, random: np.random.Generator) -> Rows:
     return _assign(material.groups, random, material.shares)
 
 
-def _stratify(material: Material, random: np.random.Generator) -> Rows:
+def _balance(material: Material, random: np.random.Generator) -> Rows:
     """Each part gets each class's share.
 
     A stratum is a combination of classes of the first row of a group. Groups are assigned from one
@@ -385,7 +389,7 @@ def _official(material: Material, random: np.random.Generator, column: str) -> R
 
 SPLITS: dict[str, Callable[[Material, np.random.Generator], Rows]] = {
     "random": _random,
-    "stratified": _stratify,
+    "balanced": _balance,
     "by_author": _by_author,
     "wasserstein": _wasserstein,
     "keyed": _keyed,

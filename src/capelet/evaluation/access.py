@@ -15,6 +15,7 @@ from capelet.data.corpus import Rows
 from capelet.evaluation.adaptive import Insider, insiders_of
 from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
+from capelet.release.seeded import SeededEncoder
 from capelet.release.steps import draws
 
 # Draws of each of the attacker's texts where words alone are noise: every one is encoded anew.
@@ -30,6 +31,16 @@ class Redraw:
         self._lock = lock or Lock()
         is_text_noise = {step.consumes == "texts" for step in private.steps if draws(step)}
         self.most = MOST_TEXT_DRAWS if is_text_noise == {True} else MOST_DRAWS
+
+    def afresh(self) -> Redraw:
+        """The same redraws from the first on, for whoever must not depend on what others drew.
+
+        Only noise from a seed comes in an order; and no finding may hang on what else was asked.
+        """
+        private = self._private
+        if isinstance(private, SeededEncoder):
+            private = private.redrawing()
+        return Redraw(private, self._inputs, self._lock)
 
     def __call__(self, rows: Rows) -> Vectors:
         inputs = self._inputs

@@ -208,7 +208,8 @@ class _SplitAttack:
     def _draws_of(self, view: View) -> Draws | None:
         if self.redraw is None:
             return None
-        return self._draws.setdefault(id(view), Draws(view, self.redraw, self.redraw.most))
+        again = self.redraw.afresh()
+        return self._draws.setdefault(id(view), Draws(view, again, again.most))
 
     def probe_task(self, label: Attribute) -> Codes:
         """Probe the task on the defender's part; returns the label predicted for other rows."""

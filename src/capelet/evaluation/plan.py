@@ -90,7 +90,7 @@ class Plan:
                 f"({name_field('derive', 'names,number')}), or attack words "
                 f"({name_field('attacks', 'inversion')})"
             )
-        # Spread evenly over the parts, secrets and task alike, so that no part lacks a class.
+        # What the split `balanced` spreads evenly over the parts; the others look at none of it.
         balance = [*secrets, *([label] if label else [])]
         parts = tuple(split_corpus(corpus, split_kind, seed, balance, trained) for seed in numbers)
         warnings = (

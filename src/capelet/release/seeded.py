@@ -55,6 +55,12 @@ class SeededEncoder(PrivateEncoder):
     def with_steps(self, steps: Sequence[Step]) -> SeededEncoder:
         return SeededEncoder(*steps, seed=self.seed, purpose=self.purpose)
 
+    def redrawing(self) -> SeededEncoder:
+        """The same encoder with its first release behind it: what it draws next is the second."""
+        again = self.with_steps(self.steps)
+        next(again._numbers)
+        return again
+
     def save(self, folder: Path | str, about: Any = None) -> Path:
         """Refused: a folder is for releases."""
         raise CapeletError(

@@ -47,7 +47,7 @@ ATTACKERS = {
 SPLITS = {
     "by_author": "by author: all texts of one author lie in one part",
     "random": "at random",
-    "stratified": "at random, with equal class shares in each part",
+    "balanced": "at random, with equal class shares in each part",
     "wasserstein": "adversarially: the victims lie far from the rest",
     "by_text": "by text: identical texts lie in one part",
     "own_texts": "from another source than the victims",

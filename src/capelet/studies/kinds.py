@@ -39,7 +39,7 @@ _CORPUS: dict[str, Any] = {"corpus": None, "rows": None, "seed": 0}
 _PEOPLE: dict[str, Any] = {"per_author": None}
 _RELEASE: dict[str, Any] = {"encoder": "minilm", "steps": ()}
 _ATTRIBUTES: dict[str, Any] = {
-    "split": "auto",
+    "split": "balanced",
     "attackers": (),
     "derived": (),
     "bins": None,
@@ -95,7 +95,7 @@ KINDS: dict[str, Kind] = {
         {
             **_CORPUS,
             "encoder": "minilm",
-            "split": "auto",
+            "split": "balanced",
             "derived": (),
             "bins": None,
             "clouds": {},

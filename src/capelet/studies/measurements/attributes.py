@@ -22,7 +22,7 @@ def _protocol(inputs: Mapping[str, Any]) -> Any:
 
     return Protocol(
         seed=int(inputs["seed"]),
-        split_kind=inputs.get("split", "auto"),
+        split_kind=inputs["split"],
         attackers=tuple(inputs.get("attackers", ())),
         derived=tuple(inputs.get("derived", ())),
         bins=inputs.get("bins"),
