@@ -134,6 +134,7 @@ def verdict_summaries(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
             "verdict": str(item.outcome),
             "level": item.level,
             "sentence": item.sentence,
+            "counted": item.counted,
             "people": item.people,
             "people_needed": item.people_needed,
         }

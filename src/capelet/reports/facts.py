@@ -27,6 +27,17 @@ def name_of(findings: Findings) -> str:
     return str(part(findings, "data").get("name") or default)
 
 
+def scored_units(findings: Findings) -> str:
+    """Over whom scores are: people, or texts where no author is known.
+
+    >>> scored_units(Findings((), {"data": {"rows": 90, "authors": None}}))
+    'texts'
+    """
+    data = part(findings, "data")
+    # Findings that were made by hand may say nothing of their data.
+    return "texts" if data and not data.get("authors") else "people"
+
+
 def headline(findings: Findings) -> list[Fact]:
     """The few facts that identify the run at the top of the page."""
     data, encoder = part(findings, "data"), part(findings, "encoder")

@@ -13,7 +13,8 @@ from enum import IntEnum
 from capelet.errors import DataError, name_field
 from capelet.findings import Finding, Findings
 from capelet.findings.verdicts import Figures, Side, classify, people_of, side_of
-from capelet.reports.formatting import count, join_names, points
+from capelet.reports.facts import scored_units
+from capelet.reports.formatting import count, join_names, points, sentence_of
 from capelet.reports.kinds.attribute_inference import LEAK, strongest, unmeasured_attributes
 from capelet.reports.verdict import people_words, targets
 
@@ -75,13 +76,14 @@ class Gates:
         """What each gate says of the attributes of a run."""
         rows = [row for target in targets(findings, LEAK) if (row := strongest(findings, target))]
         missing = unmeasured_attributes(findings)
+        counted = scored_units(findings)
         rulings = []
         if self.fail_over is not None:
             rulings.append(_fail_over(rows, self.fail_over))
         if self.require_under is not None:
-            rulings.append(_require_under(rows, self.require_under, missing))
+            rulings.append(_require_under(rows, self.require_under, missing, counted))
         if self.min_victims is not None:
-            rulings.append(_min_victims(rows, self.min_victims, missing))
+            rulings.append(_min_victims(rows, self.min_victims, missing, counted))
         return rulings
 
 
@@ -110,7 +112,7 @@ def _fail_over(rows: list[Finding], limit: float) -> Ruling:
     return Ruling(name, Decision.PASSED, f"{reason}.")
 
 
-def _require_under(rows: list[Finding], limit: float, missing: list[str]) -> Ruling:
+def _require_under(rows: list[Finding], limit: float, missing: list[str], counted: str) -> Ruling:
     name, size = f"{name_field('require_under', f'{limit:g}')}", points(limit, 1)
     sides = {side: [row for row in rows if side_of(row, limit) is side] for side in Side}
     if over := sides[Side.OVER]:
@@ -122,7 +124,11 @@ def _require_under(rows: list[Finding], limit: float, missing: list[str]) -> Rul
     if unclear or missing or not rows:
         parts = [f"Not shown to lie under {size} over chance, nor over it: {_rooms(unclear)}."]
         parts = parts if unclear else []
-        parts += [f"{row.target}: {people_words(classify(row))}" for row in unclear if _more(row)]
+        needs = {
+            row.target: people_words(classify(row), f"{counted} among the victims")
+            for row in unclear
+        }
+        parts += [f"{target}: {words}" for target, words in needs.items() if words]
         parts += [f"Not measured: {join_names(missing)}."] if missing else []
         reason = " ".join(parts) or "No attribute was measured."
         return Ruling(name, Decision.INCONCLUSIVE, reason, (*_names(unclear), *missing))
@@ -130,15 +136,15 @@ def _require_under(rows: list[Finding], limit: float, missing: list[str]) -> Rul
     return Ruling(name, Decision.PASSED, f"{reason}: {_rooms(rows)}.")
 
 
-def _min_victims(rows: list[Finding], least: int, missing: list[str]) -> Ruling:
+def _min_victims(rows: list[Finding], least: int, missing: list[str], counted: str) -> Ruling:
     name = name_field("min_victims", least)
     few = [row for row in rows if (people_of(row) or 0) < least]
     sizes = join_names([f"{row.target} {count(people_of(row))}" for row in few or rows])
     if few or missing or not rows:
-        reason = f"Too few people were scored: {sizes}." if few else "Nothing was measured."
+        reason = f"Too few {counted} were scored: {sizes}." if few else "Nothing was measured."
         names = (*_names(few), *missing)
         return Ruling(name, Decision.INCONCLUSIVE, reason, names)
-    return Ruling(name, Decision.PASSED, f"People scored: {sizes}.")
+    return Ruling(name, Decision.PASSED, f"{sentence_of(counted)} scored: {sizes}.")
 
 
 def _names(rows: list[Finding]) -> tuple[str, ...]:
@@ -159,7 +165,3 @@ def _rooms(rows: list[Finding]) -> str:
         words = f"at most {points(max(room, 0.0), 1)}" if room is not None else "unknown"
         parts.append(f"{row.target} ({'all guesses the same' if row.degenerate else words})")
     return join_names(parts)
-
-
-def _more(row: Finding) -> bool:
-    return bool(people_words(classify(row)))

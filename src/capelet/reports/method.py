@@ -94,7 +94,8 @@ def method(findings: Findings) -> list[Passage]:
             "Levels",
             "“No leak found”: the interval reaches down to chance, is at most 5 points wide to "
             "either side, and ends less than 5 points above chance. “Inconclusive”: it reaches "
-            "down to chance and is wider or ends higher, or all guesses were the same. "
+            "down to chance and is wider or ends higher, or all guesses of a fitted attacker were "
+            "the same. "
             "“Slight”: a gain under 5 points. "
             "“Clear”: under 15 points. “Strong”: 15 points or more."
             + (

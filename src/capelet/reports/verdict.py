@@ -21,7 +21,8 @@ class Verdict:
 
     `statement` is the verdict, `warnings` say why it may not be trusted, `sentence` is both. What
     `chance` is the score of is said by `base`: the words of a text have a better one than chance.
-    `people` were scored; `people_needed` would decide what is inconclusive.
+    `people` were scored, and `people_needed` would decide what is inconclusive; `counted` says
+    whether they are people, or texts whose authors nobody knows.
     """
 
     target: str
@@ -34,6 +35,7 @@ class Verdict:
     ceiling: float | None = None
     degenerate: bool = False
     base: str = "by chance"
+    counted: str = "people"
 
     @property
     def level(self) -> Level:
@@ -106,8 +108,11 @@ def targets(findings: Findings, kind: str) -> list[str]:
     return list(dict.fromkeys(row.target for row in findings if row.kind == kind))
 
 
-def people_words(judgement: Judgement, what: str = "people among the victims") -> str:
-    """How many people would decide what these could not, as a sentence; empty where unknown."""
+def people_words(judgement: Judgement, what: str) -> str:
+    """How many would decide what these could not, as a sentence; empty where unknown.
+
+    `what` they are: people among the victims, or texts, or writers.
+    """
     if judgement.people_needed is None:
         return ""
     return (

@@ -138,7 +138,8 @@ class Check:
             halves = [f"{printable(name)} ±{100 * half:.0f}" for name, half in self.precision]
             sentence = f"How sure a verdict will be, in points: {', '.join(halves)}."
             if round(max(half for _, half in self.precision), 2) > NARROW:
-                sentence += " “No leak found” needs ±5 or better: more people."
+                sentence += " “No leak found” needs ±5 or better: more "
+                sentence += "texts." if self.people is None else "people."
             sentences.append(sentence)
         return sentences
 

@@ -12,7 +12,7 @@ from capelet.findings.verdicts import LEVELS, Figures, Judgement, Level, Outcome
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
-from capelet.reports.facts import artefact, entries, part
+from capelet.reports.facts import artefact, entries, part, scored_units
 from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
@@ -159,16 +159,18 @@ def _verdict(findings: Findings, row: Finding) -> Verdict:
     null = first(findings, kind=control_of(LEAK), target=row.target, metric=PRIMARY)
     judgement = classify(row)
     warnings = [_null_warning(null), _ceiling_warning(row)]
+    counted = scored_units(findings)
     return Verdict(
         target=row.target,
         judgement=judgement,
-        statement=_statement(row, judgement, label, words),
+        statement=_statement(row, judgement, label, words, f"{counted} among the victims"),
         warnings=tuple(warning for warning in warnings if warning),
         predicted_label=label,
         text=words,
         null=value_of(null),
         ceiling=row.ceiling,
         degenerate=row.degenerate,
+        counted=counted,
     )
 
 
@@ -179,12 +181,14 @@ def _reference(findings: Findings, row: Finding, attacker: str) -> float | None:
     )
 
 
-def _statement(row: Finding, judgement: Judgement, label: float | None, text: float | None) -> str:
+def _statement(
+    row: Finding, judgement: Judgement, label: float | None, text: float | None, counted: str
+) -> str:
     head = f"{row.target}: {against(judgement.figures, ' balanced accuracy')} by chance; "
     head += f"{_outcome_words(row, judgement)}."
     digits = judgement.figures.decimals
     more = (
-        people_words(judgement),
+        people_words(judgement, counted),
         _one_class_seeds(row),
         _constant_seeds(row),
         _references(row, label, text, digits),
@@ -261,7 +265,8 @@ def _null_warning(null: Finding | None) -> str:
         return ""
     interval = span(null.low, null.high, 1)
     return (
-        f"Warning: with shuffled labels the attacker scored {percent(null.value, 1)} "
+        f"Warning about {null.target}: with shuffled labels the attacker scored "
+        f"{percent(null.value, 1)} "
         f"({interval}) where chance is {percent(null.chance, 1)}. The protocol leaks, or this is "
         "one unlucky draw in about forty: do not rely on this verdict before a run with "
         "other seeds has cleared it."
@@ -273,7 +278,8 @@ def _ceiling_warning(row: Finding) -> str:
     if row.ceiling is None or row.low is None or row.low <= row.ceiling:
         return ""
     return (
-        f"Warning: the whole interval lies above the {percent(row.ceiling, 1)} that the stated "
+        f"Warning about {row.target}: the whole interval lies above the "
+        f"{percent(row.ceiling, 1)} that the stated "
         "guarantee permits to anyone from one text. The guarantee does not hold as stated, or its "
         "assumptions do not (one release per secret, no side information)."
     )

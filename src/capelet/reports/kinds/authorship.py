@@ -40,7 +40,6 @@ _ENDS = {
 class Authorship(KindReport):
     """The writer of a text among many, judged by the first five guesses."""
 
-    people = "writers"
     metrics = ("top1", "top5")
     method = Passage(
         "Writers",
@@ -49,6 +48,9 @@ class Authorship(KindReport):
         "are over writers. Beside it: chance, the same attack on shuffled labels, and a network "
         "(TextCNN) that reads the texts themselves.",
     )
+
+    def counted(self, findings: Findings) -> str:
+        return "writers"
 
     def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
         shots, writers = row.parameters.get("shots"), row.parameters.get("writers")

@@ -29,6 +29,7 @@ from capelet.findings.kinds import (
 from capelet.findings.verdicts import Judgement, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT
 from capelet.reports.draw.bars import Bar, marks_of
+from capelet.reports.facts import scored_units
 from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
@@ -88,8 +89,6 @@ class KindReport:
     """All that a report says of one kind; the methods are those that pages call."""
 
     column = "attack"
-    # Who is resampled, and so whose number decides how wide an interval is.
-    people = "people among the victims"
     # The metrics that its own tables show; rows of any other are listed one by one.
     metrics: tuple[str, ...] = ()
     method: Passage | None = None
@@ -145,6 +144,10 @@ class KindReport:
 
     # ---- in words ------------------------------------------------------------------------------
 
+    def counted(self, findings: Findings) -> str:
+        """Who is resampled, and so whose number decides how wide an interval is."""
+        return f"{scored_units(findings)} among the victims"
+
     def verdicts(self, findings: Findings) -> list[Verdict]:
         """What the attacker that reached most learnt; nothing of kinds that are no leak."""
         row = self.strongest(findings)
@@ -152,7 +155,7 @@ class KindReport:
         if row is None or self.kind.sense != "leak" or not is_share(row.metric):
             return []
         judgement = self.classify(findings, row)
-        more = people_words(judgement, self.people)
+        more = people_words(judgement, self.counted(findings))
         return [
             Verdict(
                 target=self.kind.subject,
@@ -162,6 +165,7 @@ class KindReport:
                 ceiling=row.ceiling,
                 degenerate=row.degenerate,
                 base=self.kind.base_title,
+                counted=scored_units(findings),
             )
         ]
 
@@ -189,8 +193,12 @@ class KindReport:
 
     def sentences(self, findings: Findings) -> list[str]:
         """The verdict, then the control and what else stands beside it."""
+        # The heading names the subject of a kind; no heading names an attribute.
+        subject = f"{self.kind.subject}: "
         statements = [
-            sentence_of(item.statement.removeprefix(f"{item.target}: "))
+            sentence_of(item.statement.removeprefix(subject))
+            if item.statement.startswith(subject)
+            else item.statement
             for item in self.verdicts(findings)
         ]
         return [*statements, *self.remarks(findings)]

@@ -12,6 +12,7 @@ from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of
 from capelet.findings.verdicts import Judgement, Outcome
 from capelet.reports.draw.bars import Bar, marks_of
+from capelet.reports.facts import scored_units
 from capelet.reports.formatting import (
     attacker_name,
     count,
@@ -47,7 +48,6 @@ TENTHS = {"pairs": ("pairs by their words", "the words of a pair are")}
 class Membership(KindReport):
     """Whether a text was trained on, judged by one score that is named beforehand."""
 
-    people = "texts or writers"
     metrics = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
     method = Passage(
         "Training texts",
@@ -56,6 +56,9 @@ class Membership(KindReport):
         "other texts; intervals are over texts or writers; the control permutes membership. "
         "Words are matched in frequency between members and others.",
     )
+
+    def counted(self, findings: Findings) -> str:
+        return "texts" if scored_units(findings) == "texts" else "writers"
 
     def strongest(self, findings: Findings) -> Finding | None:
         # The first of the order that was measured, whatever its score is.

@@ -78,7 +78,7 @@ class PersonInference(KindReport):
             f"{against(judgement.figures, ' balanced accuracy')} by chance; {end}."
         )
         more = (
-            people_words(judgement, self.people),
+            people_words(judgement, self.counted(findings)),
             self._by_size(findings, row),
             _certainty(findings, row),
             _ceiling(row),
