@@ -120,7 +120,7 @@ def release(name: str, plan: Plan, parts: Split) -> Vectors:
         return x
     schedule = replace(Settings().schedule, seed=parts.seed)
     strength = None if name == "leace" else STRENGTH
-    settings = Settings(lam=strength, keep="neighbours", schedule=schedule)
+    settings = Settings(adversary_weight=strength, keep="neighbours", schedule=schedule)
     defence = fit(name, part_of(plan, parts, x, plan.secrets), settings)
     return PrivateEncoder(*defence.steps).release(x).vectors
 

@@ -141,7 +141,9 @@ def steps_of(job: Job, plan: Plan, parts: Split, x: Vectors) -> tuple[Any, ...]:
         settings = Settings(epsilon=job.strength, schedule=schedule)
         return tuple(fit("bottleneck", part, settings).steps)
     lam = None if job.method == "leace" else job.strength
-    steps = fit(job.method, part, Settings(lam=lam, keep="neighbours", schedule=schedule)).steps
+    steps = fit(
+        job.method, part, Settings(adversary_weight=lam, keep="neighbours", schedule=schedule)
+    ).steps
     if job.method == "leace" and job.strength < 1:
         (layer,) = steps[0].layers
         share, same = job.strength, np.eye(len(layer.bias))

@@ -244,7 +244,7 @@ def test_settings_of_the_papers_reach_the_training(data: Path, tmp_path: Path) -
     code, _, complaint = protect(data, tmp_path / "out", *COLUMNS, *quick, *papers)
     assert code == 0, complaint
     settings = Findings.load(tmp_path / "out").provenance["protect"]["settings"]
-    assert settings["lambdas"] == {"named": 1.0, "other": 0.3} and settings["width"] == 256
+    assert settings["adversary_weight"] == {"named": 1.0, "other": 0.3} and settings["width"] == 256
     assert settings["heads"] == {"units": 256, "dropout": 0.4}
     assert settings["adversary_loss"] == "bounded"
     assert settings["schedule"]["epochs"] == 2 and settings["schedule"]["rate"] == 1e-4

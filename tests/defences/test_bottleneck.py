@@ -67,7 +67,7 @@ def test_guarded_symbols_lose_a_secret_that_the_task_carries(world: Any) -> None
         part.vectors, part.fit, part.tune, part.task, (Attribute("tied", codes, ("no", "yes")),)
     )
     free = squeeze(tied, Settings(8.0, mechanism="response", schedule=QUICK))
-    held = squeeze(tied, Settings(8.0, lam=3.0, schedule=QUICK))
+    held = squeeze(tied, Settings(8.0, adversary_weight=3.0, schedule=QUICK))
     assert isinstance(held.mechanism, RandomisedResponse)
     assert world.reads("task", through=through(free)) > 0.85
     assert world.reads("task", through=through(held)) < 0.7

@@ -143,7 +143,7 @@ def test_trainings_that_differ_only_in_lambda_do_not_share_a_file(
     schedule = Schedule(epochs=4, patience=None, device="cpu")
 
     def settings(lam: float) -> Settings:
-        return Settings(lam=lam, width=8, schedule=schedule)
+        return Settings(adversary_weight=lam, width=8, schedule=schedule)
 
     def dies(what: str, done: int, total: int) -> None:
         if done == 7:  # the first step of the third epoch

@@ -141,8 +141,11 @@ def test_the_record_says_what_a_method_can_do() -> None:
     assert names(lambda item: "neighbours" in item.keeps) == can["neighbours"]
     assert names(lambda item: item.rewrites is not None) == can["rewrites"]
     assert names(lambda item: item.on_vectors) == can["vectors"]
-    assert names(lambda item: item.fights_with(Settings(lam=1.0))) == can["fights"]
-    assert names(lambda item: item.fights_with(Settings(lam=0.0))) == can["fights without lambda"]
+    assert names(lambda item: item.fights_with(Settings(adversary_weight=1.0))) == can["fights"]
+    assert (
+        names(lambda item: item.fights_with(Settings(adversary_weight=0.0)))
+        == can["fights without lambda"]
+    )
     assert names(lambda item: "label" not in item.needs_for("task")) == {"leace"}
     for name, item in METHODS.items():
         assert (item.noise != "none") == ("epsilon" in item.needs), name
@@ -152,15 +155,15 @@ def test_the_record_says_what_a_method_can_do() -> None:
 SPACES = {
     "fx": ["width"],
     "ae": ["width"],
-    "gr": ["lam", "width"],
-    "gr+": ["lam", "width"],
+    "gr": ["adversary_weight", "width"],
+    "gr+": ["adversary_weight", "width"],
     "cgt": ["width"],
     "leace": [],
     "ldp": ["epsilon", "width"],
-    "cape": ["lam", "epsilon", "width"],
+    "cape": ["adversary_weight", "epsilon", "width"],
     "mdp": ["width"],
     "dpnr": ["epsilon", "width"],
-    "bottleneck": ["lam", "epsilon"],
+    "bottleneck": ["adversary_weight", "epsilon"],
 }
 
 
@@ -168,7 +171,7 @@ SPACES = {
 def test_the_search_draws_what_the_record_names_in_its_order(name: str) -> None:
     space = METHODS[name].space("task")
     assert list(space) == SPACES[name]
-    known = {"lam": (0.03, 30.0), "epsilon": (0.5, 16.0), "width": [16, 32, 64, 128]}
+    known = {"adversary_weight": (0.03, 30.0), "epsilon": (0.5, 16.0), "width": [16, 32, 64, 128]}
     assert all(space[key] == known[key] for key in space)
 
 
@@ -185,10 +188,10 @@ def test_a_preset_equal_to_gr_under_another_name_behaves_as_gr(
     for keep in KEEPS:
         chosen = replace(SHORT, keep=keep)
         spaces = [_space(name, chosen, ()) for name in ("gr", "again")]
-        assert spaces[0] == spaces[1] and "lam" in spaces[1]
-        assert "lam" not in _space("again", chosen, ("lam",))
+        assert spaces[0] == spaces[1] and "adversary_weight" in spaces[1]
+        assert "adversary_weight" not in _space("again", chosen, ("adversary_weight",))
         assert check_needs("again", chosen, small_part.task, small_part.secrets)
-    check_needs("again", replace(SHORT, layers=2), small_part.task, small_part.secrets)
+    check_needs("again", replace(SHORT, tune_layers=2), small_part.task, small_part.secrets)
     with pytest.raises(DataError, match="keep neighbours instead"):
         check_needs("again", SHORT, None, small_part.secrets)
     x, task = small_part.vectors, small_part.task.codes
@@ -223,14 +226,14 @@ def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
         for name in ("gr", "again")
     ]
     assert fronts[0].artefact() == fronts[1].artefact()
-    strengths = {point.settings["lam"] for point in fronts[1].points}
+    strengths = {point.settings["adversary_weight"] for point in fronts[1].points}
     assert len(strengths) == 2  # λ was searched, not left at its default
 
 
 def test_settings_out_of_bounds_are_refused_before_any_training(small_part: Any) -> None:
     for wrong, sentence in (
-        (replace(SHORT, lam=-1.0), "lambda is -1.0"),
-        (replace(SHORT, lam=float("nan")), "lambda is nan"),
+        (replace(SHORT, adversary_weight=-1.0), "adversary_weight is -1.0"),
+        (replace(SHORT, adversary_weight=float("nan")), "adversary_weight is nan"),
         (replace(SHORT, width=0), "width"),
         (replace(SHORT, keep="neighbors"), "did you mean 'neighbours'"),  # type: ignore[arg-type]
     ):
@@ -254,7 +257,7 @@ def test_the_same_seed_gives_the_same_map(name: str, fitted: Any, small_part: An
 
 
 def test_gradient_reversal_without_lambda_is_the_plain_task_map(world: Any) -> None:
-    idle = fit("gr", world.part, replace(SHORT, lam=0.0))
+    idle = fit("gr", world.part, replace(SHORT, adversary_weight=0.0))
     plain = fit("fx", world.part, SHORT)
     rows = world.others[:50]
     np.testing.assert_allclose(idle.outcome.map(rows), plain.outcome.map(rows), atol=1e-5)
@@ -280,15 +283,15 @@ def test_noise_of_the_release_is_never_that_of_the_training(fitted: Any, world: 
 def test_the_false_comfort_of_reversal_shows(world: Any) -> None:
     """The joint adversary reads less than a fresh attacker does, on the very same map."""
     schedule = Schedule(epochs=30, device="cpu")
-    made = fit("gr", world.part, Settings(lam=1.0, schedule=schedule))
+    made = fit("gr", world.part, Settings(adversary_weight=1.0, schedule=schedule))
     assert world.reads("line", "kernel", made.outcome.map) > made.outcome.joint["line"] + 0.1
 
 
 @pytest.mark.slow
 def test_gr_plus_beats_reversal_before_fresh_attackers(world: Any) -> None:
     schedule = Schedule(epochs=30, device="cpu")
-    plus = fit("gr+", world.part, Settings(lam=3.0, schedule=schedule)).outcome.map
-    plain = fit("gr", world.part, Settings(lam=1.0, schedule=schedule)).outcome.map
+    plus = fit("gr+", world.part, Settings(adversary_weight=3.0, schedule=schedule)).outcome.map
+    plain = fit("gr", world.part, Settings(adversary_weight=1.0, schedule=schedule)).outcome.map
     for secret in ("line", "radius"):
         strongest = [
             max(world.reads(secret, kind, made) for kind in ("linear", "kernel"))
@@ -378,14 +381,18 @@ def test_a_preset_is_what_its_paper_states_and_choices_go_before_it() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("leace", {"lambdas": {"named": 1.0}}, "has one lambda for all"),
-        ("cgt", {"lambdas": {"named": 1.0}}, "has one lambda for all"),
-        ("gr+", {"lambdas": {"named": 1.0}, "keep": "neighbours"}, "has one lambda for all"),
-        ("gr", {"lambdas": {"named": -1.0}}, "the lambda of 'named' is -1"),
+        ("leace", {"adversary_weight": {"named": 1.0}}, "has one weight for all"),
+        ("cgt", {"adversary_weight": {"named": 1.0}}, "has one weight for all"),
+        (
+            "gr+",
+            {"adversary_weight": {"named": 1.0}, "keep": "neighbours"},
+            "has one weight for all",
+        ),
+        ("gr", {"adversary_weight": {"named": -1.0}}, "the adversary_weight of 'named' is -1"),
         ("gr+", {"adversary_loss": "bounded"}, "does not read adversary_loss=; .* gr, cape"),
         ("gr", {"adversary_loss": "bound"}, "did you mean 'bounded'"),
         ("leace", {"heads": HeadShape(100)}, "does not read dropout="),
-        ("dpnr", {"mu": 1.0, "epsilon": 8.0}, "mu is 1"),
+        ("dpnr", {"word_dropout": 1.0, "epsilon": 8.0}, "word_dropout is 1"),
     ],
 )
 def test_what_a_training_would_not_read_is_refused(
@@ -399,17 +406,19 @@ def test_what_a_training_would_not_read_is_refused(
 def test_what_a_training_reads_is_allowed(world: Any) -> None:
     part = world.part
     for name, settings in {
-        "gr": Settings(lambdas={"a": 1.0}, adversary_loss="bounded", heads=HeadShape(100, 0.4)),
-        "gr+": Settings(lambdas={"a": 1.0}, heads=HeadShape(100)),
-        "cape": Settings(8.0, lambdas={"a": 1.0}, adversary_loss="bounded"),
+        "gr": Settings(
+            adversary_weight={"a": 1.0}, adversary_loss="bounded", heads=HeadShape(100, 0.4)
+        ),
+        "gr+": Settings(adversary_weight={"a": 1.0}, heads=HeadShape(100)),
+        "cape": Settings(8.0, adversary_weight={"a": 1.0}, adversary_loss="bounded"),
     }.items():
         assert check_needs(name, settings, part.task, part.secrets) is METHODS[name]
     check_options("mdp", ["table", "batch"])
     with pytest.raises(CapeletError, match="does not read table=; those that do are mdp"):
         check_options("gr", ["table"])
-    check_attributes(Settings(lambdas={"age": 1.0}), ["age"])
+    check_attributes(Settings(adversary_weight={"age": 1.0}), ["age"])
     with pytest.raises(DataError, match=r"adversary_weight= names 'aeg'.*did you mean 'age'"):
-        check_attributes(Settings(lambdas={"aeg": 1.0}), ["age"])
+        check_attributes(Settings(adversary_weight={"aeg": 1.0}), ["age"])
 
 
 def test_a_private_training_takes_neither_dropout_nor_a_bounded_adversary(world: Any) -> None:
@@ -424,8 +433,8 @@ def test_a_private_training_takes_neither_dropout_nor_a_bounded_adversary(world:
 
 
 def test_no_dropout_is_no_step() -> None:
-    assert METHODS["dpnr"].text_steps(Settings(8.0, mu=0.0)) == ()
-    assert len(METHODS["dpnr"].text_steps(Settings(8.0, mu=0.3))) == 1
+    assert METHODS["dpnr"].text_steps(Settings(8.0, word_dropout=0.0)) == ()
+    assert len(METHODS["dpnr"].text_steps(Settings(8.0, word_dropout=0.3))) == 1
 
 
 def test_a_table_may_be_cut_to_its_first_words() -> None:
@@ -438,13 +447,25 @@ def test_a_table_may_be_cut_to_its_first_words() -> None:
 def test_a_lambda_of_one_attribute_is_a_fight(small_part: Any) -> None:
     """λ = 0 for all but one: the map differs from that of λ = 0, and from that of the other."""
     names = [item.name for item in small_part.secrets]
+    none = dict.fromkeys(names, 0.0)
     maps = [
-        fit("gr", small_part, replace(SHORT, lam=0.0, lambdas=lambdas)).outcome.map.digest
-        for lambdas in ({}, {names[0]: 1.0}, {names[0]: 0.0})
+        fit("gr", small_part, replace(SHORT, adversary_weight=weight)).outcome.map.digest
+        for weight in (0.0, {**none, names[0]: 1.0}, none)
     ]
     assert maps[0] == maps[2] != maps[1]
-    assert METHODS["gr"].fights_with(replace(SHORT, lam=0.0, lambdas={names[0]: 1.0}))
-    assert not METHODS["gr"].fights_with(replace(SHORT, lam=0.0, lambdas={names[0]: 0.0}))
+    assert METHODS["gr"].fights_with(replace(SHORT, adversary_weight={**none, names[0]: 1.0}))
+    assert not METHODS["gr"].fights_with(replace(SHORT, adversary_weight=none))
+
+
+def test_who_is_not_named_has_the_weight_of_the_method() -> None:
+    """One mapping says all: the number and the mapping were two settings, of which one was lost."""
+    chosen = Settings(adversary_weight={"age": 0.3})
+    assert METHODS["gr"].with_weights(chosen, ["age", "gender"]).lambdas == {
+        "age": 0.3,
+        "gender": 1.0,
+    }
+    assert METHODS["bottleneck"].with_weights(chosen, ["gender"]).lambdas["gender"] == 0.0
+    assert METHODS["gr"].with_weights(Settings()).lam == 1.0
 
 
 def test_bounded_heads_and_dropout_change_what_is_learnt(small_part: Any) -> None:

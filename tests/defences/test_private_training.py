@@ -140,7 +140,9 @@ def test_with_adversaries_too_replacing_one_text_moves_the_sum_by_two_clips_at_m
         if change:
             vectors[0], secret[0] = -1e3 * vectors[2000], 1 - secret[0]
         other = replace(part, vectors=vectors, secrets=(replace(part.secrets[0], codes=secret),))
-        settings = replace(PRIVATE, lam=1.0, training=TrainingPrivacy(8.0, seed_noise=0))
+        settings = replace(
+            PRIVATE, adversary_weight=1.0, training=TrainingPrivacy(8.0, seed_noise=0)
+        )
         before = Laplace(8.0) if noise else None
         network = dense_method._network(other, settings, before, False, silent)
         learner = _PrivateLearner(network, other, settings, DENSE)
@@ -169,7 +171,7 @@ def test_a_method_that_cannot_says_so(name: str, part: Part) -> None:
     [
         ("gr", {"keep": "neighbours"}, "a private training keeps a task"),
         ("fx", {"layers": 1}, "leave tune_layers= out"),
-        ("bottleneck", {"lam": 1.0}, "leave adversary_weight= out"),
+        ("bottleneck", {"adversary_weight": 1.0}, "leave adversary_weight= out"),
         ("bottleneck", {"mechanism": "laplace"}, "one symbol for each class"),
     ],
 )

@@ -19,7 +19,7 @@ QUICK = Schedule(epochs=20, device="cpu")
 
 
 def eraser_of(part: Any, lam: float) -> Any:
-    settings = Settings(lam=lam, keep="neighbours", schedule=QUICK)
+    settings = Settings(adversary_weight=lam, keep="neighbours", schedule=QUICK)
     return fit("gr+", part, settings).outcome.map
 
 

@@ -71,7 +71,7 @@ def test_undo_reads_from_the_specimen_nearly_what_is_raw(news: Any) -> None:
     plan, raw = news
     part = part_of(plan, plan.splits[0], raw, plan.secrets)
     attackers, released = attackers_of(
-        news, fit_invertible(part, Settings(lam=5.0, keep="neighbours"))
+        news, fit_invertible(part, Settings(adversary_weight=5.0, keep="neighbours"))
     )
     unprotected = read(plan, raw)
     guess = attackers.guesses(plan.secrets[0])[UNDO]

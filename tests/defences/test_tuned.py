@@ -17,7 +17,7 @@ from capelet.encoders.tuning import top_layers
 from capelet.errors import CapeletError
 from capelet.release import PrivateEncoder
 
-QUICK = Settings(layers=1, schedule=Schedule(epochs=3, device="cpu"))
+QUICK = Settings(tune_layers=1, schedule=Schedule(epochs=3, device="cpu"))
 
 
 @pytest.fixture(scope="module")

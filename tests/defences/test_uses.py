@@ -11,16 +11,16 @@ from capelet.errors import CapeletError
 @pytest.mark.parametrize("use", USES)
 def test_every_use_has_a_method_that_keeps_what_it_needs(use: str) -> None:
     proposal = propose(use)
-    record = METHODS[proposal.method_name]
+    record = METHODS[proposal.method]
     assert proposal.settings.keep in record.keeps
     assert proposal.reason and proposal.reason == USES[use].reason
 
 
 def test_a_task_gets_noise_and_search_is_told_how_little_is_hidden() -> None:
-    assert METHODS[propose("task").method_name].noise == "vectors"
-    assert METHODS[propose("texts").method_name].noise == "words"
+    assert METHODS[propose("task").method].noise == "vectors"
+    assert METHODS[propose("texts").method].noise == "words"
     search = propose("search")
-    assert METHODS[search.method_name].noise == "none" and search.settings.keep == "neighbours"
+    assert METHODS[search.method].noise == "none" and search.settings.keep == "neighbours"
     assert "hides little and guarantees nothing" in search.reason
 
 

@@ -132,8 +132,8 @@ def test_the_default_serves_the_task_under_noise(rows: Any) -> None:
 
 def test_clone_and_set_params_leave_the_original_alone(rows: Any) -> None:
     x, y, _ = rows
-    cape = Cape(epsilon=3, lam=0.5, width=16, epochs=1, random_state=0)
-    params = {"epsilon": 3, "lam": 0.5, "width": 16, "epochs": 1, "random_state": 0}
+    cape = Cape(epsilon=3, adversary_weight=0.5, width=16, epochs=1, random_state=0)
+    params = {"epsilon": 3, "adversary_weight": 0.5, "width": 16, "epochs": 1, "random_state": 0}
     assert cape.get_params() == params
     other = clone(cape.fit(x, y)).set_params(width=4)
     with pytest.raises(NotFittedError):

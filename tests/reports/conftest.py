@@ -311,7 +311,7 @@ def make_frontier(**changes: Any) -> dict[str, Any]:
         {
             "leakage": 0.012 * epsilon,
             "utility": 0.62 + 0.02 * epsilon - 0.03 * lam,
-            "settings": {"lam": lam, "epsilon": epsilon},
+            "settings": {"adversary_weight": lam, "epsilon": epsilon},
             "chosen": (lam, epsilon) == (0.0, 4.0),
         }
         for epsilon in (2.0, 4.0, 8.0)
@@ -345,9 +345,14 @@ def make_after(protected: Findings, **about: Any) -> Findings:
     kept = Finding("utility", "neighbours", "recall_at_10", 0.41, 0.40, 0.42, n=1640)
     said = {
         "method": "cape",
-        "settings": {"epsilon": 8.0, "lam": 1.0, "keep": "task", "schedule": {"epochs": 60}},
+        "settings": {
+            "epsilon": 8.0,
+            "adversary_weight": 1.0,
+            "keep": "task",
+            "schedule": {"epochs": 60},
+        },
         "against": ["gender", "age group"],
-        "held_out": ["region"],
+        "hold_out": ["region"],
         "trained_on": 4085,
         "seeds": 5,
         "training_seconds": 12.5,

@@ -139,7 +139,7 @@ def test_held_out_attributes_are_marked(findings: Findings, after: Findings) -> 
     page = render_protection(findings, after)
     assert "the training never saw this attribute" in page
     assert "Held out from the training: region" in page
-    seen = render_protection(findings, changed(after, held_out=[]))
+    seen = render_protection(findings, changed(after, hold_out=[]))
     assert "held out" not in seen.lower()
 
 
@@ -212,7 +212,7 @@ def test_user_text_is_escaped(findings: Findings, after: Findings) -> None:
     made = after.artefacts["frontier"]
     points = [{**point, "settings": {evil: evil}} for point in made["points"]]
     bad = replace(
-        changed(after, held_out=[evil], method=evil),
+        changed(after, hold_out=[evil], method=evil),
         rows=rows,
         artefacts={**after.artefacts, "frontier": {**made, "points": points, "utility": evil}},
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capelet.errors import CapeletError
-from capelet.studies.cell import canonical
+from capelet.studies.cell import Cell, canonical
 from capelet.studies.plan import UNPROTECTED, StudyPlan
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
@@ -234,3 +234,12 @@ def test_steps_of_the_plan_stand_beside_methods(document: Any) -> None:
         StudyPlan.of(document(axes={**axes, "epsilon": [1]}, releases=releases)).cells()
     with pytest.raises(CapeletError, match="is a method already"):
         StudyPlan.of(document(axes=axes, releases={"leace": releases["signs"]}))
+
+
+def test_a_renamed_setting_leaves_the_key_of_a_stored_cell_as_it_was() -> None:
+    """Keys are made from the names that settings had when the first cells were stored."""
+    inputs = {"method": "gr", "seed": 0, "derive": ["names"], "tune_layers": 1}
+    one = Cell("protect", 2, {**inputs, "adversary_weight": 0.5, "word_dropout": 0.1}, {})
+    assert set(one.identity["inputs"]) == {"method", "seed", "derived", "layers", "lam", "mu"}
+    several = Cell("protect", 2, {"adversary_weight": {"age": 1}}, {})
+    assert set(several.identity["inputs"]) == {"lambdas"}

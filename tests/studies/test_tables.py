@@ -164,7 +164,7 @@ def test_latex_of_our_signs() -> None:
 def grid_rows() -> list[Row]:
     return [
         Row(
-            {"epsilon": epsilon, "lambda": lam},
+            {"epsilon": epsilon, "adversary_weight": lam},
             seed,
             "attribute-inference",
             "gender",
@@ -178,7 +178,7 @@ def grid_rows() -> list[Row]:
 
 
 def test_two_settings_are_a_grid() -> None:
-    table = tabulate(grid_rows(), Layout("Leakage", "epsilon", "lambda"))
+    table = tabulate(grid_rows(), Layout("Leakage", "epsilon", "adversary_weight"))
     drawing = picture(table)
     assert drawing is not None and 'class="panel grid"' in drawing
     root = ElementTree.fromstring(standalone(drawing))
@@ -188,7 +188,9 @@ def test_two_settings_are_a_grid() -> None:
     # 264 of the grid and a margin on both sides.
     assert root.get("width") == f"{264 + 2 * MARGIN}"
     constant = [replace(row, degenerate=row.axes["epsilon"] == 0.1) for row in grid_rows()]
-    drawing_of_constant = picture(tabulate(constant, Layout("Leakage", "epsilon", "lambda")))
+    drawing_of_constant = picture(
+        tabulate(constant, Layout("Leakage", "epsilon", "adversary_weight"))
+    )
     assert drawing_of_constant is not None and f"48.5 % {CONSTANT}</text>" in drawing_of_constant
     # The palest cell is the least, the deepest the most.
     depths = [float(item) for item in re.findall(r'fill-opacity="([\d.]+)"', drawing)]
@@ -197,10 +199,12 @@ def test_two_settings_are_a_grid() -> None:
 
 def test_numbers_stand_in_their_order_whatever_the_order_of_the_plan() -> None:
     """Groups of a plan may name λ = 1 before 0.5; a reader looks for a trend along the axis."""
-    items = sorted(grid_rows(), key=lambda row: (row.axes["lambda"] != 1.0, -row.axes["epsilon"]))
-    table = tabulate(items, Layout("Leakage", "epsilon", "lambda"))
+    items = sorted(
+        grid_rows(), key=lambda row: (row.axes["adversary_weight"] != 1.0, -row.axes["epsilon"])
+    )
+    table = tabulate(items, Layout("Leakage", "epsilon", "adversary_weight"))
     assert (table.rows, table.columns) == ((0.1, 1.0, 8.0), (0.5, 1.0))
-    assert table == tabulate(grid_rows(), Layout("Leakage", "epsilon", "lambda"))
+    assert table == tabulate(grid_rows(), Layout("Leakage", "epsilon", "adversary_weight"))
     # A number alone does not say of what it is; a name does.
     assert page_table(table).columns == ("ε", "λ 0.5", "λ 1")
     assert page_table(tabulate(rows(), Layout("By method", "target", "method"))).columns[1] == "fx"

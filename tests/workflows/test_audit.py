@@ -213,7 +213,7 @@ def test_derived_attributes_on_wikitext(dataset: Callable[..., Corpus]) -> None:
     corpus = dataset("wikitext_sentences")
     assert corpus.texts is not None
     some = replace(corpus, texts=corpus.texts[:4000])
-    findings = audit(some, "wordllama", seeds=2, derived=["number", "words:song|album|music"])
+    findings = audit(some, "wordllama", seeds=2, derive=["number", "words:song|album|music"])
     assert strongest(findings, "has number").value > 0.7
     assert strongest(findings, "mentions song/album/music").value > 0.7
     assert strongest(findings, "has number", "attribute-inference-null").value == pytest.approx(
@@ -375,18 +375,18 @@ def test_more_metrics_stand_beside_the_usual_ones(planted: Corpus) -> None:
 def test_releases_beside_are_drawn_into_one_map(planted: Corpus) -> None:
     quick: dict[str, Any] = {"seeds": 1, "attackers": ["logistic"]}
     others = {"weak": PrivateEncoder(Laplace(500.0)), "strong": PrivateEncoder(Laplace(1.0))}
-    findings = audit(planted, beside=others, **quick)
+    findings = audit(planted, compare_map=others, **quick)
     content = findings.artefacts["tsne_clouds"]
     assert set(content["clouds"]) == {"original", "weak", "strong"} and content["shown"] == 120
-    assert audit(planted, beside=others, **quick).artefacts["tsne_clouds"] == content
+    assert audit(planted, compare_map=others, **quick).artefacts["tsne_clouds"] == content
     page = render_html(findings)
     assert "Several releases in one map" in page
     plain = audit(planted, **quick)
     assert "tsne_clouds" not in plain.artefacts
     assert "Several releases in one map" not in render_html(plain)
     with pytest.raises(CapeletError, match="'narrow' have 3 coordinates"):
-        audit(planted, beside={"narrow": PrivateEncoder(Projection(3))}, **quick)
+        audit(planted, compare_map={"narrow": PrivateEncoder(Projection(3))}, **quick)
     with pytest.raises(CapeletError, match="called 'original'"):
-        audit(planted, beside={"original": others["weak"]}, **quick)
+        audit(planted, compare_map={"original": others["weak"]}, **quick)
     with pytest.raises(CapeletError, match="'words' consumes texts"):
-        audit(planted, beside={"words": PrivateEncoder("wordllama")}, **quick)
+        audit(planted, compare_map={"words": PrivateEncoder("wordllama")}, **quick)

@@ -49,7 +49,7 @@ def scores(findings: Findings) -> dict[tuple[Any, ...], float]:
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("gr", {}), ("cape", {"epsilon": 8.0}), ("dpnr", {"epsilon": 8.0, "mu": 0.3})],
+    [("gr", {}), ("cape", {"epsilon": 8.0}), ("dpnr", {"epsilon": 8.0, "word_dropout": 0.3})],
 )
 def test_a_cell_is_protect_for_one_seed(
     corpus: Corpus, method: str, settings: dict[str, Any]
@@ -59,7 +59,7 @@ def test_a_cell_is_protect_for_one_seed(
     cell, guesses = measure_method(corpus, encoder, method, choice, Protocol(SEED, attackers=FAST))
     whole = protect(
         corpus, "wordllama", method, choice, seeds=[SEED], attackers=FAST, seeded_noise=True,
-        anyway=True,
+        allow_useless_epsilon=True,
     )  # fmt: skip
     own = scores(cell)
     # The defence's own adversary is no attacker, and is shown by `protect` alone.

@@ -54,10 +54,10 @@ def leaky() -> Corpus:
     )
 
 
-def run(corpus: Corpus, method: str, held_out: tuple[str, ...] = (), **settings: Any) -> Protection:
+def run(corpus: Corpus, method: str, hold_out: tuple[str, ...] = (), **settings: Any) -> Protection:
     chosen = Settings(schedule=QUICK, **settings)
     return protect(
-        corpus, None, method, chosen, held_out=held_out, seeds=1, attackers=FAST, cache=False
+        corpus, None, method, chosen, hold_out=hold_out, seeds=1, attackers=FAST, cache=False
     )
 
 
@@ -76,7 +76,7 @@ def score(findings: Findings, target: str, kind: str = "attribute-inference") ->
 
 @pytest.fixture(scope="module")
 def reversed_(leaky: Corpus) -> Protection:
-    return run(leaky, "gr", ("other",), lam=1.0)
+    return run(leaky, "gr", ("other",), adversary_weight=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +103,15 @@ def test_noise_protects_what_was_held_out(squeezed: Protection) -> None:
 
 def test_reversal_does_not_protect_what_was_held_out(reversed_: Protection) -> None:
     assert score(reversed_.after, "other") > 0.8
-    assert reversed_.after.provenance["protect"]["held_out"] == ["other"]
+    assert reversed_.after.provenance["protect"]["hold_out"] == ["other"]
     assert reversed_.after.provenance["protect"]["against"] == ["named", "absent"]
 
 
 def test_lambda_is_noted_only_where_something_is_done_by_it(
     leaky: Corpus, reversed_: Protection
 ) -> None:
-    assert reversed_.after.provenance["protect"]["settings"]["lam"] == 1.0
-    assert "lam" not in run(leaky, "leace").after.provenance["protect"]["settings"]
+    assert reversed_.after.provenance["protect"]["settings"]["adversary_weight"] == 1.0
+    assert "adversary_weight" not in run(leaky, "leace").after.provenance["protect"]["settings"]
 
 
 def test_the_width_of_what_leaves_is_noted(reversed_: Protection) -> None:
@@ -209,17 +209,24 @@ def test_an_epsilon_that_cannot_serve_is_refused_before_training(leaky: Corpus) 
             run(uneven, method, epsilon=0.1)
     chosen = Settings(epsilon=0.1, schedule=replace(QUICK, epochs=1))
     seen = protect(
-        uneven, None, "ldp", chosen, anyway=True, seeds=1, attackers=["logistic"], cache=False
+        uneven,
+        None,
+        "ldp",
+        chosen,
+        allow_useless_epsilon=True,
+        seeds=1,
+        attackers=["logistic"],
+        cache=False,
     )
     assert seen.encoder.guarantee == Guarantee(0.1, training=NONE)
 
 
 def test_what_cannot_be_done_is_said_at_once(leaky: Corpus) -> None:
     for arguments, sentence in (
-        ({"method": "gr", "held_out": ("nmaed",)}, "did you mean 'named'"),
-        ({"method": "gr", "held_out": ("named", "other", "absent")}, "needs a private attribute"),
+        ({"method": "gr", "hold_out": ("nmaed",)}, "did you mean 'named'"),
+        ({"method": "gr", "hold_out": ("named", "other", "absent")}, "needs a private attribute"),
         ({"method": "ldp"}, "needs an epsilon"),
-        ({"method": "gr", "lam": -1.0}, "lambda is -1.0"),
+        ({"method": "gr", "adversary_weight": -1.0}, "adversary_weight is -1.0"),
         ({"method": "mdp", "epsilon": 8.0}, "there are only vectors"),
         ({"method": "ae"}, "there are only vectors"),
         ({"method": "gr", "layers": 1}, "ready vectors have no layers"),
@@ -356,7 +363,7 @@ def test_the_last_layers_of_the_encoder_are_trained_along(reviews: Corpus, tmp_p
     from capelet.encoders import load as load_encoder
     from capelet.encoders.own import TunedEncoder
 
-    settings = Settings(layers=1, schedule=replace(QUICK, epochs=2))
+    settings = Settings(tune_layers=1, schedule=replace(QUICK, epochs=2))
     encoder = load_encoder("minilm", "torch")
     folder = cache_folder() / "tuned"
     before = set(folder.iterdir()) if folder.is_dir() else set()
@@ -467,7 +474,9 @@ def test_dpnr_tunes_layers_on_what_is_left_of_texts(
         return top_layers(encoder, texts, *others)
 
     monkeypatch.setattr(tuning, "top_layers", spy)
-    settings = Settings(epsilon=50.0, mu=0.5, layers=1, schedule=replace(QUICK, epochs=1))
+    settings = Settings(
+        epsilon=50.0, word_dropout=0.5, tune_layers=1, schedule=replace(QUICK, epochs=1)
+    )
     encoder = load_encoder("minilm", "torch")
     done = protect(
         reviews, encoder, "dpnr", settings, seeds=[4], attackers=["logistic"], seeded_noise=True

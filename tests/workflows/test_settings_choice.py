@@ -135,13 +135,23 @@ def test_as_many_settings_are_tried_as_were_asked_for(method: Callable[..., Meth
     assert len(frontier.points) == len(stand_in.calls) == 5
     assert reports == [("searching", number, 5) for number in range(1, 6)]
     for (name, part, settings), point in zip(stand_in.calls, frontier.points, strict=True):
-        assert name == "gr" and set(point.settings) == {"lam", "width"}
-        assert settings.lam == point.settings["lam"] and settings.width == point.settings["width"]
-        assert 0.03 <= point.settings["lam"] <= 30 and settings.width in (16, 32, 64, 128)
-        assert float(f"{settings.lam:.2g}") == settings.lam
+        assert name == "gr" and set(point.settings) == {"adversary_weight", "width"}
+        assert (
+            settings.adversary_weight == point.settings["adversary_weight"]
+            and settings.width == point.settings["width"]
+        )
+        assert 0.03 <= point.settings["adversary_weight"] <= 30 and settings.width in (
+            16,
+            32,
+            64,
+            128,
+        )
+        assert float(f"{settings.adversary_weight:.2g}") == settings.adversary_weight
         assert len(part.fit) < len(part.vectors)
-    assert len({point.settings["lam"] for point in frontier.points}) == 5
-    assert len(run("gr", fixed_settings=("lam", "width"), trials=5).points) == 1  # nothing to vary
+    assert len({point.settings["adversary_weight"] for point in frontier.points}) == 5
+    assert (
+        len(run("gr", fixed_settings=("adversary_weight", "width"), trials=5).points) == 1
+    )  # nothing to vary
     for bad in (0, -1, 1.5):
         with pytest.raises(CapeletError, match="trials is"):
             run("gr", trials=bad)
@@ -150,16 +160,16 @@ def test_as_many_settings_are_tried_as_were_asked_for(method: Callable[..., Meth
 @pytest.mark.parametrize(
     ("name", "settings", "fixed", "varied"),
     [
-        ("gr", Settings(), (), {"lam", "width"}),
-        ("gr", Settings(keep="neighbours"), (), {"lam"}),
-        ("gr+", Settings(), ("width",), {"lam"}),
+        ("gr", Settings(), (), {"adversary_weight", "width"}),
+        ("gr", Settings(keep="neighbours"), (), {"adversary_weight"}),
+        ("gr+", Settings(), ("width",), {"adversary_weight"}),
         ("fx", Settings(), (), {"width"}),
         ("leace", Settings(), (), set()),
-        ("cape", Settings(), (), {"lam", "epsilon", "width"}),
+        ("cape", Settings(), (), {"adversary_weight", "epsilon", "width"}),
         ("ldp", Settings(epsilon=2.0), ("epsilon",), {"width"}),
         ("mdp", Settings(epsilon=2.0), (), {"width"}),
-        ("bottleneck", Settings(), (), {"lam", "epsilon"}),
-        ("bottleneck", Settings(epsilon=2.0), ("epsilon",), {"lam"}),
+        ("bottleneck", Settings(), (), {"adversary_weight", "epsilon"}),
+        ("bottleneck", Settings(epsilon=2.0), ("epsilon",), {"adversary_weight"}),
     ],
 )
 def test_what_a_method_lets_vary(
@@ -187,13 +197,15 @@ def test_the_optimiser_is_told_leakage_and_utility(
     values: list[tuple[float, float]] = []
 
     def once(space: Any, evaluate: Any, trials: int) -> None:
-        assert set(space) == {"lam", "width"} and trials == 3
-        values.append(evaluate({"lam": 2.0}))
+        assert set(space) == {"adversary_weight", "width"} and trials == 3
+        values.append(evaluate({"adversary_weight": 2.0}))
 
     monkeypatch.setattr(module, "_optimise", once)
     frontier = run("gr")
     (point,) = frontier.points
-    assert values == [(point.leakage, point.utility)] and point.settings == {"lam": 2.0}
+    assert values == [(point.leakage, point.utility)] and point.settings == {
+        "adversary_weight": 2.0
+    }
 
 
 def test_a_trial_is_worth_what_its_settings_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +232,9 @@ def test_a_trial_is_worth_what_its_settings_are(monkeypatch: pytest.MonkeyPatch)
         return 0.25, 0.75
 
     monkeypatch.setattr(optuna, "create_study", lambda **_: Study())
-    module._optimise({"lam": (0.1, 10.0), "width": [16, 32]}, evaluate, 7)
+    module._optimise({"adversary_weight": (0.1, 10.0), "width": [16, 32]}, evaluate, 7)
     module._optimise({}, evaluate, 7)
-    assert choices == [{"lam": 1.2, "width": 32}, {}]
+    assert choices == [{"adversary_weight": 1.2, "width": 32}, {}]
     assert results == [((0.25, 0.75), 7), ((0.25, 0.75), 1)]  # nothing to vary: one trial
 
 
@@ -291,7 +303,7 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
     frontier = run("leace", world=plan_of(label=False))
     assert frontier.utility_name == "recall of ten neighbours"
     assert frontier.points[0].utility == frontier.baseline.utility == 1.0
-    neighbours = run("gr", Settings(keep="neighbours"), fixed_settings=("lam",))
+    neighbours = run("gr", Settings(keep="neighbours"), fixed_settings=("adversary_weight",))
     assert neighbours.utility_name == "recall of ten neighbours"
 
     def shuffled(vectors: Any, settings: Settings) -> Any:
@@ -411,8 +423,8 @@ def test_the_worst_gain_and_the_worst_upper_end_may_be_of_two_attributes() -> No
     gains = iter([(0.3, 0.35), (0.2, 0.5)])
     bench._gain = lambda *_: next(gains)
     bench._utility = lambda vectors: 0.7
-    point = bench._point(bench.part.vectors, {"lam": 1.0})
-    assert point == Point({"lam": 1.0}, 0.3, 0.7, None, 0.5) and point.bound == 0.5
+    point = bench._point(bench.part.vectors, {"adversary_weight": 1.0})
+    assert point == Point({"adversary_weight": 1.0}, 0.3, 0.7, None, 0.5) and point.bound == 0.5
     assert Point({}, 0.3, 0.7).bound == 0.3
 
 
@@ -513,10 +525,10 @@ def test_the_point_that_was_asked_for_is_chosen(method: Callable[..., Method]) -
 
 
 POINTS = (
-    Point({"lam": 1.0}, 0.30, 0.9),
-    Point({"lam": 2.0}, 0.20, 0.8),
-    Point({"lam": 3.0}, 0.10, 0.6),
-    Point({"lam": 4.0}, 0.10, 0.5),
+    Point({"adversary_weight": 1.0}, 0.30, 0.9),
+    Point({"adversary_weight": 2.0}, 0.20, 0.8),
+    Point({"adversary_weight": 3.0}, 0.10, 0.6),
+    Point({"adversary_weight": 4.0}, 0.10, 0.5),
 )
 
 
@@ -555,9 +567,9 @@ def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
     frontier = run("gr", trials=4, **wish)
     assert frontier.points == POINTS
     if lam is not None:
-        assert frontier.best_settings() == {"lam": lam}
+        assert frontier.best_settings() == {"adversary_weight": lam}
         marks = [point["chosen"] for point in frontier.artefact()["points"]]
-        assert marks == [point.settings["lam"] == lam for point in POINTS]
+        assert marks == [point.settings["adversary_weight"] == lam for point in POINTS]
         return
     with pytest.raises(TargetNotMet) as told:
         frontier.best_settings()
@@ -572,8 +584,8 @@ def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
 
 def test_a_wish_is_judged_by_the_upper_end_of_the_interval() -> None:
     lucky, sure = (
-        Point({"lam": 1.0}, 0.01, 0.9, upper=0.2),
-        Point({"lam": 2.0}, 0.05, 0.5, upper=0.09),
+        Point({"adversary_weight": 1.0}, 0.01, 0.9, upper=0.2),
+        Point({"adversary_weight": 2.0}, 0.05, 0.5, upper=0.09),
     )
     wish = {"max_leakage": 0.1}
     assert module._best_point([lucky, sure], wish) is sure
@@ -592,7 +604,7 @@ def test_the_wish_must_hold_on_fresh_victims(low: float, high: float, is_kept: b
     row = Finding(
         "attribute-inference", "age", "balanced_accuracy", (low + high) / 2, low, high, 0.5
     )
-    point = Point({"lam": 2.0}, 0.05, 0.5, upper=0.09)
+    point = Point({"adversary_weight": 2.0}, 0.05, 0.5, upper=0.09)
     frontier = Frontier((point,), point, point, {"max_leakage": 0.1}, "use", None)
     if is_kept:
         check_wish(frontier, [row])
@@ -612,7 +624,7 @@ def test_a_frontier_for_the_report() -> None:
     assert plain["points"][0] == {
         "leakage": 0.30,
         "utility": 0.9,
-        "settings": {"lam": 1.0},
+        "settings": {"adversary_weight": 1.0},
         "chosen": False,
     }
     assert plain["unprotected"] == {"leakage": 0.75, "utility": 1.0}

@@ -101,14 +101,14 @@ def audit(
         else read_auxiliary(auxiliary, corpus, columns, reading),
         "show_texts": show_texts,
         "seeds": parse_seeds(seeds),
-        "split_kind": split,
+        "split": split,
         "attackers": split_names(attackers),
-        "derived": split_names(derive),
+        "derive": split_names(derive),
         "bins": parse_bins(bins),
         "seeded_noise": seeded_noise,
         "threads": threads,
         "metrics": split_names(metrics),
-        "beside": _read_recipes(compare_map or []),
+        "compare_map": _read_recipes(compare_map or []),
         "cache": not no_cache,
     }
     _check_attacks(corpus, settings)  # before a model is read
@@ -168,7 +168,7 @@ def _check_attacks(corpus: Corpus, settings: dict[str, Any]) -> Any:
     """Which kinds of attack the data allow; a kind that lacks its columns is refused."""
     from capelet.evaluation.attacks import AttackPlan
 
-    return AttackPlan.of(settings["attacks"], corpus, settings["members"], settings["derived"])
+    return AttackPlan.of(settings["attacks"], corpus, settings["members"], settings["derive"])
 
 
 def _measure(
@@ -182,7 +182,7 @@ def _measure(
     trained = rows_that_trained(encoder, inputs_of(corpus, encoder))
     print_trained(encoder, trained, "they are the defender's, and no victims")
     plan = plan_of(
-        corpus, kinds, 1, settings["split_kind"], settings["derived"], settings["bins"], trained
+        corpus, kinds, 1, settings["split"], settings["derive"], settings["bins"], trained
     )
     for warning in plan.epsilon_warnings(encoder.guarantee):
         echo(f"capelet: warning: {warning}", file=sys.stderr)

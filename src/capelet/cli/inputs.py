@@ -156,22 +156,22 @@ def parse_bins(bins: list[str] | None) -> dict[str, list[float]]:
     return edges_by_column
 
 
-def parse_lambda(lam: str | None) -> tuple[float | None, dict[str, float]]:
+def parse_weight(weight: str | None) -> float | dict[str, float] | None:
     """One λ for all attributes, or one for each of those that are named.
 
-    >>> parse_lambda("2"), parse_lambda("gender=1,age=0.3")
-    ((2.0, {}), (None, {'gender': 1.0, 'age': 0.3}))
+    >>> parse_weight("2"), parse_weight("gender=1,age=0.3")
+    (2.0, {'gender': 1.0, 'age': 0.3})
     """
-    if lam is None:
-        return None, {}
+    if weight is None:
+        return None
     try:
-        if "=" not in lam:
-            return float(lam), {}
-        pairs = [item.rpartition("=") for item in split_names(lam)]
-        return None, {name.strip(): float(value) for name, _, value in pairs}
+        if "=" not in weight:
+            return float(weight)
+        pairs = [item.rpartition("=") for item in split_names(weight)]
+        return {name.strip(): float(value) for name, _, value in pairs}
     except ValueError:
         raise DataError(
-            f"--adversary-weight {lam!r} is not understood; write 1, or gender=1,age=0.3"
+            f"--adversary-weight {weight!r} is not understood; write 1, or gender=1,age=0.3"
         ) from None
 
 

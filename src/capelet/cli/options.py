@@ -362,7 +362,7 @@ Use = Annotated[
     typer.Option("--purpose", help="What is released, to choose the method by: {uses:or}."),
 ]
 Epsilon = Annotated[float | None, typer.Option(help="The ε of the noise.")]
-Lambda = Annotated[
+AdversaryWeight = Annotated[
     str | None,
     typer.Option(
         "--adversary-weight",
@@ -413,7 +413,7 @@ MinUtility = Annotated[
     float | None, typer.Option(help="Search settings that are worth at least this.")
 ]
 Trials = Annotated[int, typer.Option(max=MOST_SEEDS, help="How many settings to try.")]
-Anyway = Annotated[
+AllowUselessEpsilon = Annotated[
     bool,
     typer.Option("--allow-useless-epsilon", help="Train even if this ε makes the task impossible."),
 ]

@@ -15,8 +15,8 @@ from capelet.cli.inputs import (
     Reading,
     open_encoder,
     parse_bins,
-    parse_lambda,
     parse_seeds,
+    parse_weight,
     read_corpus,
     split_columns,
     split_names,
@@ -64,7 +64,7 @@ def protect(
     backend: options.Backend = "auto",
     vectors: options.Vectors = None,
     epsilon: options.Epsilon = None,
-    lam: options.Lambda = None,
+    adversary_weight: options.AdversaryWeight = None,
     train_epsilon: options.TrainEpsilon = None,
     train_delta: options.TrainDelta = None,
     unit: options.TrainUnit = "text",
@@ -83,7 +83,7 @@ def protect(
     max_leakage: options.MaxLeakage = None,
     min_utility: options.MinUtility = None,
     trials: options.Trials = 20,
-    anyway: options.Anyway = False,
+    allow_useless_epsilon: options.AllowUselessEpsilon = False,
     split: options.Split = "auto",
     seeds: options.Seeds = "3",
     attackers: options.Attackers = None,
@@ -107,15 +107,15 @@ def protect(
     check_writable(out)
     _check_free(out)
     training = _training_privacy(train_epsilon, train_delta, unit)
-    strength, lambdas = parse_lambda(lam)
     choices: dict[str, Any] = {
         "batch": batch, "rate": rate, "epochs": epochs, "head_units": head_units,
         "dropout": dropout, "width": width if width != WIDTH else None,
     }  # fmt: skip
     settings = with_choices(
         Settings(
-            epsilon, strength, word_dropout, width, keep, layers=tune_layers, training=training,
-            table=table or Settings().table, lambdas=lambdas, adversary_loss=adversary_loss,
+            epsilon, parse_weight(adversary_weight), word_dropout, width, keep,
+            tune_layers=tune_layers, training=training, table=table or Settings().table,
+            adversary_loss=adversary_loss,
         ),
         preset,
         choices,
@@ -134,15 +134,15 @@ def protect(
         "max_leakage": max_leakage,
         "min_utility": min_utility,
         "trials": trials,
-        "anyway": anyway,
-        "fixed": _fixed_settings(epsilon, lam, width, preset),
+        "allow_useless_epsilon": allow_useless_epsilon,
+        "fixed": _fixed_settings(epsilon, adversary_weight, width, preset),
     }
     measuring: dict[str, Any] = {
-        "held_out": split_columns(hold_out, list(corpus.private)),
+        "hold_out": split_columns(hold_out, list(corpus.private)),
         "seeds": parse_seeds(seeds),
-        "split_kind": split,
+        "split": split,
         "attackers": split_names(attackers),
-        "derived": split_names(derive),
+        "derive": split_names(derive),
         "bins": parse_bins(bins),
         "seeded_noise": seeded_noise,
         "threads": threads,
@@ -170,8 +170,8 @@ def _propose(use: str, method: str | None, settings: Settings) -> tuple[str, Set
             "leave --purpose out"
         )
     proposal = propose(use, settings)
-    echo(f"capelet: for {use} take {proposal.method_name}: {proposal.reason}", file=sys.stderr)
-    return proposal.method_name, proposal.settings
+    echo(f"capelet: for {use} take {proposal.method}: {proposal.reason}", file=sys.stderr)
+    return proposal.method, proposal.settings
 
 
 def _check_free(out: Path) -> None:
@@ -223,12 +223,12 @@ def _check_options(method: str, choices: dict[str, Any], training: TrainingPriva
 
 
 def _fixed_settings(
-    epsilon: float | None, lam: str | None, width: int, preset: str | None
+    epsilon: float | None, adversary_weight: str | None, width: int, preset: str | None
 ) -> list[str]:
     """The settings that the user chose; a search leaves them alone."""
     is_given = {
         "epsilon": epsilon is not None,
-        "lam": lam is not None,
+        "adversary_weight": adversary_weight is not None,
         "width": width != WIDTH or preset is not None,
     }
     return [name for name, by_user in is_given.items() if by_user]

@@ -60,7 +60,7 @@ def read(
     """Read a file, a data frame, an Arrow table, Hugging Face `datasets`, lists or arrays.
 
     Example: `read("reviews.parquet", text="review", label="stars", private=["gender", "age"])`.
-    `official` is a column of train, dev and test, for `split_kind="column:NAME"`.
+    `official` is a column of train, dev and test, for `split="column:NAME"`.
     `where` keeps the rows for which a simple expression holds: `where="language == 'en'"`.
     `drop_empty` leaves out rows without a text (or vector, or author), `merge_rare` merges classes
     on fewer rows than that; what either did stands in `corpus.notes`. `encoding` and `separator`

@@ -134,7 +134,7 @@ def _train(
     checkpoints: Path | None,
     progress: Progress,
 ) -> TrainedMap:
-    schedule, lam, lambdas = settings.schedule, settings.lam or 0.0, settings.lambdas
+    schedule, lam, lambdas = settings.schedule, settings.lam, settings.lambdas
     fights = bool(settings.fights and part.secrets)
     secrets = part.secrets if fights else ()
     with seeded_fork(schedule.seed):

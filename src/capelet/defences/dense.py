@@ -126,7 +126,7 @@ class Dense:
         self, part: Part, settings: Settings, width: int, reader: Reader | None
     ) -> list[Term]:
         """What the features must lose."""
-        lam, lambdas = settings.lam or 0.0, settings.lambdas
+        lam, lambdas = settings.lam, settings.lambdas
         if self.adversary == "reversal" and part.secrets:
             term = BoundedReversal if settings.adversary_loss == "bounded" else Reversal
             return [term(width, part.secrets, lam, WARM, lambdas, settings.heads)]

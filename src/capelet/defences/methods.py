@@ -6,7 +6,7 @@ line here, and the search, `protect`, the scikit-learn estimators and `capelet l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -45,7 +45,7 @@ class Tunable:
 
 
 # Three decades around 1, at which the secrets weigh as much as the task.
-LAMBDA = Tunable("lam", (0.03, 30.0))
+LAMBDA = Tunable("adversary_weight", (0.03, 30.0))
 # Odds of e^ε : 1 between two texts: below 1.6 : 1 nothing is served, above 10⁷ : 1 little is kept.
 EPSILON = Tunable("epsilon", (0.5, 16.0))
 # A map that keeps neighbours has the width of the encoder.
@@ -76,6 +76,7 @@ class Method:
     - `rewrites`: the steps that texts go through before the encoder.
     - `weighs`: for which `keeps` each attribute may have a λ of its own.
     - `mechanisms`: the noise that may be asked for by name; specimens are for studies alone.
+    - `weight`: its λ where none is chosen.
     - `options`: of what a user may choose beside these, what its training reads: `HEADS`,
       `SCHEDULE`, "adversary_loss", "table".
     """
@@ -94,16 +95,21 @@ class Method:
     weighs: tuple[str, ...] = ()
     mechanisms: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
-    lam: float = 1.0
+    weight: float = 1.0
 
     @property
     def on_vectors(self) -> bool:
         """Whether vectors alone will do: it neither reads nor rewrites texts."""
         return self.rewrites is None and "texts" not in self.needs
 
-    def with_lambda(self, settings: Settings) -> Settings:
-        """The settings with this method's own λ where none was chosen."""
-        return replace(settings, lam=self.lam) if settings.lam is None else settings
+    def with_weights(self, settings: Settings, secrets: Iterable[str] = ()) -> Settings:
+        """The settings with this method's own λ for each of the secrets that was given none."""
+        chosen = settings.adversary_weight
+        if isinstance(chosen, Mapping):
+            return replace(
+                settings, adversary_weight={**dict.fromkeys(secrets, self.weight), **chosen}
+            )
+        return replace(settings, adversary_weight=self.weight) if chosen is None else settings
 
     def needs_for(self, keep: str) -> frozenset[str]:
         """What it cannot do without when it is asked to keep this."""
@@ -171,7 +177,7 @@ def _replace_words(settings: Settings) -> tuple[Any, ...]:
 
 def _drop_words(settings: Settings) -> tuple[Any, ...]:
     # μ = 0 is DPNR without its dropout, a row of its tables: no step, and no gain for words.
-    return (WordDropout(settings.mu),) if settings.mu else ()
+    return (WordDropout(settings.word_dropout),) if settings.word_dropout else ()
 
 
 METHODS: dict[str, Method] = {
@@ -283,7 +289,7 @@ METHODS: dict[str, Method] = {
         tunes=(LAMBDA, EPSILON),
         private_training=True,
         mechanisms=("response", "laplace", "privunit"),
-        lam=0.0,
+        weight=0.0,
         weighs=("task",),
         options=SCHEDULE,
     ),
@@ -332,16 +338,15 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
         raise CapeletError(
             f"the method {name!r} adds no noise and takes no epsilon; those that do are {noisy}"
         )
-    if settings.layers and (not record.layers or settings.keep != "task"):
+    if settings.tune_layers and (not record.layers or settings.keep != "task"):
         raise CapeletError(
             "layers of the encoder are trained along with a map that keeps a task, by "
             f"{_names(METHODS, lambda item: item.layers)}; leave {name_field('tune_layers')} out"
         )
-    if settings.lam is not None:
-        check_number("lambda", settings.lam, 0.0, 1e6)
+    check_number("adversary_weight", settings.lam, 0.0, 1e6)
     check_mechanism(name, settings)
     check_count("width", settings.width)
-    check_number("mu", settings.mu, 0.0, 1.0 - 2.0**-53)
+    check_number("word_dropout", settings.word_dropout, 0.0, 1.0 - 2.0**-53)
     _check_fight(name, record, settings)
     check_private_training(name, settings)
 
@@ -349,11 +354,11 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
 def _check_fight(name: str, record: Method, settings: Settings) -> None:
     """Refuse ways to fight, and heads, that this method's training would not read."""
     for attribute, lam in settings.lambdas.items():
-        check_number(f"the lambda of {attribute!r}", lam, 0.0, 1e6)
+        check_number(f"the adversary_weight of {attribute!r}", lam, 0.0, 1e6)
     if settings.lambdas and settings.keep not in record.weighs:
         able = _names(METHODS, lambda item: settings.keep in item.weighs)
         raise CapeletError(
-            f"the method {name!r} has one lambda for all attributes; a lambda for each is read by "
+            f"the method {name!r} has one weight for all attributes; one for each is read by "
             f"{able}: give {name_field('adversary_weight')} as one number"
         )
     if settings.adversary_loss not in ADVERSARY_LOSSES:
@@ -407,7 +412,7 @@ def check_private_training(name: str, settings: Settings) -> None:
     obstacles = {
         f"a private training keeps a task; leave {name_field('keep')} out": settings.keep != "task",
         "the encoder cannot be trained with differential privacy; leave "
-        f"{name_field('tune_layers')} out": (settings.layers > 0),
+        f"{name_field('tune_layers')} out": (settings.tune_layers > 0),
         "a private bottleneck fights no secrets, whose shares are taken over all texts at once; "
         f"leave {name_field('adversary_weight')} out": is_bottleneck and settings.fights,
         "a private training clips the gradient of each text, which dropout and a bounded adversary "
@@ -442,4 +447,5 @@ def fit(
     A training that is killed goes on from its last checkpoint in the folder `checkpoints`.
     """
     record = check_needs(name, settings, part.task, part.secrets)
-    return record.fit(part, record.with_lambda(settings), checkpoints, progress)
+    choice = record.with_weights(settings, [item.name for item in part.secrets])
+    return record.fit(part, choice, checkpoints, progress)

@@ -44,7 +44,7 @@ def fit_reader_erasure(
 ) -> Defence:
     """The map that erases what LEACE and readers find; λ = 0 changes nothing."""
     start = time.monotonic()
-    lam = settings.lam or 0.0
+    lam = settings.lam
     rows = np.concatenate([part.fit, part.tune])
     eraser = _identity(part.width)
     if lam and part.secrets:

@@ -127,21 +127,21 @@ class HeadShape:
 class Settings:
     """What a user may choose of a method; each method reads what concerns it.
 
-    `lambdas` are the λ of single attributes; the others have `lam`.
+    `adversary_weight` is λ, one for all attributes or one for each that is named; those that are
+    not named have the method's own. `word_dropout` is the μ of dpnr.
     """
 
     epsilon: float | None = None
-    lam: float | None = None
-    mu: float = 0.5
+    adversary_weight: float | Mapping[str, float] | None = None
+    word_dropout: float = 0.5
     width: int = 64
     keep: str = "task"  # or "neighbours", or "both"
     mechanism: str = "auto"  # by name, one of the method's `mechanisms`
     table: str = "glove"
     table_size: int | None = None  # of the table's words only so many, the first ones
-    layers: int = 0  # of the encoder, the last ones, trained along
+    tune_layers: int = 0  # of the encoder, the last ones, trained along
     schedule: Schedule = field(default_factory=Schedule)
     training: TrainingPrivacy | None = None
-    lambdas: Mapping[str, float] = field(default_factory=dict)
     adversary_loss: str = "reversal"
     heads: HeadShape = field(default_factory=HeadShape)
 
@@ -149,6 +149,17 @@ class Settings:
     def fights(self) -> bool:
         """Whether any secret has a λ that is not 0."""
         return bool(self.lam) or any(self.lambdas.values())
+
+    @property
+    def lam(self) -> float:
+        """The λ of all attributes that have none of their own."""
+        weight = self.adversary_weight
+        return 0.0 if weight is None or isinstance(weight, Mapping) else weight
+
+    @property
+    def lambdas(self) -> Mapping[str, float]:
+        """The λ of single attributes."""
+        return self.adversary_weight if isinstance(self.adversary_weight, Mapping) else {}
 
 
 # The settings that a paper states; what it leaves open is ours. YAWYW: table of settings; CAPE: §4.

@@ -26,7 +26,7 @@ class Use:
 class Proposal(NamedTuple):
     """A method and its settings, as `protect` takes them, and the reason for the choice."""
 
-    method_name: str
+    method: str
     settings: Settings
     reason: str
 
@@ -62,7 +62,7 @@ def propose(use: str, settings: Settings | None = None) -> Proposal:
     """The method for a use, and the settings with what it keeps.
 
     >>> proposal = propose("task", Settings(epsilon=8))
-    >>> proposal.method_name, proposal.settings.keep
+    >>> proposal.method, proposal.settings.keep
     ('bottleneck', 'task')
     """
     if use not in USES:

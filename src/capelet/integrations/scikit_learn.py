@@ -37,9 +37,9 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Any method of `capelet protect` on vectors, as a transformer.
 
     `method` is a name of `capelet.defences.METHODS` that works on vectors; ε is read by those that
-    add noise, and `lam` None is the method's own λ. Learnt: `encoder_` (a `PrivateEncoder` of the
-    steps), `guarantee_`, and `joint_`: what the defence's own adversaries reached on held-back
-    rows, which is no measure of safety.
+    add noise, and `adversary_weight` None is the method's own λ. Learnt: `encoder_` (a
+    `PrivateEncoder` of the steps), `guarantee_`, and `joint_`: what the defence's own adversaries
+    reached on held-back rows, which is no measure of safety.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         method: str = "bottleneck",
         *,
         epsilon: float | None = 8.0,
-        lam: float | None = None,
+        adversary_weight: float | None = None,
         width: int = 64,
         keep: str = "task",
         epochs: int = 60,
@@ -55,7 +55,7 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ) -> None:
         self.method = method
         self.epsilon = epsilon
-        self.lam = lam
+        self.adversary_weight = adversary_weight
         self.width = width
         self.keep = keep
         self.epochs = epochs
@@ -113,7 +113,7 @@ class Protector(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         options = {"schedule": schedule} if schedule is not None else {}
         return Settings(
             epsilon=self.epsilon if self._noisy() else None,
-            lam=self.lam,
+            adversary_weight=self.adversary_weight,
             width=self.width,
             keep=self.keep,
             **options,
@@ -151,13 +151,18 @@ class Cape(Protector):
         self,
         epsilon: float = 8.0,
         *,
-        lam: float | None = None,
+        adversary_weight: float | None = None,
         width: int = 64,
         epochs: int = 60,
         random_state: Any = None,
     ) -> None:
         super().__init__(
-            "cape", epsilon=epsilon, lam=lam, width=width, epochs=epochs, random_state=random_state
+            "cape",
+            epsilon=epsilon,
+            adversary_weight=adversary_weight,
+            width=width,
+            epochs=epochs,
+            random_state=random_state,
         )
 
     def _method(self, secrets: tuple[Attribute, ...]) -> str:

@@ -251,7 +251,7 @@ def comfort_sentences(after: Findings) -> list[str]:
 
 def held_out_attributes(after: Findings) -> list[str]:
     """The attributes that the training did not see."""
-    return [str(name) for name in facts.part(after, "protect").get("held_out") or []]
+    return [str(name) for name in facts.part(after, "protect").get("hold_out") or []]
 
 
 # ---- method, limits, provenance ------------------------------------------------------------------
@@ -321,7 +321,8 @@ def _settings(after: Findings, all_of_them: bool = False) -> str:
     schedule = settings.pop("schedule", None)
     if not all_of_them:
         # What a reader decides by; the rest stands under provenance.
-        names = ("epsilon", "lam", *(["keep"] if settings.get("keep") != "task" else []))
+        keep = ["keep"] if settings.get("keep") != "task" else []
+        names = ("epsilon", "adversary_weight", *keep)
         settings = {key: settings[key] for key in names if key in settings}
     elif isinstance(schedule, Mapping):
         settings.update({key: value for key, value in schedule.items() if key != "seed"})

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from capelet.studies.sources import Source
     from capelet.workflows.cells import VictimGuesses
 
-# Splits under the names that made the first stored keys; what they do has not changed since.
+# Names under which keys were made when the first cells were stored; what they mean has not changed.
 _STABLE_SPLITS = {"balanced": "auto", "auto": "by author, else random"}
+_STABLE_NAMES = {"derive": "derived", "tune_layers": "layers", "word_dropout": "mu"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Cell:
 
     @property
     def identity(self) -> dict[str, Any]:
-        inputs = dict(self.inputs)
+        """What the key is made of, under names that outlast a renaming of a setting."""
+        inputs = {_stable_name(name, item): item for name, item in self.inputs.items()}
         if "split" in inputs:
             inputs["split"] = _STABLE_SPLITS.get(inputs["split"], inputs["split"])
         return {"kind": self.kind, "version": self.version, "inputs": inputs}
@@ -80,6 +82,12 @@ class Encoding:
     encoder: str
     start: int
     stop: int
+
+
+def _stable_name(name: str, value: Any) -> str:
+    if name == "adversary_weight":
+        return "lambdas" if isinstance(value, Mapping) else "lam"
+    return _STABLE_NAMES.get(name, name)
 
 
 def canonical(value: Any) -> str:

@@ -41,7 +41,7 @@ _RELEASE: dict[str, Any] = {"encoder": "minilm", "steps": ()}
 _ATTRIBUTES: dict[str, Any] = {
     "split": "balanced",
     "attackers": (),
-    "derived": (),
+    "derive": (),
     "bins": None,
     "metrics": (),
 }
@@ -96,7 +96,7 @@ KINDS: dict[str, Kind] = {
             **_CORPUS,
             "encoder": "minilm",
             "split": "balanced",
-            "derived": (),
+            "derive": (),
             "bins": None,
             "clouds": {},
         },

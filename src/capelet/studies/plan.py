@@ -55,9 +55,6 @@ from capelet.studies.tables import Layout
 # Beyond so many cells a plan is a slip of the pen more often than a wish.
 MOST_CELLS = 100_000
 SIZES = ("small", "full")
-# λ is `lam` in Python, where lambda is a word of the language.
-ALIASES = {"lambda": "lam"}
-_SPELLING = {name: spelling for spelling, name in ALIASES.items()}
 # The method of cells without any: what all methods are compared with.
 UNPROTECTED = "unprotected"
 _KEYS = (
@@ -212,7 +209,7 @@ class StudyPlan:
         """Every axis, in the order of the plan; the seed is a repetition and no axis."""
         names = dict.fromkeys(itertools.chain(self.axes, *self.groups))
         names.pop("seed", None)
-        return tuple(_SPELLING.get(name, name) for name in names)
+        return tuple(names)
 
     def combinations(self, size: str = "full") -> Iterator[dict[str, Any]]:
         """The values of each combination, before names are looked up."""
@@ -292,11 +289,7 @@ class StudyPlan:
                     Source.of(str(values_with_steps[key]), self.corpora, self.folder)
 
     def _cells_of(self, values: Mapping[str, Any]) -> Iterator[PlannedCell]:
-        axes = {
-            name: _label(values[ALIASES.get(name, name)])
-            for name in self.axis_names
-            if ALIASES.get(name, name) in values
-        }
+        axes = {name: _label(values[name]) for name in self.axis_names if name in values}
         cell = self._cell(self._kind_of(values), self._with_steps(values))
         if self.kind == "protect":
             shared = KINDS["audit"].keys
@@ -399,7 +392,7 @@ def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 def _with_names(table: Any) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise CapeletError("sizes and groups of a plan must be tables: [sizes.small]")
-    return {ALIASES.get(str(key), str(key)): value for key, value in table.items()}
+    return {str(key): value for key, value in table.items()}
 
 
 def _check_keys(table: Mapping[str, Any], keys: Iterable[str], what: str) -> None:

@@ -58,14 +58,14 @@ def audit(
     auxiliary: Corpus | None = None,
     show_texts: bool = False,
     seeds: Seeds = 5,
-    split_kind: str = "auto",
+    split: str = "auto",
     attackers: Sequence[str] = (),
-    derived: Sequence[str] = (),
+    derive: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
     metrics: Sequence[str] = (),
-    beside: Mapping[str, PrivateEncoder] | None = None,
+    compare_map: Mapping[str, PrivateEncoder] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
     **columns: Unpack[TableOptions],
@@ -83,26 +83,24 @@ def audit(
     Rows that trained the encoder are the defender's, never victims: on what it has learnt by heart,
     everything looks better than it is. With `seeded_noise` the release of each split is a study's,
     drawn from the split's seed, so that the audit can be repeated to the last digit. `threads` is
-    how many splits are attacked abreast, `metrics` are computed beside the usual ones. `beside` are
-    other private encoders by name, whose releases are put into one map with this one's vectors.
+    how many splits are attacked in parallel, `metrics` are computed beside the usual ones.
+    `compare_map` are other private encoders by name, plotted on one t-SNE map with these vectors.
     """
-    corpus = corpus_of(corpus, columns, split_kind)
+    corpus = corpus_of(corpus, columns, split)
     progress = default_progress(progress)
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
     attacker_families = families(attackers)
-    kinds = AttackPlan.of(attacks, corpus, members, derived)
+    kinds = AttackPlan.of(attacks, corpus, members, derive)
     target = private_encoder(corpus, encoder, cache)
     inputs = inputs_of(corpus, target)
     trained = rows_that_trained(target, inputs)
-    plan = plan_of(corpus, kinds, seeds, split_kind, derived, bins, trained).with_work(
-        threads, metrics
-    )
-    if beside:
-        _check_beside(beside, target)
+    plan = plan_of(corpus, kinds, seeds, split, derive, bins, trained).with_work(threads, metrics)
+    if compare_map:
+        _check_compared(compare_map, target)
     if auxiliary is not None and "attributes" not in kinds.kinds:
         raise DataError("auxiliary data teach attackers of attributes; ask for those too")
-    other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derived, bins)
+    other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derive, bins)
     if seeded_noise and not cache:  # the texts are released once for each seed
         target = target.with_encoder(RememberingEncoder)
     encoders = encoders_of(target, plan, seeded_noise)
@@ -124,9 +122,9 @@ def audit(
             # Whoever names families asks for those alone.
             access_of(encoders, inputs, None if attackers else original),
         )
-    if beside:
+    if compare_map:
         with clock("scores"), one_thread():
-            artefacts["tsne_clouds"] = _clouds(plan, target, releases[0], beside, inputs)
+            artefacts["tsne_clouds"] = _clouds(plan, target, releases[0], compare_map, inputs)
     if other is not None:
         with clock("auxiliary"):
             more = _from_elsewhere(plan, other, encoders[0], releases[0], attacker_families)
@@ -146,9 +144,9 @@ def audit(
     return Findings((*rows, *more), origin, releases[0].recipe, {**artefacts, **pictures})
 
 
-def _check_beside(beside: Mapping[str, PrivateEncoder], target: PrivateEncoder) -> None:
+def _check_compared(compare_map: Mapping[str, PrivateEncoder], target: PrivateEncoder) -> None:
     """Refuse, before anything is encoded, what has no place in one map with the target's."""
-    for name, private in beside.items():
+    for name, private in compare_map.items():
         if name in (ORIGINAL, RELEASE):
             raise DataError(f"a release beside this one is called {name!r}; give it another name")
         if private.consumes != target.consumes:
@@ -179,14 +177,14 @@ def _clouds(
     plan: Plan,
     target: PrivateEncoder,
     release: Release,
-    beside: Mapping[str, PrivateEncoder],
+    compare_map: Mapping[str, PrivateEncoder],
     inputs: Any,
 ) -> dict[str, Any]:
     """One map of the original vectors of the victims and of what several releases make of them."""
     original = target.unprotected().release(inputs).vectors
     clouds = {ORIGINAL: original} | ({RELEASE: release.vectors} if target.protects else {})
     seed = plan.splits[0].seed
-    for name, private in beside.items():
+    for name, private in compare_map.items():
         # Drawn from the seed: a picture is no release, and can be drawn again.
         vectors = private.with_encoder(_same_vectors(target)).study_release(inputs, seed).vectors
         if vectors.shape != original.shape:
@@ -223,7 +221,7 @@ def _from_elsewhere(
     return attack_from_elsewhere(plan, auxiliary, release, own, attackers, access)
 
 
-def corpus_of(data: Any, columns: TableOptions, split_kind: str = "auto") -> Corpus:
+def corpus_of(data: Any, columns: TableOptions, split: str = "auto") -> Corpus:
     """A corpus as it is, that of a named set, or that of whatever `read` takes.
 
     A split by a column needs that column, whoever reads the table.
@@ -246,8 +244,8 @@ def corpus_of(data: Any, columns: TableOptions, split_kind: str = "auto") -> Cor
             raise DataError(
                 f"the set {data!r} knows its own columns; read its file to choose others"
             )
-        return load(data, official=column_of(split_kind))
-    names.setdefault("official", column_of(split_kind))
+        return load(data, official=column_of(split))
+    names.setdefault("official", column_of(split))
     return read(data, **names)
 
 
@@ -255,20 +253,20 @@ def plan_of(
     corpus: Corpus,
     attacks: AttackPlan,
     seeds: Seeds = 5,
-    split_kind: str = "auto",
-    derived: Sequence[str] = (),
+    split: str = "auto",
+    derive: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     trained: Flags | None = None,
 ) -> Plan:
     """The plan of the kinds that were asked for; without attributes and task it is the splits."""
-    if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derived:
+    if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derive:
         # Columns that are not asked about still decide who is a victim: so runs stay comparable.
-        plan = Plan.of(corpus, seeds, split_kind, derived, bins, trained)
+        plan = Plan.of(corpus, seeds, split, derive, bins, trained)
         if "attributes" in attacks.kinds:
             plan.check_victims()
         return plan
     # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    parts = split_corpus(corpus, split_kind, seed_list(seeds)[0], trained=trained)
+    parts = split_corpus(corpus, split, seed_list(seeds)[0], trained=trained)
     notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
     return Plan(corpus, (), None, (parts,), group_rows(corpus), notes)
 

@@ -73,16 +73,16 @@ class Protocol:
     """
 
     seed: int
-    split_kind: str = "auto"
+    split: str = "auto"
     attackers: tuple[str, ...] = ()
-    derived: tuple[str, ...] = ()
+    derive: tuple[str, ...] = ()
     bins: Mapping[str, Sequence[float]] | None = None
     metrics: tuple[str, ...] = ()
     members: bool = False
 
     def plan(self, corpus: Corpus) -> Plan:
         """The plan of this one split."""
-        plan = Plan.of(corpus, [self.seed], self.split_kind, self.derived, self.bins)
+        plan = Plan.of(corpus, [self.seed], self.split, self.derive, self.bins)
         return plan.with_work(1, self.metrics)
 
     def families(self) -> list[Family]:
@@ -121,12 +121,12 @@ def measure_method(
 
     `hold_out` are private attributes that the training may not see.
     """
-    choice = method(name).with_lambda(settings)
-    if choice.training is not None:
-        check_units(corpus, choice.training, protocol.split_kind, bool(protocol.derived))
+    if settings.training is not None:
+        check_units(corpus, settings.training, protocol.split, bool(protocol.derive))
     plan = protocol.plan(corpus)
     parts = plan.splits[0]
     against = attributes_to_fight(plan, hold_out)
+    choice = method(name).with_weights(settings, [item.name for item in against])
     check_needs(name, choice, plan.label, against)
     if choice.training is not None:
         check_classes([*against, *([plan.label] if plan.label is not None else [])])

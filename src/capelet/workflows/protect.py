@@ -25,7 +25,8 @@ from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.data.readers import TableOptions
 from capelet.data.splits import Seeds
-from capelet.defences import Defence, Settings, check_attributes, check_needs, method
+from capelet.defences import Defence, Settings, check_attributes, check_needs
+from capelet.defences import method as method_record
 from capelet.defences.settings import SPECIMEN
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
@@ -62,7 +63,7 @@ from capelet.workflows.units import SPLIT, check_classes, check_units
 
 JOINT = "joint-adversary"
 # Settings of which an account speaks only where somebody chose them.
-OF_HEADS = ("lambdas", "adversary_loss", "heads")
+OF_HEADS = ("adversary_loss", "heads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +86,19 @@ class Protection:
 def protect(
     corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
-    method_name: str = "gr+",
+    method: str = "gr+",
     settings: Settings | None = None,
     *,
-    held_out: Sequence[str] = (),
+    hold_out: Sequence[str] = (),
     max_leakage: float | None = None,
     min_utility: float | None = None,
     fixed: Sequence[str] = (),
     trials: int = 20,
-    anyway: bool = False,
+    allow_useless_epsilon: bool = False,
     seeds: Seeds = 3,
-    split_kind: str = "auto",
+    split: str = "auto",
     attackers: Sequence[str] = (),
-    derived: Sequence[str] = (),
+    derive: Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
@@ -110,31 +111,33 @@ def protect(
 
     Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
     `corpus` may also be whatever `capelet.read` takes, with its arguments beside it, as in `audit`.
-    Which method serves which use is told by `capelet.propose`. `held_out` are private attributes
+    Which method serves which use is told by `capelet.propose`. `hold_out` are private attributes
     that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
     `fixed` ones are searched first, and `TargetNotMet` is raised when none of the `trials` will do,
     or when fresh victims do not show that the chosen one keeps `max_leakage`.
-    An ε at which nothing can beat the commonest class is refused, unless `anyway`. With
-    `settings.training` the map is trained with differential privacy (`defences.private_training`).
-    With `seeded_noise` what is measured are study releases, drawn from each split's seed; the
-    encoder that is returned draws from the operating system like any other. `threads` is how many
-    splits are attacked abreast, `metrics` are computed beside the usual ones.
+    An ε at which nothing can beat the commonest class is refused, unless `allow_useless_epsilon`.
+    With `settings.training` the map is trained with differential privacy
+    (`defences.private_training`). With `seeded_noise` what is measured are study releases, drawn
+    from each split's seed; the encoder that is returned draws from the operating system like any
+    other. `threads` is how many splits are attacked in parallel, `metrics` are computed beside the
+    usual ones.
     """
     clock = Clock()
-    corpus, progress = corpus_of(corpus, columns, split_kind), default_progress(progress)
-    choice = method(method_name).with_lambda(settings or Settings())
+    corpus, progress = corpus_of(corpus, columns, split), default_progress(progress)
+    choice = settings or Settings()
     attacker_families = families(attackers)
     if choice.training is not None:
-        check_units(corpus, choice.training, split_kind, bool(derived))
-        split_kind = SPLIT
-    plan = Plan.of(corpus, seeds, split_kind, derived, bins).with_work(threads, metrics)
+        check_units(corpus, choice.training, split, bool(derive))
+        split = SPLIT
+    plan = Plan.of(corpus, seeds, split, derive, bins).with_work(threads, metrics)
     plan.check_victims()
-    against = attributes_to_fight(plan, held_out)
+    against = attributes_to_fight(plan, hold_out)
+    choice = method_record(method).with_weights(choice, [item.name for item in against])
     has_search = max_leakage is not None or min_utility is not None
     if has_search:
         plan = plan.with_common_victims()
-    _check_choice(plan, against, method_name, choice, has_search)
+    _check_choice(plan, against, method, choice, has_search)
     if has_search:
         plan.search_split(against)  # refused before anything is encoded
     if seeded_noise and has_search:
@@ -146,12 +149,12 @@ def protect(
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
-    texts = method(method_name).text_steps(choice)
+    texts = method_record(method).text_steps(choice)
     job = _Job(
-        plan, method_name, choice, against, texts, plain, inputs_of(corpus, plain), seeded_noise,
+        plan, method, choice, against, texts, plain, inputs_of(corpus, plain), seeded_noise,
         clock, progress,
     )  # fmt: skip
-    _check_epsilon(plan, choice, method_name, anyway)
+    _check_epsilon(plan, choice, method, allow_useless_epsilon)
     check_state()
     _check_inputs(job, has_search)
     originals, lessons = job.encode()
@@ -160,7 +163,7 @@ def protect(
     if has_search:
         with clock("search"):
             frontier = search(
-                plan, lessons[0].vectors, original.vectors, against, method_name, choice,
+                plan, lessons[0].vectors, original.vectors, against, method, choice,
                 fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
                 max_leakage=max_leakage, min_utility=min_utility,
             )  # fmt: skip
@@ -177,7 +180,7 @@ def protect(
     if frontier is not None:
         check_wish(frontier, _strongest(after, against))
         after = replace(after, artefacts={**after.artefacts, "frontier": frontier.artefact()})
-    after = _with_account(job, after, defences, held_out)
+    after = _with_account(job, after, defences, hold_out)
     return Protection(encoders[0] if cache else encoders[0].with_encoder(unwrap), before, after)
 
 
@@ -272,10 +275,10 @@ def _strongest(findings: Findings, against: Sequence[Attribute]) -> list[Finding
     return [row for row in rows if row.target in names]
 
 
-def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> None:
+def _check_epsilon(plan: Plan, settings: Settings, name: str, allow_useless_epsilon: bool) -> None:
     """Refuse an ε that cannot serve the task, before anything is trained."""
     # The ε of mdp is per unit of distance between words, and bounds no single prediction.
-    if settings.epsilon is None or method(name).noise != "vectors" or anyway:
+    if settings.epsilon is None or method_record(name).noise != "vectors" or allow_useless_epsilon:
         return
     objections = plan.epsilon_warnings(Guarantee(settings.epsilon))
     if objections:
@@ -287,15 +290,15 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, anyway: bool) -> N
 
 def _check_inputs(job: _Job, has_search: bool) -> None:
     """Refuse what the method cannot do with these inputs, before anything is encoded."""
-    if job.plain.consumes != "texts" and not method(job.name).on_vectors:
+    if job.plain.consumes != "texts" and not method_record(job.name).on_vectors:
         raise DataError(
             f"the method {job.name!r} changes or reads texts, and there are only vectors"
         )
-    if not job.settings.layers:
+    if not job.settings.tune_layers:
         return
     from capelet.encoders.tuning import tunable
 
-    tunable(job.plain.encoder, job.settings.layers)
+    tunable(job.plain.encoder, job.settings.tune_layers)
     if len(job.plain.steps) != 1:
         raise DataError(
             f"{name_field('tune_layers')} trains an encoder, and here are steps before or behind it"
@@ -320,7 +323,7 @@ def _check_choice(
             "and nothing is protected with it"
         )
     # An ε that will be searched need not be given.
-    is_open = has_search and choice.epsilon is None and "epsilon" in method(name).needs
+    is_open = has_search and choice.epsilon is None and "epsilon" in method_record(name).needs
     check_needs(name, replace(choice, epsilon=1.0) if is_open else choice, plan.label, against)
     check_attributes(choice, [item.name for item in against])
     if choice.training is None:
@@ -369,13 +372,13 @@ def _joint(
 
 
 def _with_account(
-    job: _Job, after: Findings, defences: Sequence[Defence], held_out: Sequence[str]
+    job: _Job, after: Findings, defences: Sequence[Defence], hold_out: Sequence[str]
 ) -> Findings:
     """The findings, with what the training believed and how it was made."""
     rows = (*after.rows, *_joint(defences, job.against, recipe_hash(after.recipe)))
     about = {
         **_about(job, defences),
-        "held_out": list(held_out),
+        "hold_out": list(hold_out),
         "versions": after.provenance["versions"],
     }
     return replace(after, rows=rows, provenance={**after.provenance, "protect": about})
@@ -383,7 +386,7 @@ def _with_account(
 
 def _about(job: _Job, defences: Sequence[Defence]) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
-    plan, record = job.plan, method(job.name)
+    plan, record = job.plan, method_record(job.name)
     against = [item.name for item in job.against] if record.fights_with(job.settings) else []
     return {
         "method": job.name,
@@ -414,7 +417,7 @@ def _as_json(settings: Settings, by_lambda: bool) -> dict[str, Any]:
 
     A page that printed λ = 1 of a method without a λ would speak of a strength that it has not.
     """
-    content = asdict(settings if by_lambda else replace(settings, lam=None))
+    content = asdict(settings if by_lambda else replace(settings, adversary_weight=None))
     usual = asdict(Settings())
     return {
         key: value

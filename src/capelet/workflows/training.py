@@ -64,16 +64,16 @@ def settings_of(settings: Settings, parts: Split, seeded: bool) -> Settings:
     return replace(settings, schedule=schedule, training=training)
 
 
-def attributes_to_fight(plan: Plan, held_out: Sequence[str]) -> tuple[Attribute, ...]:
+def attributes_to_fight(plan: Plan, hold_out: Sequence[str]) -> tuple[Attribute, ...]:
     """The private attributes that the training may see."""
     names = [item.name for item in plan.secrets]
-    for name in held_out:
+    for name in hold_out:
         if name not in names:
             raise DataError(
                 f"{name_field('hold_out')} names {name!r}, which is no private attribute; "
                 f"{did_you_mean(name, names)}"
             )
-    return tuple(item for item in plan.secrets if item.name not in held_out)
+    return tuple(item for item in plan.secrets if item.name not in hold_out)
 
 
 def fit_split(
@@ -91,13 +91,13 @@ def fit_split(
     part = part_of(plan, parts, lesson.vectors, against)
     if settings.training is not None:
         part = with_units(part, plan, parts, settings.training)
-    if settings.layers:
+    if settings.tune_layers:
         from capelet.encoders.tuning import top_layers
 
         assert plain.encoder is not None
         # As the encoder saw them: layers of dpnr are tuned on texts whose words were dropped.
         own = [lesson.inputs[row] for row in parts.defender]
-        part = replace(part, top=top_layers(plain.encoder, own, settings.layers, progress))
+        part = replace(part, top=top_layers(plain.encoder, own, settings.tune_layers, progress))
     place = plan.splits.index(parts)
 
     def of_all_seeds(what: str, count: int, total: int) -> None:

@@ -20,14 +20,14 @@ from capelet.privacy.replacement import choose_delta
 SPLIT = "keyed"
 
 
-def check_units(corpus: Corpus, privacy: TrainingPrivacy, split_kind: str, derived: bool) -> None:
+def check_units(corpus: Corpus, privacy: TrainingPrivacy, split: str, derive: bool) -> None:
     """Refuse, before anything is encoded, what would tie units together or leave them unknown."""
-    if split_kind not in ("auto", SPLIT):
+    if split not in ("auto", SPLIT):
         raise DataError(
             f"with {name_field('train_epsilon')} each row's part is decided by itself, as "
-            f"{SPLIT!r} does and {split_kind!r} does not: leave {name_field('split')} out"
+            f"{SPLIT!r} does and {split!r} does not: leave {name_field('split')} out"
         )
-    if derived:
+    if derive:
         raise DataError(
             f"with {name_field('train_epsilon')} no task or attribute may be read off all texts "
             f"at once; leave {name_field('derive')} out"

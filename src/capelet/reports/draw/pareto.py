@@ -20,7 +20,7 @@ from capelet.reports.formatting import is_number, percent, points
 
 # The edges of the plot in a picture of 480 by 330: axes and their words stand outside.
 WEST, EAST, NORTH, SOUTH = 60.0, 454.0, 14.0, 276.0
-NAMES = {"lam": "λ", "lambda": "λ", "epsilon": "ε", "mu": "μ"}
+NAMES = {"adversary_weight": "λ", "epsilon": "ε", "word_dropout": "μ"}
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def legend(frontier: Frontier) -> list[tuple[str, str]]:
 def settings_of(settings: Mapping[str, Any]) -> str:
     """`λ = 1, ε = 8`.
 
-    >>> settings_of({"lam": 1.0, "epsilon": 8.0, "mechanism": "auto"})
+    >>> settings_of({"adversary_weight": 1.0, "epsilon": 8.0, "mechanism": "auto"})
     'λ = 1, ε = 8, mechanism = auto'
     """
     return ", ".join(

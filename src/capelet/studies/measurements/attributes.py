@@ -22,9 +22,9 @@ def _protocol(inputs: Mapping[str, Any]) -> Any:
 
     return Protocol(
         seed=int(inputs["seed"]),
-        split_kind=inputs["split"],
+        split=inputs["split"],
         attackers=tuple(inputs.get("attackers", ())),
-        derived=tuple(inputs.get("derived", ())),
+        derive=tuple(inputs.get("derive", ())),
         bins=inputs.get("bins"),
         metrics=tuple(inputs.get("metrics", ())),
         members=bool(inputs.get("members", False)),
