@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from capelet.judge import verify
     from capelet.mechanisms import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
     from capelet.privacy.guarantees import Guarantee
-    from capelet.release import PrivateEncoder, Release
+    from capelet.release import PrivateEncoder, Release, encode
     from capelet.reports import verdicts, write_report
     from capelet.workflows.audit import audit
     from capelet.workflows.check import check
@@ -67,7 +67,9 @@ _HOME = {
     "RandomisedResponse": "capelet.mechanisms",
     "protect": "capelet.workflows.protect",
     "render_cards": "capelet.reports.notebook",
+    "render_table": "capelet.reports.notebook",
     "PrivateEncoder": "capelet.release",
+    "encode": "capelet.release",
     "Release": "capelet.release",
     "sentence_transformer": "capelet.integrations.sentence_transformer",
     "verdicts": "capelet.reports",
@@ -95,6 +97,7 @@ __all__ = [
     "Split",
     "audit",
     "check",
+    "encode",
     "load",
     "propose",
     "protect",

@@ -153,7 +153,7 @@ def test_a_leakage_that_cannot_be_had_is_refused_and_nothing_is_called_private(
         (["--method", "bottleneck", "--epsilon", "nan"], "epsilon is nan"),
         (["--method", "gr", "--epsilon", "3"], "adds no noise and takes no epsilon"),
         (["--method", "gr", "--hold-out", "namd"], "did you mean 'named'?"),
-        (["--method", "gr", "--adversary-weight", "-1"], "lambda is -1"),
+        (["--method", "gr", "--adversary-weight", "-1"], "adversary_weight is -1"),
         (["--method", "mdp", "--epsilon", "3"], "there are only vectors"),
         (["--method", "bottleneck", "--epsilon", "4", "--keep", "both"], "keeps a task"),
         (["--method", "gr", "--max-leakage", "2"], "max-leakage is 2"),
@@ -257,7 +257,7 @@ def test_settings_of_the_papers_reach_the_training(data: Path, tmp_path: Path) -
     [
         (["--method", "gr", "--adversary-weight", "name=1"], "did you mean 'named'?"),
         (["--method", "gr", "--adversary-weight", "much"], "write 1, or gender=1,age=0.3"),
-        (["--method", "leace", "--adversary-weight", "named=1"], "one lambda for all attributes"),
+        (["--method", "leace", "--adversary-weight", "named=1"], "one weight for all attributes"),
         (["--method", "leace", "--batch", "8"], "does not read --batch"),
         (["--method", "gr+", "--epochs", "8"], "does not read --epochs"),
         (["--method", "gr", "--table", "glove"], "does not read --table; those that do are mdp"),
@@ -275,3 +275,17 @@ def test_options_that_do_not_apply_are_one_sentence(
     code, output, complaint = protect(data, tmp_path / "out", *COLUMNS, *options)
     assert code == 2 and output == "" and complaint.count("\n") == 1
     assert sentence in complaint and not (tmp_path / "out").exists()
+
+
+def test_what_was_chosen_is_trained_and_not_searched(data: Path, tmp_path: Path) -> None:
+    """64 was taken for "nothing chosen": a preset overruled it, and a search varied it."""
+    quick = ["--seeds", "7,", "--attackers", "logistic", "--method", "fx", "--epochs", "2"]
+    chosen = ["--preset", "cape", "--width", "64"]
+    code, _, complaint = protect(data, tmp_path / "paper", *COLUMNS, *quick, *chosen)
+    assert code == 0, complaint
+    assert Findings.load(tmp_path / "paper").provenance["protect"]["settings"]["width"] == 64
+    wish = ["--min-utility", "0.5", "--trials", "2", "--width", "64"]
+    code, _, complaint = protect(data, tmp_path / "found", *COLUMNS, *quick, *wish)
+    assert code == 0, complaint
+    points = Findings.load(tmp_path / "found").artefacts["frontier"]["points"]
+    assert [point["settings"] for point in points] == [{}]

@@ -25,12 +25,12 @@ from capelet.defences import (
     dense,
     fit,
     method,
-    with_choices,
 )
 from capelet.defences.fitting import Schedule
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
 from capelet.privacy.guarantees import NONE, Guarantee
+from capelet.question import Network, Training
 from capelet.release import PrivateEncoder
 from capelet.release.steps import draws
 
@@ -187,9 +187,9 @@ def test_a_preset_equal_to_gr_under_another_name_behaves_as_gr(
     assert maps["gr"] == maps["again"]
     for keep in KEEPS:
         chosen = replace(SHORT, keep=keep)
-        spaces = [_space(name, chosen, ()) for name in ("gr", "again")]
+        spaces = [_space(name, chosen) for name in ("gr", "again")]
         assert spaces[0] == spaces[1] and "adversary_weight" in spaces[1]
-        assert "adversary_weight" not in _space("again", chosen, ("adversary_weight",))
+        assert "adversary_weight" not in _space("again", replace(chosen, adversary_weight=1.0))
         assert check_needs("again", chosen, small_part.task, small_part.secrets)
     check_needs("again", replace(SHORT, tune_layers=2), small_part.task, small_part.secrets)
     with pytest.raises(DataError, match="keep neighbours instead"):
@@ -364,18 +364,28 @@ def test_the_table_of_methods_is_read_without_torch(code: str, loads: bool) -> N
 
 
 def test_a_preset_is_what_its_paper_states_and_choices_go_before_it() -> None:
-    paper = with_choices(Settings(), "yawyw", {})
+    paper = Settings.of(Training(), Network("yawyw"))
     assert (paper.schedule.batch, paper.schedule.epochs, paper.width) == (32, 100, 64)
-    cape = with_choices(Settings(), "cape", {"dropout": 0.1, "rate": None})
+    cape = Settings.of(Training(), Network("cape", dropout=0.1))
     assert cape.heads == HeadShape(256, 0.1) and cape.width == 256
     assert cape.schedule == replace(Schedule(), rate=1e-4)
-    assert with_choices(Settings(), None, {"batch": None}) == Settings()
+    assert Settings.of(Training(), Network()) == Settings()
     with pytest.raises(CapeletError, match="did you mean 'yawyw'"):
-        with_choices(Settings(), "yawy", {})
+        Settings.of(Training(), Network("yawy"))
     with pytest.raises(CapeletError, match="rate is 0"):
-        with_choices(Settings(), None, {"rate": 0.0})
+        Settings.of(Training(), Network(rate=0.0))
     with pytest.raises(CapeletError, match="dropout is 1"):
-        with_choices(Settings(), None, {"dropout": 1.0})
+        Settings.of(Training(), Network(dropout=1.0))
+
+
+def test_the_default_is_a_choice_where_somebody_chose_it() -> None:
+    """`--preset cape --width 64` trained 256: that 64 was chosen was guessed from the value."""
+    assert Settings.of(Training(), Network("cape", width=64)).width == 64
+    assert Settings.of(Training(), Network(width=64)).width == 64 != Settings().width
+    assert Settings.of(
+        Training(), Network(dropout=0.0), Settings.of(Training(), Network("cape"))
+    ) != (Settings.of(Training(), Network("cape")))
+    assert METHODS["gr"].complete(Settings()).width == Settings().units == 64
 
 
 @pytest.mark.parametrize(
@@ -460,12 +470,12 @@ def test_a_lambda_of_one_attribute_is_a_fight(small_part: Any) -> None:
 def test_who_is_not_named_has_the_weight_of_the_method() -> None:
     """One mapping says all: the number and the mapping were two settings, of which one was lost."""
     chosen = Settings(adversary_weight={"age": 0.3})
-    assert METHODS["gr"].with_weights(chosen, ["age", "gender"]).lambdas == {
+    assert METHODS["gr"].complete(chosen, ["age", "gender"]).lambdas == {
         "age": 0.3,
         "gender": 1.0,
     }
-    assert METHODS["bottleneck"].with_weights(chosen, ["gender"]).lambdas["gender"] == 0.0
-    assert METHODS["gr"].with_weights(Settings()).lam == 1.0
+    assert METHODS["bottleneck"].complete(chosen, ["gender"]).lambdas["gender"] == 0.0
+    assert METHODS["gr"].complete(Settings()).lam == 1.0
 
 
 def test_bounded_heads_and_dropout_change_what_is_learnt(small_part: Any) -> None:

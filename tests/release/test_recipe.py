@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import capelet
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.encoders import load as load_encoder
@@ -495,3 +496,23 @@ def test_a_folder_encodes_a_file(text_folder: Path, tmp_path: Path) -> None:
     assert done.rows == 5
     back = Release.load(tmp_path / "out.parquet")
     assert back.vectors.shape == (5, 8) and back.recipe == private.recipe
+
+
+def test_encode_and_transform_are_the_vectors_of_a_release(tmp_path: Path) -> None:
+    """The call that everybody tries first, on the object and at the package's door."""
+    private = PrivateEncoder("wordllama")
+    texts = ["one text", "another"]
+    expected = private.release(texts).vectors
+    for vectors in (
+        private.encode(texts),
+        private.transform(tuple(texts)),
+        capelet.encode(texts, private),
+    ):
+        assert (vectors == expected).all()
+    assert private.encode("one text").shape == expected[0].shape
+    assert (capelet.encode(texts, "wordllama") == expected).all()
+    recipe = tmp_path / "private.toml"
+    recipe.write_text(private.to_recipe())
+    assert (capelet.encode(texts, recipe=recipe) == expected).all()
+    with pytest.raises(CapeletError, match="give encoder= or recipe=, not both"):
+        capelet.encode(texts, "wordllama", recipe=recipe)

@@ -136,55 +136,44 @@ def test_as_many_settings_are_tried_as_were_asked_for(method: Callable[..., Meth
     assert reports == [("searching", number, 5) for number in range(1, 6)]
     for (name, part, settings), point in zip(stand_in.calls, frontier.points, strict=True):
         assert name == "gr" and set(point.settings) == {"adversary_weight", "width"}
-        assert (
-            settings.adversary_weight == point.settings["adversary_weight"]
-            and settings.width == point.settings["width"]
-        )
-        assert 0.03 <= point.settings["adversary_weight"] <= 30 and settings.width in (
-            16,
-            32,
-            64,
-            128,
-        )
-        assert float(f"{settings.adversary_weight:.2g}") == settings.adversary_weight
+        weight = point.settings["adversary_weight"]
+        assert settings.adversary_weight == weight and settings.width == point.settings["width"]
+        assert 0.03 <= weight <= 30 and settings.width in (16, 32, 64, 128)
+        assert float(f"{weight:.2g}") == weight
         assert len(part.fit) < len(part.vectors)
     assert len({point.settings["adversary_weight"] for point in frontier.points}) == 5
-    assert (
-        len(run("gr", fixed_settings=("adversary_weight", "width"), trials=5).points) == 1
-    )  # nothing to vary
+    # The default of both, chosen: nothing is left to vary.
+    assert len(run("gr", Settings(adversary_weight=1.0, width=64), trials=5).points) == 1
     for bad in (0, -1, 1.5):
         with pytest.raises(CapeletError, match="trials is"):
             run("gr", trials=bad)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "fixed", "varied"),
+    ("name", "settings", "varied"),
     [
-        ("gr", Settings(), (), {"adversary_weight", "width"}),
-        ("gr", Settings(keep="neighbours"), (), {"adversary_weight"}),
-        ("gr+", Settings(), ("width",), {"adversary_weight"}),
-        ("fx", Settings(), (), {"width"}),
-        ("leace", Settings(), (), set()),
-        ("cape", Settings(), (), {"adversary_weight", "epsilon", "width"}),
-        ("ldp", Settings(epsilon=2.0), ("epsilon",), {"width"}),
-        ("mdp", Settings(epsilon=2.0), (), {"width"}),
-        ("bottleneck", Settings(), (), {"adversary_weight", "epsilon"}),
-        ("bottleneck", Settings(epsilon=2.0), ("epsilon",), {"adversary_weight"}),
+        ("gr", Settings(), {"adversary_weight", "width"}),
+        ("gr", Settings(keep="neighbours"), {"adversary_weight"}),
+        ("gr+", Settings(width=64), {"adversary_weight"}),
+        ("fx", Settings(), {"width"}),
+        ("leace", Settings(), set()),
+        ("cape", Settings(), {"adversary_weight", "epsilon", "width"}),
+        ("ldp", Settings(epsilon=2.0), {"width"}),
+        ("mdp", Settings(epsilon=2.0), {"width"}),
+        ("bottleneck", Settings(), {"adversary_weight", "epsilon"}),
+        ("bottleneck", Settings(epsilon=2.0), {"adversary_weight"}),
     ],
 )
 def test_what_a_method_lets_vary(
     method: Callable[..., Method],
     name: str,
     settings: Settings,
-    fixed: tuple[str, ...],
     varied: set[str],
 ) -> None:
     method(same)
     plan, vectors = plan_of()
     few = plan.secrets[:1]
-    frontier = run(
-        name, settings, fixed_settings=fixed, trials=2, against=few, world=(plan, vectors)
-    )
+    frontier = run(name, settings, trials=2, against=few, world=(plan, vectors))
     assert {key for point in frontier.points for key in point.settings} == varied
     if "epsilon" in varied:
         assert all(0.5 <= point.settings["epsilon"] <= 16 for point in frontier.points)
@@ -303,7 +292,7 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
     frontier = run("leace", world=plan_of(label=False))
     assert frontier.utility_name == "recall of ten neighbours"
     assert frontier.points[0].utility == frontier.baseline.utility == 1.0
-    neighbours = run("gr", Settings(keep="neighbours"), fixed_settings=("adversary_weight",))
+    neighbours = run("gr", Settings(keep="neighbours", adversary_weight=1.0))
     assert neighbours.utility_name == "recall of ten neighbours"
 
     def shuffled(vectors: Any, settings: Settings) -> Any:
@@ -450,7 +439,7 @@ def test_the_ceiling_is_that_of_the_attribute_on_which_most_can_be_gained(
     method: Callable[..., Method],
 ) -> None:
     method(same, local)
-    options: dict[str, Any] = {"fixed_settings": ("epsilon",), "trials": 1}
+    options: dict[str, Any] = {"trials": 1}
     frontier = run("ldp", Settings(epsilon=2.0), **options)
     e = math.exp(2.0)
     assert frontier.ceiling == pytest.approx(e / (3 + e) - 0.25)  # four classes
@@ -476,7 +465,7 @@ def test_ten_classes_permit_more_than_two() -> None:
 
 def test_the_task_has_a_ceiling_of_its_own(method: Callable[..., Method]) -> None:
     method(same, local)
-    options: dict[str, Any] = {"fixed_settings": ("epsilon",), "trials": 1}
+    options: dict[str, Any] = {"trials": 1}
     frontier = run("ldp", Settings(epsilon=2.0), **options)
     e = math.exp(2.0)
     assert frontier.utility_ceiling == pytest.approx(e / (1 + e), abs=0.03)
@@ -496,7 +485,7 @@ def test_no_ceiling_where_points_differ_in_epsilon_or_promise_no_whole_text(
     words = Guarantee(4.0, notion="metric", unit="word", metric="euclidean")
     for promise in (None, lambda settings: words):
         method(same, promise)
-        bare = run("ldp", Settings(epsilon=4.0), fixed_settings=("epsilon",), trials=1)
+        bare = run("ldp", Settings(epsilon=4.0), trials=1)
         assert bare.ceiling is bare.utility_ceiling is None
 
 
@@ -573,13 +562,13 @@ def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
         return
     with pytest.raises(TargetNotMet) as told:
         frontier.best_settings()
-    if "max_leakage" in wish:
-        assert "at or below 0.05; the nearest gains 0.100 at use 0.600 (lam 3)" in str(told.value)
-    else:
-        assert (
-            "reaches use 0.95; the nearest has 0.900, where the attacker gains 0.300 (lam 1)"
-            in (str(told.value))
-        )
+    nearest = (
+        "at or below 0.05; the nearest gains 0.100 at use 0.600 (adversary_weight 3)"
+        if "max_leakage" in wish
+        else "reaches use 0.95; the nearest has 0.900, where the attacker gains 0.300 "
+        "(adversary_weight 1)"
+    )
+    assert nearest in str(told.value)
 
 
 def test_a_wish_is_judged_by_the_upper_end_of_the_interval() -> None:
@@ -593,7 +582,8 @@ def test_a_wish_is_judged_by_the_upper_end_of_the_interval() -> None:
     frontier = Frontier((lucky, sure), lucky, sure, wish, "use", None)
     assert [point.get("upper") for point in frontier.artefact()["points"]] == [0.2, 0.09]
     assert frontier.best_found() == (
-        "the nearest gains 0.050 (at most 0.090 with 95 % confidence) at use 0.500 (lam 2)"
+        "the nearest gains 0.050 (at most 0.090 with 95 % confidence) at use 0.500 "
+        "(adversary_weight 2)"
     )
 
 

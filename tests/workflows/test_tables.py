@@ -68,7 +68,7 @@ def test_protect_takes_what_audit_takes(table: pa.Table, expected: Findings, kin
 def test_columns_belong_to_tables(planted: Corpus, table: pa.Table) -> None:
     for name in ("text", "private"):
         with pytest.raises(CapeletError, match=f"knows its columns; leave out {name}, or give the"):
-            capelet.protect(planted, None, "leace", **{name: "open"})  # type: ignore[arg-type]
+            capelet.protect(planted, None, "leace", **{name: "open"})
     with pytest.raises(DataError, match="no column 'opne'; did you mean 'open'"):
         capelet.protect(table, None, "leace", vectors="v", private="opne")
     with pytest.raises(CapeletError, match="a Corpus knows its columns; leave out text"):
@@ -87,6 +87,68 @@ def test_messages_name_arguments_to_python(table: pa.Table) -> None:
     with pytest.raises(DataError, match="Give text= or, for ready vectors, vectors=") as error:
         capelet.read(table)
     assert "--" not in str(error.value) and "--text" in error.value.spell("terminal")
+
+
+def test_settings_are_keywords_too(table: pa.Table) -> None:
+    """The call that everybody tries first; it was a TypeError."""
+    quick: dict[str, Any] = {"vectors": "v", "private": "open", "label": "side", **FAST}
+    result = capelet.protect(table, method="bottleneck", epsilon=8, **quick)
+    assert result.encoder.guarantee.epsilon == 8
+    about = result.after.provenance["protect"]
+    assert about["method"] == "bottleneck" and about["settings"]["width"] == 64
+    with pytest.raises(TypeError, match="did you mean 'epsilon'"):
+        capelet.protect(table, epsilom=8, **quick)
+    with pytest.raises(CapeletError, match="does not read batch="):
+        capelet.protect(table, method="leace", batch=8, **quick)
+    with pytest.raises(CapeletError, match="belong to train_epsilon="):
+        capelet.protect(table, method="fx", unit="author", **quick)
+
+
+def test_without_a_label_neighbours_are_kept(table: pa.Table) -> None:
+    result = capelet.protect(table, method="leace", vectors="v", private="open", **FAST)
+    assert result.after.provenance["protect"]["settings"]["keep"] == "neighbours"
+
+
+def test_the_texts_need_no_name_where_one_column_can_be_them() -> None:
+    words = ["rain", "sun", "wind", "snow"]
+    texts = [f"today {words[n % 4]} and number {n} fell on us" for n in range(120)]
+    columns = {"body": texts, "gender": ["f", "m"] * 60}
+    corpus = capelet.read(columns, private="gender")
+    assert corpus.texts is not None and corpus.texts[0] == texts[0]
+    assert corpus.notes == ("the texts are the column 'body', the only one that looks like texts",)
+    with pytest.raises(DataError, match="holds the texts"):
+        capelet.read({**columns, "answer": texts[::-1]}, private="gender")
+    with pytest.raises(DataError, match="holds the texts"):
+        capelet.read({"id": list(range(120)), "gender": ["f", "m"] * 60}, private="gender")
+
+
+def test_one_attacker_is_a_name_or_an_object(table: pa.Table) -> None:
+    """A plain classifier is an attacker by what it has; one without weights is balanced too."""
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.neighbors import KNeighborsClassifier
+
+    quick = {**COLUMNS, **FAST}
+    named = capelet.audit(table, **{**quick, "attackers": "logistic"})
+    assert {row.attacker for row in named.select(kind="attribute-inference")} >= {"logistic"}
+    objects = [GaussianNB(), KNeighborsClassifier(15), KNeighborsClassifier(25)]
+    own = capelet.audit(table, **{**quick, "attackers": objects})
+    names = {"GaussianNB", "KNeighborsClassifier", "KNeighborsClassifier-2"}
+    assert {row.attacker for row in own.select(kind="attribute-inference")} >= names
+    for name in names:
+        metric = {"metric": "balanced_accuracy", "target": "open", "subgroup": None}
+        found = own.select(kind="attribute-inference", attacker=name, **metric)
+        assert found[0].value > 0.7
+    with pytest.raises(CapeletError, match="attackers= holds a int"):
+        capelet.audit(table, **{**quick, "attackers": [3]})
+
+
+def test_print_shows_a_short_table(expected: Findings) -> None:
+    lines = str(expected).splitlines()
+    assert lines[0].split() == ["target", "score", "95", "%", "interval", "without"]
+    assert any(line.startswith("open") and line.endswith("leak") for line in lines)
+    assert any(line.startswith("side") and line.endswith("accuracy of the task") for line in lines)
+    assert len(lines) <= 6 and max(map(len, lines)) <= 100
+    assert str(Findings(())) == repr(Findings(()))
 
 
 def test_a_frame_a_line_and_cards(expected: Findings) -> None:

@@ -9,7 +9,7 @@ products) it keeps in `secret.share`, so that a grid costs little more than its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar, Protocol
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from capelet.attacks.views import INPUTS, Fold, Matrix, Parts, Secret, View
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.findings.metrics import Codes, Floats
 
 Settings = Mapping[str, Any]
@@ -274,6 +274,45 @@ def _gram(view: View, secret: Secret, inputs: str, width: float) -> Matrix:
     return secret.share(("gram", inputs, width), make)
 
 
+@dataclass(frozen=True)
+class OwnClassifier:
+    """A user's object with `fit` and `predict_proba`; what it is given is a copy of it.
+
+    Where its `fit` takes no weights its probabilities are divided by the share of their class, so
+    that it too is asked which class is likelier than usual.
+    """
+
+    model: Any
+    name: str
+
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        return _grid(input=INPUTS)
+
+    def fit(self, view: View, secret: Secret, settings: Settings) -> Candidate:
+        from sklearn.base import clone
+        from sklearn.utils.validation import has_fit_parameter
+
+        inputs = view.inputs(settings["input"])
+        codes, weights = secret.codes.fit, secret.weights.fit
+        model = clone(self.model, safe=False)
+        if has_fit_parameter(model, "sample_weight"):
+            model.fit(inputs.fit, codes, sample_weight=weights)
+            return _candidate(settings, model, secret, inputs)
+        model.fit(inputs.fit, codes)
+        rarity = np.bincount(codes, weights, secret.classes) / np.maximum(
+            np.bincount(codes, minlength=secret.classes), 1
+        )
+        plain = _candidate(settings, model, secret, inputs)
+        return Candidate(settings, *(_scaled(part, rarity) for part in (plain.tune, plain.scored)))
+
+
+def _scaled(probabilities: Floats, factors: Floats) -> Floats:
+    """Probabilities times a factor for each class, with rows that add up to 1 again."""
+    scores = probabilities * factors
+    return np.asarray(scores / np.maximum(scores.sum(axis=1, keepdims=True), 1e-300))
+
+
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
@@ -286,13 +325,41 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def families(names: Sequence[str] = ()) -> list[Family]:
+def families(attackers: Any = ()) -> list[Family]:
     """The families of these names, or all of them; a name may state sizes behind a colon.
+
+    Whatever has `fit` and `predict_proba`, as scikit-learn's classifiers do, is an attacker too.
 
     >>> [family.name for family in families(["knn,mlp:depth=3,width=200"])]
     ['knn', 'mlp:depth=3,width=200']
     """
-    return [_family(name) for name in dict.fromkeys(_split_names(names)) or FAMILIES]
+    is_one = isinstance(attackers, str) or hasattr(attackers, "fit")
+    items = [attackers] if is_one else list(attackers)
+    names = [item for item in items if isinstance(item, str)]
+    found = {name: _family(name) for name in _split_names(names)}
+    for item in items:
+        if not isinstance(item, str):
+            family = _own_family(item, found)
+            found[family.name] = family
+    return list(found.values()) or list(FAMILIES.values())
+
+
+def _own_family(item: Any, others: Collection[str]) -> Family:
+    """A user's object as a family, under a name of its own."""
+    if hasattr(item, "grid") and item.name not in (*others, *FAMILIES):
+        family: Family = item
+        return family
+    if not all(callable(getattr(item, name, None)) for name in ("fit", "predict_proba")):
+        raise CapeletError(
+            f"{name_field('attackers')} holds a {type(item).__name__}; give names, or objects with "
+            "fit and predict_proba"
+        )
+    base = name = type(item).__name__
+    number = 1
+    while name in (*others, *FAMILIES):
+        number += 1
+        name = f"{base}-{number}"
+    return OwnClassifier(item, name)
 
 
 def _split_names(names: Sequence[str]) -> list[str]:
@@ -358,10 +425,12 @@ def _one_hot(codes: Codes, classes: int) -> Matrix:
 def _candidate(settings: Settings, model: Any, secret: Secret, inputs: Parts) -> Candidate:
     """Probabilities for all classes from a model that may not have seen each of them."""
     empty = np.zeros((0, secret.classes))
+    # Of an object that does not say which classes it has seen, in what order: all, in theirs.
+    seen = getattr(model, "classes_", np.unique(secret.codes.fit))
     return Candidate(
         settings,
         *(
-            _all_classes(model.predict_proba(part), model.classes_, secret.classes)
+            _all_classes(np.asarray(model.predict_proba(part)), seen, secret.classes)
             if len(part)
             else empty
             for part in inputs[1:]

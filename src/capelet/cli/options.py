@@ -370,7 +370,8 @@ AdversaryWeight = Annotated[
     ),
 ]
 AdversaryLoss = Annotated[
-    str, typer.Option(help="What the map has from its adversary: reversal or bounded.")
+    str | None,
+    typer.Option(help="What the map has from its adversary: reversal (default) or bounded."),
 ]
 Preset = Annotated[
     str | None, typer.Option(help="A paper's settings, {presets:or}; options go before it.")
@@ -391,7 +392,9 @@ WordTable = Annotated[
         help="Word vectors for mdp: an encoder's name, or a file in word2vec's text.",
     ),
 ]
-WordDropout = Annotated[float, typer.Option(help="The share of words that dpnr drops.")]
+WordDropout = Annotated[
+    float | None, typer.Option(help="The share of words that dpnr drops [0.5].")
+]
 TrainEpsilon = Annotated[
     float | None,
     typer.Option(help="Train with differential privacy: the ε of replacing one training text."),
@@ -399,11 +402,18 @@ TrainEpsilon = Annotated[
 TrainDelta = Annotated[
     float | None, typer.Option(help="Its δ; by default n^−1.1, and at most 1e-5.")
 ]
-TrainUnit = Annotated[str, typer.Option(help="What --train-epsilon covers: text or author.")]
-MapWidth = Annotated[int, typer.Option(max=MOST_WIDTH, help="Units of the dense layers.")]
-Keep = Annotated[str, typer.Option(help="What to keep: task, neighbours or both.")]
+TrainUnit = Annotated[
+    str | None, typer.Option(help="What --train-epsilon covers: text (default) or author.")
+]
+MapWidth = Annotated[
+    int | None, typer.Option(max=MOST_WIDTH, help="Units of the dense layers [64].")
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(help="What to keep: task, neighbours or both; the task where there is a label."),
+]
 TuneLayers = Annotated[
-    int, typer.Option(max=MOST, help="How many last layers of the encoder to train along.")
+    int | None, typer.Option(max=MOST, help="How many last layers of the encoder to train along.")
 ]
 MaxLeakage = Annotated[
     float | None,

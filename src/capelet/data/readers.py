@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from capelet.data import messages
+from capelet.data.columns import facts_of
 from capelet.data.corpus import Corpus, Values, as_matrix, as_values
 from capelet.data.formats import Format
 from capelet.data.headers import Header
@@ -24,22 +25,6 @@ from capelet.data.labels import merge_rare_classes
 from capelet.data.tables import TEXT, VECTORS, Sheet
 from capelet.data.where import filter_rows
 from capelet.errors import DataError, name_field
-
-
-class TableOptions(TypedDict):
-    """What `read` takes beside the table, for those who read through it."""
-
-    text: NotRequired[str | None]
-    label: NotRequired[str | None]
-    private: NotRequired[Any]
-    author: NotRequired[str | None]
-    official: NotRequired[str | None]
-    vectors: NotRequired[str | None]
-    where: NotRequired[str | None]
-    drop_empty: NotRequired[bool]
-    merge_rare: NotRequired[int | None]
-    encoding: NotRequired[str | None]
-    separator: NotRequired[str | None]
 
 
 def read(
@@ -60,6 +45,7 @@ def read(
     """Read a file, a data frame, an Arrow table, Hugging Face `datasets`, lists or arrays.
 
     Example: `read("reviews.parquet", text="review", label="stars", private=["gender", "age"])`.
+    `text` may be left out where one column alone can be the texts.
     `official` is a column of train, dev and test, for `split="column:NAME"`.
     `where` keeps the rows for which a simple expression holds: `where="language == 'en'"`.
     `drop_empty` leaves out rows without a text (or vector, or author), `merge_rare` merges classes
@@ -67,16 +53,20 @@ def read(
     are for text files.
     """
     sheet = Sheet.of(source, Format(encoding, separator))
+    secrets = (private,) if isinstance(private, str) else tuple(private)
+    notes: list[str] = []
     if text is None and vectors is None:
         # A list of texts, or a matrix, has one column, and nobody named it.
         if isinstance(source, str | Path | Sheet) or sheet.table.column_names not in (
             [TEXT],
             [VECTORS],
         ):
-            raise messages.which_texts(sheet.name, sheet.header)
-        text = TEXT if TEXT in sheet.table.column_names else None
-        vectors = VECTORS if text is None else None
-    secrets = (private,) if isinstance(private, str) else tuple(private)
+            text = _only_texts(sheet, [label, author, official, *secrets])
+            notes.append(f"the texts are the column {text!r}, the only one that looks like texts")
+        elif TEXT in sheet.table.column_names:
+            text = TEXT
+        else:
+            vectors = VECTORS
     names = [
         name for name in (text, vectors, label, author, official, *secrets) if name is not None
     ]
@@ -94,7 +84,6 @@ def read(
         raise DataError(
             f"{sheet.name!r} has no rows" + (f" where {name_field('where')} holds" if where else "")
         )
-    notes: list[str] = []
     columns = {name: _values(sheet, name) for name in names}
     if drop_empty:
         _drop_empty(columns, [name for name in (text, vectors, author) if name], notes)
@@ -117,6 +106,17 @@ def read(
         official_name=official,
         official=_classes(columns[official], official) if official is not None else None,
     )
+
+
+def _only_texts(sheet: Sheet, others: Sequence[str | None]) -> str:
+    """The one column that can only be the texts; refused where none or several can."""
+    header = sheet.header.confirm([name for name in others if name is not None])
+    # Of a file without names the first row stands in their place, and is nobody's to be told.
+    free = [name for name in sheet.table.column_names if header.is_certain and name not in others]
+    found = [name for name in free if facts_of(name, sheet.column(name)).kind == "texts"]
+    if len(found) != 1:
+        raise messages.which_texts(sheet.name, sheet.header)
+    return found[0]
 
 
 def check_names(sheet: Sheet, names: Sequence[str]) -> Header:

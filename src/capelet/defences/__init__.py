@@ -12,6 +12,7 @@ from capelet.defences.methods import (
     METHODS,
     Method,
     check_attributes,
+    check_choices,
     check_needs,
     check_options,
     fit,
@@ -26,7 +27,6 @@ from capelet.defences.settings import (
     Schedule,
     Settings,
     TrainingPrivacy,
-    with_choices,
 )
 from capelet.defences.uses import USES, Proposal, propose
 
@@ -44,10 +44,10 @@ __all__ = [
     "Settings",
     "TrainingPrivacy",
     "check_attributes",
+    "check_choices",
     "check_needs",
     "check_options",
     "fit",
     "method",
     "propose",
-    "with_choices",
 ]

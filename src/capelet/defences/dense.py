@@ -97,13 +97,13 @@ class Dense:
     def _network(
         self, part: Part, settings: Settings, before: Any, mixes: bool, progress: Progress
     ) -> Network:
-        schedule, width = settings.schedule, settings.width
+        schedule, width = settings.schedule, settings.units
         with seeded_fork(schedule.seed):
             if settings.keep == "task":
                 body = Body(dense([part.width, width, width]), "relu")
             else:
                 width = part.width
-                body = Body(Residual(width, max(2 * settings.width, 512)))
+                body = Body(Residual(width, max(2 * settings.units, 512)))
             terms = self._utility_terms(part, settings, width)
             reader = read(part, schedule, progress) if mixes else None
             terms += self._privacy_terms(part, settings, width, reader)

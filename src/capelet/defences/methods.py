@@ -30,6 +30,7 @@ from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms.words import WordDropout, WordReplacement
 from capelet.privacy.guarantees import check_count, check_number
+from capelet.question import Network, Training, chosen
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,17 @@ class Method:
         """Whether vectors alone will do: it neither reads nor rewrites texts."""
         return self.rewrites is None and "texts" not in self.needs
 
-    def with_weights(self, settings: Settings, secrets: Iterable[str] = ()) -> Settings:
-        """The settings with this method's own λ for each of the secrets that was given none."""
-        chosen = settings.adversary_weight
-        if isinstance(chosen, Mapping):
-            return replace(
-                settings, adversary_weight={**dict.fromkeys(secrets, self.weight), **chosen}
-            )
-        return replace(settings, adversary_weight=self.weight) if chosen is None else settings
+    def complete(self, settings: Settings, secrets: Iterable[str] = ()) -> Settings:
+        """The settings with the values of this method for what nobody chose.
+
+        Where a weight is chosen for some of the secrets, the others have the method's own.
+        """
+        weight = settings.adversary_weight
+        if weight is None:
+            weight = self.weight
+        elif isinstance(weight, Mapping):
+            weight = {**dict.fromkeys(secrets, self.weight), **weight}
+        return replace(settings, adversary_weight=weight, width=settings.units)
 
     def needs_for(self, keep: str) -> frozenset[str]:
         """What it cannot do without when it is asked to keep this."""
@@ -345,7 +349,7 @@ def _check_numbers(name: str, record: Method, settings: Settings) -> None:
         )
     check_number("adversary_weight", settings.lam, 0.0, 1e6)
     check_mechanism(name, settings)
-    check_count("width", settings.width)
+    check_count("width", settings.units)
     check_number("word_dropout", settings.word_dropout, 0.0, 1.0 - 2.0**-53)
     _check_fight(name, record, settings)
     check_private_training(name, settings)
@@ -378,6 +382,18 @@ def check_options(name: str, options: Collection[str]) -> None:
             able = ", ".join(key for key, item in METHODS.items() if option in item.options)
             rest = f"; those that do are {able}" if able else ""
             raise CapeletError(f"the method {name!r} does not read {name_field(option)}{rest}")
+
+
+def check_choices(name: str, training: Training, network: Network) -> None:
+    """Refuse what was chosen and is not read; a preset's values are no such wish."""
+    names = set(chosen(training)) & {"table"} | set(chosen(network)) & NETWORK
+    if training.train_epsilon is not None and names & SCHEDULE:
+        fields = [name_field(field) for field in ("batch", "rate", "epochs")]
+        raise CapeletError(
+            "a private training has a schedule of its own, for which its noise is reckoned; leave "
+            f"{fields[0]}, {fields[1]} and {fields[2]} out"
+        )
+    check_options(name, names)
 
 
 def check_mechanism(name: str, settings: Settings) -> None:
@@ -447,5 +463,5 @@ def fit(
     A training that is killed goes on from its last checkpoint in the folder `checkpoints`.
     """
     record = check_needs(name, settings, part.task, part.secrets)
-    choice = record.with_weights(settings, [item.name for item in part.secrets])
+    choice = record.complete(settings, [item.name for item in part.secrets])
     return record.fit(part, choice, checkpoints, progress)

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from capelet.data.labels import Attribute
 from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import check_count, check_number
+from capelet.question import Network, Training, chosen
 from capelet.release.heads import Head
 from capelet.release.maps import Map
 
@@ -32,6 +33,8 @@ SPECIMEN = "specimen:"
 ORIGINAL_NOISE = SPECIMEN + "row-range"
 # What a private training can hide as a whole.
 UNITS = ("text", "author")
+# The fields of a question that are one promise.
+PROMISE = ("train_epsilon", "train_delta", "unit")
 Adversary = Literal["none", "reversal", "cross", "kernel"]
 # What the map has from its adversary: the reversed gradient of its loss, which has no bottom, or
 # −log(1 − P(z)) of its guess, which has one (Coavoux et al. 2018; CAPE, equation 3, as printed).
@@ -105,6 +108,19 @@ class TrainingPrivacy:
     texts: int = 8
     seed_noise: int | None = None
 
+    @classmethod
+    def of(cls, training: Training) -> TrainingPrivacy | None:
+        """The promise that was asked for; a part of one without its ε is a mistake."""
+        if training.train_epsilon is None:
+            if training.train_delta is not None or training.unit is not None:
+                raise CapeletError(
+                    f"{name_field('train_delta')} and {name_field('unit')} belong to "
+                    f"{name_field('train_epsilon')}; give that too"
+                )
+            return None
+        unit = cast("Literal['text', 'author']", training.unit or "text")
+        return cls(training.train_epsilon, training.train_delta, unit)
+
     def __post_init__(self) -> None:
         check_number("train-epsilon", self.epsilon, 0.0, 1e3, open_low=True)
         if self.unit not in UNITS:
@@ -123,18 +139,30 @@ class HeadShape:
         check_number("dropout", self.dropout, 0.0, 0.95)
 
 
+# The settings that a paper states; what it leaves open is ours. YAWYW: table of settings; CAPE: §4.
+PRESETS: dict[str, Mapping[str, float]] = {
+    "yawyw": {
+        "width": 64, "head_units": 200, "dropout": 0.0, "batch": 32, "rate": 1e-3, "epochs": 100,
+    },
+    "cape": {"width": 256, "head_units": 256, "dropout": 0.4, "rate": 1e-4},
+}  # fmt: skip
+# Units of a dense layer where nobody chose: as in YAWYW.
+WIDTH = 64
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a user may choose of a method; each method reads what concerns it.
 
-    `adversary_weight` is λ, one for all attributes or one for each that is named; those that are
-    not named have the method's own. `word_dropout` is the μ of dpnr.
+    What a search varies is None until somebody chooses it. `adversary_weight` is λ, one for all
+    attributes or one for each that is named; those that are not named have the method's own.
+    `word_dropout` is the μ of dpnr.
     """
 
     epsilon: float | None = None
     adversary_weight: float | Mapping[str, float] | None = None
     word_dropout: float = 0.5
-    width: int = 64
+    width: int | None = None
     keep: str = "task"  # or "neighbours", or "both"
     mechanism: str = "auto"  # by name, one of the method's `mechanisms`
     table: str = "glove"
@@ -144,6 +172,37 @@ class Settings:
     training: TrainingPrivacy | None = None
     adversary_loss: str = "reversal"
     heads: HeadShape = field(default_factory=HeadShape)
+
+    @classmethod
+    def of(cls, training: Training, network: Network, base: Settings | None = None) -> Settings:
+        """What was chosen, before a paper's values, before those of `base`.
+
+        >>> Settings.of(Training(epsilon=8), Network("yawyw", batch=64)).schedule.batch
+        64
+        """
+        start, preset = base or cls(), network.preset
+        if preset is not None and preset not in PRESETS:
+            raise CapeletError(f"there is no preset {preset!r}; {did_you_mean(preset, PRESETS)}")
+        values = {**PRESETS.get(preset or "", {}), **chosen(network)}
+        schedule = {name: values[name] for name in ("batch", "rate", "epochs") if name in values}
+        for name, value in schedule.items():
+            check_number(name, value, 0.0, 1e9, open_low=True)
+        shape = {"units": "head_units", "dropout": "dropout"}
+        heads = {name: values[key] for name, key in shape.items() if key in values}
+        own = {key: item for key, item in chosen(training).items() if key not in PROMISE}
+        return replace(
+            start,
+            **own,
+            width=values.get("width", start.width),
+            schedule=replace(start.schedule, **schedule),
+            training=TrainingPrivacy.of(training) or start.training,
+            heads=replace(start.heads, **heads),
+        )
+
+    @property
+    def units(self) -> int:
+        """The width of a dense layer."""
+        return WIDTH if self.width is None else self.width
 
     @property
     def fights(self) -> bool:
@@ -160,38 +219,6 @@ class Settings:
     def lambdas(self) -> Mapping[str, float]:
         """The λ of single attributes."""
         return self.adversary_weight if isinstance(self.adversary_weight, Mapping) else {}
-
-
-# The settings that a paper states; what it leaves open is ours. YAWYW: table of settings; CAPE: §4.
-PRESETS: dict[str, Mapping[str, float]] = {
-    "yawyw": {
-        "width": 64, "head_units": 200, "dropout": 0.0, "batch": 32, "rate": 1e-3, "epochs": 100,
-    },
-    "cape": {"width": 256, "head_units": 256, "dropout": 0.4, "rate": 1e-4},
-}  # fmt: skip
-
-
-def with_choices(settings: Settings, preset: str | None, choices: Mapping[str, Any]) -> Settings:
-    """The settings with a paper's values, and with what was chosen (not None) before those.
-
-    >>> with_choices(Settings(), "yawyw", {"batch": 64}).schedule.batch
-    64
-    """
-    if preset is not None and preset not in PRESETS:
-        raise CapeletError(f"there is no preset {preset!r}; {did_you_mean(preset, PRESETS)}")
-    values: dict[str, Any] = dict(PRESETS.get(preset or "", {}))
-    values |= {name: value for name, value in choices.items() if value is not None}
-    schedule = {name: values[name] for name in ("batch", "rate", "epochs") if name in values}
-    shape = {"units": "head_units", "dropout": "dropout"}
-    heads = {field: values[name] for field, name in shape.items() if name in values}
-    for name, value in schedule.items():
-        check_number(name, value, 0.0, 1e9, open_low=True)
-    return replace(
-        settings,
-        width=values.get("width", settings.width),
-        schedule=replace(settings.schedule, **schedule),
-        heads=replace(settings.heads, **heads),
-    )
 
 
 @dataclass(frozen=True, eq=False)

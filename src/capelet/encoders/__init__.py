@@ -43,6 +43,9 @@ class Entry:
 # Static encoders run on numpy, whichever back-end is asked for.
 _NUMPY = (*BACKENDS, "numpy")
 
+# Where nobody names one.
+DEFAULT = "minilm"
+
 ENCODERS: dict[str, Entry] = {
     "minilm": Entry(
         "all-MiniLM-L6-v2, 384 dimensions, reads 256 tokens; weights come with Capelet",
@@ -71,6 +74,7 @@ ENCODERS: dict[str, Entry] = {
 }
 
 __all__ = [
+    "DEFAULT",
     "ENCODERS",
     "AutoEncoder",
     "CachedEncoder",

@@ -79,11 +79,17 @@ class Findings:
         rows = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
         return f"<Findings: {'; '.join([rows, *parts])}>"
 
+    def __str__(self) -> str:
+        """A short table, for `print`."""
+        import capelet
+
+        # By the package's door: tables are drawn in a room above this one.
+        return str(capelet.render_table(self))
+
     def _repr_html_(self) -> str:
         """Verdict cards, for a notebook."""
         import capelet
 
-        # By the package's door: pages are drawn in a room above this one.
         return str(capelet.render_cards(self))
 
     def to_frame(self) -> Any:

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.data.splits import seed_list
-from capelet.encoders import load
+from capelet.encoders import DEFAULT, load
 from capelet.encoders.model_folder import (
     PRIVATE_ENCODER,
     claim_folder,
@@ -35,7 +35,7 @@ from capelet.encoders.model_folder import (
     write_folder,
 )
 from capelet.encoders.own import save_own
-from capelet.errors import CapeletError, OutputError
+from capelet.errors import CapeletError, OutputError, name_field
 from capelet.files import expand_user, write_whole
 from capelet.interfaces import Encoder, Kind, Progress, Step, Vectors, silent
 from capelet.mechanisms.words import OnTexts, WordDropout
@@ -322,6 +322,15 @@ class PrivateEncoder:
         batch = run(self.steps, inputs, progress)
         return Release(np.asarray(batch), self.guarantee, self.recipe, self.word_guarantee)
 
+    def encode(self, texts: str | Sequence[str] | Vectors, progress: Progress = silent) -> Vectors:
+        """The vectors of a release: `encode(["one", "two"])`; one text gives one vector."""
+        if isinstance(texts, str):
+            return np.asarray(self.release([texts], progress).vectors[0])
+        inputs = texts if isinstance(texts, np.ndarray) and texts.ndim == 2 else list(texts)
+        return self.release(inputs, progress).vectors
+
+    transform = encode
+
     def study_release(
         self,
         inputs: Sequence[str] | Vectors,
@@ -358,6 +367,27 @@ class PrivateEncoder:
     def with_steps(self, steps: Sequence[Step]) -> PrivateEncoder:
         """Other steps, and all else as it is here."""
         return PrivateEncoder(*steps, head=self.head)
+
+
+def encode(
+    texts: str | Sequence[str] | Vectors,
+    encoder: PrivateEncoder | Encoder | str | None = None,
+    *,
+    recipe: Path | str | None = None,
+    progress: Progress = silent,
+) -> Vectors:
+    """The vectors that a private encoder releases of these texts.
+
+    Example: `encode(["one text", "another"], "private/mails")`. `encoder` is an encoder, or the
+    name or the folder of one; `recipe` is a TOML recipe in its place.
+    """
+    if encoder is not None and recipe is not None:
+        raise CapeletError(f"give {name_field('encoder')} or {name_field('recipe')}, not both")
+    if recipe is not None:
+        return PrivateEncoder.from_recipe(recipe).encode(texts, progress)
+    if not isinstance(encoder, PrivateEncoder):
+        encoder = PrivateEncoder(DEFAULT if encoder is None else encoder)
+    return encoder.encode(texts, progress)
 
 
 def is_private_encoder(name: str) -> bool:

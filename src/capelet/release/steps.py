@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from capelet import interfaces
-from capelet.encoders import load
+from capelet.encoders import DEFAULT, load
 from capelet.encoders.model_folder import ModelFolder
 from capelet.encoders.own import OWN, load_own, origin_of, public_fingerprint
 from capelet.errors import CapeletError, did_you_mean, name_field
@@ -269,7 +269,7 @@ def _check_id(what: str, options: Mapping[str, Any], origin: Origin | None) -> N
 
 def _encoder(options: Mapping[str, Any], folder: ModelFolder | None) -> Encoder:
     _check_keys("encoder", options, ("name", "backend", "fingerprint", "id"))
-    name, backend = str(options.get("name", "minilm")), str(options.get("backend", "auto"))
+    name, backend = str(options.get("name", DEFAULT)), str(options.get("backend", "auto"))
     if name == OWN:
         encoder = load_own(_needs_folder("an encoder of its own", folder), backend)
     else:

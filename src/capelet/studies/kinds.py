@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from capelet.encoders import DEFAULT
 from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.measurements.attributes import (
@@ -37,7 +38,7 @@ from capelet.studies.measurements.writers import measure_authorship
 _CORPUS: dict[str, Any] = {"corpus": None, "rows": None, "seed": 0}
 # At most so many texts of each person: `rows` takes whole people, and leaves few of them.
 _PEOPLE: dict[str, Any] = {"per_author": None}
-_RELEASE: dict[str, Any] = {"encoder": "minilm", "steps": ()}
+_RELEASE: dict[str, Any] = {"encoder": DEFAULT, "steps": ()}
 _ATTRIBUTES: dict[str, Any] = {
     "split": "balanced",
     "attackers": (),
@@ -79,7 +80,7 @@ KINDS: dict[str, Kind] = {
         2,
         {
             **_CORPUS,
-            "encoder": "minilm",
+            "encoder": DEFAULT,
             **_ATTRIBUTES,
             "method": None,
             **setting_keys(),
@@ -94,7 +95,7 @@ KINDS: dict[str, Kind] = {
         1,
         {
             **_CORPUS,
-            "encoder": "minilm",
+            "encoder": DEFAULT,
             "split": "balanced",
             "derive": (),
             "bins": None,

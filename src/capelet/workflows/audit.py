@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any
 
 from capelet.attacks.attribute import Family, families, one_thread
 from capelet.attacks.inversion.run import Inversion
@@ -18,9 +18,9 @@ from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
 from capelet.data.official import column_of
-from capelet.data.readers import TableOptions, read
+from capelet.data.readers import read
 from capelet.data.splits import Seeds, group_rows, seed_list
-from capelet.encoders import with_cache
+from capelet.encoders import DEFAULT, with_cache
 from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError, name_field, spell
 from capelet.evaluation.access import Access, access_of
@@ -40,11 +40,11 @@ from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
 from capelet.privacy.origins import seen_in_training
+from capelet.question import Columns, chosen, collect, listed
 from capelet.release import PrivateEncoder, Release
 from capelet.release.seeded import SeededEncoder
 from capelet.workflows.progress import default_progress
 
-DEFAULT_ENCODER = "minilm"
 # How a picture calls the vectors of the encoder, and those of the audited release.
 ORIGINAL, RELEASE = "original", "released"
 
@@ -53,28 +53,28 @@ def audit(
     corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
     *,
-    attacks: Sequence[str] = ("attributes",),
+    attacks: str | Sequence[str] = ("attributes",),
     members: Sequence[bool] | None = None,
     auxiliary: Corpus | None = None,
     show_texts: bool = False,
     seeds: Seeds = 5,
     split: str = "auto",
-    attackers: Sequence[str] = (),
-    derive: Sequence[str] = (),
+    attackers: Any = (),
+    derive: str | Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     compare_map: Mapping[str, PrivateEncoder] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
-    **columns: Unpack[TableOptions],
+    **columns: Any,
 ) -> Findings:
     """Measure what a release of this corpus leaks and what it is worth.
 
     Example: `audit(capelet.load("reviews"), "minilm")`. `corpus` may also be whatever
     `capelet.read` takes (a file, a data frame …) with its arguments beside it:
-    `audit(frame, text="body", private=["gender"])`. Without `encoder`, ready vectors are
+    `audit(frame, text="body", private="gender")`. Without `encoder`, ready vectors are
     audited as they are, and texts through the default encoder. `attacks` are kinds of attack
     (`attributes`, `inversion`, `authorship`, `membership`) or `all` that the data allow; `members`
     says of each text whether the model was trained on it; `auxiliary` is another corpus that
@@ -86,8 +86,10 @@ def audit(
     how many splits are attacked in parallel, `metrics` are computed beside the usual ones.
     `compare_map` are other private encoders by name, plotted on one t-SNE map with these vectors.
     """
-    corpus = corpus_of(corpus, columns, split)
+    (named,) = collect(columns, Columns)
+    corpus = corpus_of(corpus, named, split)
     progress = default_progress(progress)
+    attacks, attackers, derive, metrics = map(listed, (attacks, attackers, derive, metrics))
     clock = Clock()
     # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
     attacker_families = families(attackers)
@@ -221,32 +223,26 @@ def _from_elsewhere(
     return attack_from_elsewhere(plan, auxiliary, release, own, attackers, access)
 
 
-def corpus_of(data: Any, columns: TableOptions, split: str = "auto") -> Corpus:
+def corpus_of(data: Any, columns: Columns, split: str = "auto") -> Corpus:
     """A corpus as it is, that of a named set, or that of whatever `read` takes.
 
     A split by a column needs that column, whoever reads the table.
     """
-    for key in columns:
-        if key not in TableOptions.__annotations__:
-            # As Python says it of a misspelt argument: it is no column.
-            raise TypeError(f"unexpected keyword argument {key!r}")
-    # What is None was not given.
-    names = cast("TableOptions", {key: name for key, name in columns.items() if name is not None})
+    given = chosen(columns)
     if isinstance(data, Corpus):
-        if names:
+        if given:
             raise CapeletError(
-                f"a Corpus knows its columns; leave out {', '.join(names)}, or give the table "
+                f"a Corpus knows its columns; leave out {', '.join(given)}, or give the table "
                 "itself"
             )
         return data
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
-        if names:
+        if given:
             raise DataError(
                 f"the set {data!r} knows its own columns; read its file to choose others"
             )
         return load(data, official=column_of(split))
-    names.setdefault("official", column_of(split))
-    return read(data, **names)
+    return read(data, official=column_of(split), **given)
 
 
 def plan_of(
@@ -334,9 +330,7 @@ def private_encoder(
     elif encoder is not None:
         private = PrivateEncoder(encoder)
     else:
-        private = (
-            PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT_ENCODER)
-        )
+        private = PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT)
     return private.with_encoder(with_cache) if cache else private
 
 

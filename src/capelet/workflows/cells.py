@@ -126,7 +126,7 @@ def measure_method(
     plan = protocol.plan(corpus)
     parts = plan.splits[0]
     against = attributes_to_fight(plan, hold_out)
-    choice = method(name).with_weights(settings, [item.name for item in against])
+    choice = method(name).complete(settings, [item.name for item in against])
     check_needs(name, choice, plan.label, against)
     if choice.training is not None:
         check_classes([*against, *([plan.label] if plan.label is not None else [])])

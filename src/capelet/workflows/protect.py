@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from capelet.attacks.attribute import Family, families
-from capelet.data.corpus import Split
-from capelet.data.labels import Attribute
-from capelet.data.readers import TableOptions
+from capelet.data.corpus import Corpus, Split
+from capelet.data.labels import Attribute, makes_task
 from capelet.data.splits import Seeds
-from capelet.defences import Defence, Settings, check_attributes, check_needs
+from capelet.defences import Defence, Settings, check_attributes, check_choices, check_needs
 from capelet.defences import method as method_record
 from capelet.defences.settings import SPECIMEN
 from capelet.encoders.cache import RememberingEncoder
@@ -40,6 +40,7 @@ from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
+from capelet.question import Columns, Network, Training, collect, listed
 from capelet.release import PrivateEncoder, Release, recipe_hash
 from capelet.release.seeded import SeededEncoder
 from capelet.workflows.audit import (
@@ -89,32 +90,32 @@ def protect(
     method: str = "gr+",
     settings: Settings | None = None,
     *,
-    hold_out: Sequence[str] = (),
+    hold_out: str | Sequence[str] = (),
     max_leakage: float | None = None,
     min_utility: float | None = None,
-    fixed: Sequence[str] = (),
     trials: int = 20,
     allow_useless_epsilon: bool = False,
     seeds: Seeds = 3,
     split: str = "auto",
-    attackers: Sequence[str] = (),
-    derive: Sequence[str] = (),
+    attackers: Any = (),
+    derive: str | Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
     seeded_noise: bool = False,
     threads: int | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     cache: bool = True,
     progress: Progress | None = None,
-    **columns: Unpack[TableOptions],
+    **choices: Any,
 ) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 
-    Example: `protect(capelet.load("reviews"), "minilm", "bottleneck", Settings(epsilon=8))`.
-    `corpus` may also be whatever `capelet.read` takes, with its arguments beside it, as in `audit`.
-    Which method serves which use is told by `capelet.propose`. `hold_out` are private attributes
-    that the training may not see: they are measured all the same.
-    With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings other than the
-    `fixed` ones are searched first, and `TargetNotMet` is raised when none of the `trials` will do,
+    Example: `protect(frame, private="gender", label="stars", method="bottleneck", epsilon=8)`.
+    `corpus` may also be a `Corpus`; `choices` are the arguments of `capelet.read`, as in `audit`,
+    and what may be chosen of a training (`question.Training` and `question.Network`), before what
+    `settings` say. Which method serves which use is told by `capelet.propose`. `hold_out` are
+    private attributes that the training may not see: they are measured all the same.
+    With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings that nobody
+    chose are searched first, and `TargetNotMet` is raised when none of the `trials` will do,
     or when fresh victims do not show that the chosen one keeps `max_leakage`.
     An ε at which nothing can beat the commonest class is refused, unless `allow_useless_epsilon`.
     With `settings.training` the map is trained with differential privacy
@@ -123,9 +124,14 @@ def protect(
     other. `threads` is how many splits are attacked in parallel, `metrics` are computed beside the
     usual ones.
     """
-    clock = Clock()
-    corpus, progress = corpus_of(corpus, columns, split), default_progress(progress)
-    choice = settings or Settings()
+    clock, progress = Clock(), default_progress(progress)
+    columns, training, network = collect(choices, Columns, Training, Network)
+    corpus = corpus_of(corpus, columns, split)
+    hold_out, attackers, derive, metrics = map(listed, (hold_out, attackers, derive, metrics))
+    check_choices(method, training, network)
+    choice = Settings.of(training, network, settings)
+    if settings is None and training.keep is None:
+        choice = replace(choice, keep=_what_to_keep(corpus, derive, method))
     attacker_families = families(attackers)
     if choice.training is not None:
         check_units(corpus, choice.training, split, bool(derive))
@@ -133,7 +139,7 @@ def protect(
     plan = Plan.of(corpus, seeds, split, derive, bins).with_work(threads, metrics)
     plan.check_victims()
     against = attributes_to_fight(plan, hold_out)
-    choice = method_record(method).with_weights(choice, [item.name for item in against])
+    complete = partial(method_record(method).complete, secrets=[item.name for item in against])
     has_search = max_leakage is not None or min_utility is not None
     if has_search:
         plan = plan.with_common_victims()
@@ -151,8 +157,8 @@ def protect(
         plain = plain.with_encoder(RememberingEncoder)
     texts = method_record(method).text_steps(choice)
     job = _Job(
-        plan, method, choice, against, texts, plain, inputs_of(corpus, plain), seeded_noise,
-        clock, progress,
+        plan, method, complete(choice), against, texts, plain, inputs_of(corpus, plain),
+        seeded_noise, clock, progress,
     )  # fmt: skip
     _check_epsilon(plan, choice, method, allow_useless_epsilon)
     check_state()
@@ -164,10 +170,10 @@ def protect(
         with clock("search"):
             frontier = search(
                 plan, lessons[0].vectors, original.vectors, against, method, choice,
-                fixed_settings=fixed, attackers=attackers, trials=trials, progress=progress,
+                attackers=attackers, trials=trials, progress=progress,
                 max_leakage=max_leakage, min_utility=min_utility,
             )  # fmt: skip
-        job = replace(job, settings=replace(choice, **frontier.best_settings()))
+        job = replace(job, settings=complete(replace(choice, **frontier.best_settings())))
     defences = job.train(lessons)
     encoders, sources, releases = job.release(defences)
     # The same splits and attackers before and after: only the encoder differs.
@@ -182,6 +188,12 @@ def protect(
         after = replace(after, artefacts={**after.artefacts, "frontier": frontier.artefact()})
     after = _with_account(job, after, defences, hold_out)
     return Protection(encoders[0] if cache else encoders[0].with_encoder(unwrap), before, after)
+
+
+def _what_to_keep(corpus: Corpus, derive: Sequence[str], name: str) -> str:
+    """The task where there is one, or where the method knows nothing else to keep."""
+    has_task = corpus.label is not None or any(map(makes_task, derive))
+    return "task" if has_task or "neighbours" not in method_record(name).keeps else "neighbours"
 
 
 @dataclass(frozen=True, eq=False)

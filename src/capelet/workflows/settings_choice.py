@@ -185,15 +185,14 @@ def search(
     *,
     max_leakage: float | None = None,
     min_utility: float | None = None,
-    fixed_settings: Sequence[str] = (),
     attackers: Sequence[str] = (),
     trials: int = 20,
     progress: Progress = silent,
 ) -> Frontier:
     """Try settings of a method and pick the best that meets the wish.
 
-    `fixed_settings` are those that the user chose; the others are searched. `vectors` is what the
-    defence is given, `original` what the unprotected encoder gives.
+    What is None in the settings is searched, the others were chosen by the user. `vectors` is what
+    the defence is given, `original` what the unprotected encoder gives.
     """
     wish = _wish(max_leakage, min_utility)
     bench = _Bench(plan, vectors, original, against, settings, attackers)
@@ -205,7 +204,7 @@ def search(
         progress("searching", len(points), trials)
         return point.leakage, point.utility
 
-    _optimise(_space(name, settings, fixed_settings), evaluate, check_count("trials", trials))
+    _optimise(_space(name, settings), evaluate, check_count("trials", trials))
     guarantee = _common_guarantee(points)
     return Frontier(
         tuple(points),
@@ -258,10 +257,10 @@ def _best_point(points: Sequence[Point], wish: Mapping[str, float]) -> Point | N
     return None
 
 
-def _space(name: str, settings: Settings, fixed_settings: Sequence[str]) -> dict[str, Any]:
+def _space(name: str, settings: Settings) -> dict[str, Any]:
     """What may vary: (low, high) on a logarithmic scale, or a list."""
     space = method(name).space(settings.keep)
-    return {key: value for key, value in space.items() if key not in fixed_settings}
+    return {key: value for key, value in space.items() if getattr(settings, key) is None}
 
 
 def _optimise(space: Mapping[str, Any], evaluate: Any, trials: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from capelet.errors import CapeletError
+from capelet.question import Network, Training, fill, names_of
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.measurements.inputs import (
     check_steps,
@@ -47,48 +47,17 @@ def measure_audit(cell: Cell) -> Measurement:
     )
 
 
-# Settings that stand in records of their own, under the names that the command line gives them.
-_CHOICES = ("width", "head_units", "dropout", "batch", "rate", "epochs")
-_TRAINING = ("train_epsilon", "train_delta", "unit")
-_INNER = ("schedule", "training", "heads", "seed", "device")
-
-
 def setting_keys() -> dict[str, Any]:
     """Every setting of a method, its schedule and its promise, and the papers' presets."""
-    from capelet.defences.settings import Schedule, Settings
-
-    names = [item.name for record in (Settings, Schedule) for item in fields(record)]
-    keys = (*names, *_CHOICES, *_TRAINING, "preset")
-    return {name: None for name in keys if name not in _INNER}
+    return {name: None for record in (Training, Network) for name in names_of(record)}
 
 
 def _settings(inputs: Mapping[str, Any]) -> Any:
-    from capelet.defences.settings import Schedule, Settings, with_choices
-
-    def values_for(record: Any) -> dict[str, Any]:
-        names = {item.name for item in fields(record)} - {*_INNER, *_CHOICES}
-        return {key: value for key, value in inputs.items() if key in names}
+    from capelet.defences.settings import Schedule, Settings
 
     # The processor always: which device there is must not change a cell's numbers.
-    settings = Settings(
-        **values_for(Settings),
-        schedule=Schedule(**values_for(Schedule), device="cpu"),
-        training=_promise(inputs),
-    )
-    choices = {name: inputs.get(name) for name in _CHOICES}
-    return with_choices(settings, inputs.get("preset"), choices)
-
-
-def _promise(inputs: Mapping[str, Any]) -> Any:
-    """What the training promises each text, or each author; its noise is the split's, in a cell."""
-    from capelet.defences.settings import TrainingPrivacy
-
-    epsilon, delta, unit = (inputs.get(name) for name in _TRAINING)
-    if epsilon is None:
-        if delta is not None or unit is not None:
-            raise CapeletError("train_delta and unit belong to train_epsilon; correct the plan")
-        return None
-    return TrainingPrivacy(epsilon, delta, unit or "text")
+    base = Settings(schedule=Schedule(device="cpu"))
+    return Settings.of(fill(Training, inputs), fill(Network, inputs), base)
 
 
 def check_method(inputs: Mapping[str, Any]) -> None:
