@@ -359,10 +359,12 @@ def make_after(protected: Findings, **about: Any) -> Findings:
         "private_towards_training_texts": False,
         **about,
     }
+    passing = protected.provenance["guarantee"]
+    guarantee = {**passing, "sentence": f"{passing['sentence']}; training texts: no guarantee"}
     return replace(
         protected,
         rows=(*protected.rows, *joint, kept),
-        provenance={**protected.provenance, "protect": said},
+        provenance={**protected.provenance, "protect": said, "guarantee": guarantee},
         artefacts={**protected.artefacts, "frontier": make_frontier()},
     )
 

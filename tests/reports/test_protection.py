@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import pytest
 
 from capelet.findings import Finding, Findings
+from capelet.privacy.guarantees import NONE
 from capelet.reports import write_protection
-from capelet.reports.answers import answers, fates, lead
+from capelet.reports.answers import answers, attribute_changes, lead
 from capelet.reports.draw import pareto
 from capelet.reports.frontier import search_sentences
 from capelet.reports.html import draw_html
@@ -33,7 +34,9 @@ def changed(findings: Findings, **changes: Any) -> Findings:
 
 
 def without_noise(findings: Findings) -> Findings:
-    none = {"notion": "none", "status": "none", "sentence": "the vectors are released as they are"}
+    # As `protect` writes it of a map without noise.
+    promise = replace(NONE, training=NONE)
+    none = {**promise.to_json(), "sentence": promise.sentence()}
     return replace(findings, provenance={**findings.provenance, "guarantee": none})
 
 
@@ -62,7 +65,7 @@ def test_the_lead_says_leak_price_and_promise(findings: Findings, after: Finding
 
 def test_nothing_changed_is_not_called_better(findings: Findings, after: Findings) -> None:
     same = replace(findings, provenance=without_noise(after).provenance)
-    assert {item.target: item.kind for item in fates(findings, same)} == {
+    assert {item.target: item.kind for item in attribute_changes(findings, same)} == {
         "gender": "same",
         "age group": "same",
         "region": "quiet",

@@ -63,7 +63,7 @@ class AttributeChange:
         return "same" if is_old and self.way != "worse" else "more"
 
 
-def fates(before: Findings, after: Findings) -> list[AttributeChange]:
+def attribute_changes(before: Findings, after: Findings) -> list[AttributeChange]:
     """What became of each attribute that was measured after."""
     old = {item.target: item for item in verdicts(before)}
     ways = {item.target: item.way for item in comparison.all_changes(before, after)}
@@ -75,7 +75,7 @@ def fates(before: Findings, after: Findings) -> list[AttributeChange]:
 
 def lead(before: Findings, after: Findings) -> str:
     """The whole page in a few sentences."""
-    items = fates(before, after)
+    items = attribute_changes(before, after)
     if not items:
         return "No private attribute was measured, so this report says nothing about leaks."
     clauses = []

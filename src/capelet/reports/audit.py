@@ -6,7 +6,8 @@ each kind that was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from capelet.findings import Findings
 from capelet.reports import facts, method
@@ -75,7 +76,7 @@ def audit_page(findings: Findings) -> Page:
         title=f"{name}: privacy report by Capelet",
         heading=("What the vectors of ", name, " give away"),
         lead=summary(findings),
-        header=(Facts(tuple(facts.headline(findings))), *callout(facts.warnings(findings))),
+        header=(Facts(facts.headline(findings)), *callout(facts.warnings(findings))),
         sections=present(sections),
         private=shows_texts(findings),
         leaves=what_leaves(findings),
@@ -138,13 +139,11 @@ def _clouds(findings: Findings) -> Section | None:
     content = facts.artefact(findings, "tsne_clouds")
     names = content.get("clouds") or []
     cloud = Cloud.read("release", content.get("points") or [], names, "Releases of the same texts")
-    size, total = content.get("shown"), content.get("of")
-    shares = f"{count(size)} of {count(total)} victims. " if size and total else ""
     caption = (
-        f"{shares}Vectors of similar direction lie near each other. A cloud apart has lost its "
-        "directions; a cloud among the original ones is no leak by itself."
+        "Vectors of similar direction lie near each other. A cloud apart has lost its directions; "
+        "a cloud among the original ones is no leak by itself."
     )
-    block = Maps((cloud,), "t-SNE of all of them.", caption) if cloud is not None else None
+    block = _maps(content, "victims", [cloud], "t-SNE of all of them.", caption)
     return section("clouds", "Several releases in one map", [block], "Releases")
 
 
@@ -155,12 +154,19 @@ def _map(findings: Findings) -> Section | None:
         Cloud.read(name, content.get("points") or [], classes or [])
         for name, classes in colours.items()
     ]
-    clouds = tuple(cloud for cloud in candidates if cloud is not None)
-    size, total = content.get("shown"), content.get("of")
-    shares = f"{count(size)} of {count(total)} vectors. " if size and total else ""
     caption = (
-        f"{shares}Texts that lie near each other have similar vectors. Colours that part are a "
-        "leak that one can see; colours that mix do not prove that there is none."
+        "Texts that lie near each other have similar vectors. Colours that part are a leak that "
+        "one can see; colours that mix do not prove that there is none."
     )
-    block = Maps(clouds, "t-SNE, coloured by attribute.", caption) if clouds else None
+    block = _maps(content, "vectors", candidates, "t-SNE, coloured by attribute.", caption)
     return section("map", "The vectors as a map", [block], "Map")
+
+
+def _maps(
+    content: Mapping[str, Any], what: str, clouds: list[Cloud | None], title: str, caption: str
+) -> Maps | None:
+    """The clouds that can be drawn, under a caption that says how many points they show."""
+    items = tuple(cloud for cloud in clouds if cloud is not None)
+    size, total = content.get("shown"), content.get("of")
+    shares = f"{count(size)} of {count(total)} {what}. " if size and total else ""
+    return Maps(items, title, shares + caption) if items else None

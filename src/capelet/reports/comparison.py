@@ -251,8 +251,8 @@ def _head(findings: Findings) -> tuple[Block, ...]:
     headline = facts.headline(findings)
     if is_of_language(findings):
         promise = [fact for fact in headline if fact.term == "Guarantee"]
-        headline = [*promise, *facts.model_facts(findings)]
-    return Text((summary(findings),)), Facts(tuple(headline))
+        headline = (*promise, *facts.model_facts(findings))
+    return Text((summary(findings),)), Facts(headline)
 
 
 def _verdict_blocks(findings: Findings) -> list[Block]:

@@ -11,6 +11,8 @@ from capelet.reports.formatting import count, day, duration, join_names, percent
 from capelet.reports.page import Block, Code, Fact, Line, Origins, Table, table
 
 Group = tuple[str, tuple[Fact, ...]]
+# Values that are read letter by letter.
+_CODES = {"only rows where", "digest", "fingerprint", "recipe", "vectors kept in a cache"}
 # How the training methods of language models are called.
 METHODS = {
     "none": "no privacy",
@@ -38,7 +40,7 @@ def scored_units(findings: Findings) -> str:
     return "texts" if data and not data.get("authors") else "people"
 
 
-def headline(findings: Findings) -> list[Fact]:
+def headline(findings: Findings) -> tuple[Fact, ...]:
     """The few facts that identify the run at the top of the page."""
     data, encoder = part(findings, "data"), part(findings, "encoder")
     guarantee = part(findings, "guarantee").get("sentence")
@@ -47,15 +49,15 @@ def headline(findings: Findings) -> list[Fact]:
     size = f"{size} by {count(authors)} authors" if size and authors else size
     size = f"{size}; {_use(data, part(findings, 'split'))}" if size and _use(data, {}) else size
     time = findings.provenance.get("created")
-    # What is unknown is left out: a single attack's findings lack some of these.
-    pairs = (
-        ("Data", ", ".join(str(part) for part in (data.get("name"), size) if part)),
-        ("Encoder", _encoder(encoder)),
-        ("Guarantee", guarantee),
-        ("For each word", part(findings, "guarantee").get("words")),
-        ("Date", day(time) if time else None),
+    return known(
+        {
+            "Data": ", ".join(str(part) for part in (data.get("name"), size) if part),
+            "Encoder": _encoder(encoder),
+            "Guarantee": guarantee,
+            "For each word": part(findings, "guarantee").get("words"),
+            "Date": day(time) if time else None,
+        }
     )
-    return [Fact(term, str(value)) for term, value in pairs if value]
 
 
 def _use(data: Mapping[str, Any], split: Mapping[str, Any]) -> str:
@@ -67,15 +69,14 @@ def _use(data: Mapping[str, Any], split: Mapping[str, Any]) -> str:
     return f"{words}, {count(victims)} of them attacked" if victims else words
 
 
-def model_facts(findings: Findings) -> list[Fact]:
+def model_facts(findings: Findings) -> tuple[Fact, ...]:
     """The few facts that identify a run on a language model."""
     method = findings.recipe.get("method")
     network, time = findings.recipe.get("network"), findings.provenance.get("created")
     name = method.get("name") if isinstance(method, Mapping) else None
-    numbers = [(key, f"{n:,}") for key, n in part(findings, "data").items() if isinstance(n, int)]
-    pairs = [("method", METHODS.get(str(name), name)), *numbers]
-    pairs += [("network", network), ("measured", time)]
-    return [Fact(term, str(value)) for term, value in pairs if value]
+    sizes = {key: f"{n:,}" for key, n in part(findings, "data").items() if isinstance(n, int)}
+    method_name = METHODS.get(str(name), name)
+    return known({"method": method_name, **sizes, "network": network, "measured": time})
 
 
 def provenance(findings: Findings) -> list[Group]:
@@ -88,7 +89,7 @@ def provenance(findings: Findings) -> list[Group]:
         ("Run", _run(findings)),
         ("Versions", _versions(findings)),
     ]
-    return [(title, tuple(facts)) for title, facts in groups if facts]
+    return [(title, facts) for title, facts in groups if facts]
 
 
 def origin(findings: Findings, groups: Iterable[Group] | None = None) -> tuple[Block, ...]:
@@ -131,37 +132,40 @@ def run_names(first: Findings, second: Findings) -> tuple[str, str]:
     return ("before", "after") if same else ("first run", "second run")
 
 
-def _data(data: Mapping[str, Any]) -> list[Fact]:
+def _data(data: Mapping[str, Any]) -> tuple[Fact, ...]:
     duplicates = data.get("duplicates") or {}
     near = duplicates.get("victims_near_attacker")
-    return _facts(
-        ("name", data.get("name"), False),
-        ("texts", _number(data.get("rows")), False),
-        ("texts after cutting and drawing", _number(data.get("pieces")), False),
-        ("members", _number(data.get("members")), False),
-        ("authors", _number(data.get("authors")), False),
-        ("only rows where", data.get("where"), True),
-        ("identical texts", _number(duplicates.get("identical")), False),
-        ("near copies", _number(duplicates.get("near")), False),
-        ("victims near an attacker’s text", None if near is None else percent(near, 1), False),
-        ("texts cut by the encoder", _number(data.get("truncated")), False),
-        ("digest", data.get("digest"), True),
+    return known(
+        {
+            "name": data.get("name"),
+            "texts": _number(data.get("rows")),
+            "texts after cutting and drawing": _number(data.get("pieces")),
+            "members": _number(data.get("members")),
+            "authors": _number(data.get("authors")),
+            "only rows where": data.get("where"),
+            "identical texts": _number(duplicates.get("identical")),
+            "near copies": _number(duplicates.get("near")),
+            "victims near an attacker’s text": None if near is None else percent(near, 1),
+            "texts cut by the encoder": _number(data.get("truncated")),
+            "digest": data.get("digest"),
+        }
     )
 
 
-def _of_encoder(findings: Findings) -> list[Fact]:
+def _of_encoder(findings: Findings) -> tuple[Fact, ...]:
     encoder = part(findings, "encoder")
-    hashes = sorted({row.recipe_hash for row in findings if row.recipe_hash})
-    return _facts(
-        ("name", encoder.get("name"), False),
-        ("back-end", encoder.get("backend"), False),
-        ("dimension", _number(encoder.get("dimension")), False),
-        ("fingerprint", encoder.get("fingerprint"), True),
-        ("recipe", ", ".join(hashes) or None, True),
+    return known(
+        {
+            "name": encoder.get("name"),
+            "back-end": encoder.get("backend"),
+            "dimension": _number(encoder.get("dimension")),
+            "fingerprint": encoder.get("fingerprint"),
+            "recipe": ", ".join(sorted({row.recipe_hash for row in findings if row.recipe_hash})),
+        }
     )
 
 
-def _split(split: Mapping[str, Any]) -> list[Fact]:
+def _split(split: Mapping[str, Any]) -> tuple[Fact, ...]:
     shares, sizes = split.get("shares") or {}, split.get("sizes") or {}
     parts = [
         f"{name} {percent(shares[name]) if name in shares else ''}".strip()
@@ -169,51 +173,52 @@ def _split(split: Mapping[str, Any]) -> list[Fact]:
         # An inversion has sizes and no shares.
         for name in dict.fromkeys([*shares, *sizes])
     ]
-    seeds = split.get("seeds") or []
-    return _facts(
-        ("kind", str(split["kind"]).replace("_", " ") if split.get("kind") else None, False),
-        ("parts", join_names(parts) or None, False),
-        ("seeds", ", ".join(str(seed) for seed in seeds) or None, False),
+    return known(
+        {
+            "kind": str(split.get("kind") or "").replace("_", " "),
+            "parts": join_names(parts),
+            "seeds": ", ".join(str(seed) for seed in split.get("seeds") or []),
+        }
     )
 
 
-def _guarantee(guarantee: Mapping[str, Any]) -> list[Fact]:
-    epsilon = guarantee.get("epsilon")
+def _guarantee(guarantee: Mapping[str, Any]) -> tuple[Fact, ...]:
     # An ε beside "no guarantee" would look like one.
-    is_private = guarantee.get("notion", "none") != "none"
-    return _facts(
-        ("promise", guarantee.get("sentence"), False),
-        ("for each word", guarantee.get("words"), False),
-        ("ε", f"{epsilon:g}" if is_private and epsilon is not None else None, False),
-        ("δ", f"{guarantee['delta']:g}" if is_private and guarantee.get("delta") else None, False),
-        ("unit", guarantee.get("unit") if is_private else None, False),
-        ("status", guarantee.get("status"), False),
+    promise = guarantee if guarantee.get("notion", "none") != "none" else {}
+    epsilon, delta = promise.get("epsilon"), promise.get("delta")
+    return known(
+        {
+            "promise": guarantee.get("sentence"),
+            "for each word": guarantee.get("words"),
+            "ε": None if epsilon is None else f"{epsilon:g}",
+            "δ": f"{delta:g}" if delta else None,
+            "unit": promise.get("unit"),
+            "status": guarantee.get("status"),
+        }
     )
 
 
-def _run(findings: Findings) -> list[Fact]:
+def _run(findings: Findings) -> tuple[Fact, ...]:
     time = findings.provenance.get("created")
     seconds = findings.provenance.get("seconds") or {}
-    times = [(f"time, {name}", duration(value), False) for name, value in seconds.items()]
-    return _facts(
-        ("made", day(time) if time else None, False),
-        *times,
-        ("vectors kept in a cache", findings.provenance.get("cache"), True),
+    return known(
+        {
+            "made": day(time) if time else None,
+            **{f"time, {name}": duration(value) for name, value in seconds.items()},
+            "vectors kept in a cache": findings.provenance.get("cache"),
+        }
     )
 
 
-def _versions(findings: Findings) -> list[Fact]:
+def _versions(findings: Findings) -> tuple[Fact, ...]:
     versions = dict(findings.provenance.get("versions") or {})
-    pairs = {"capelet": findings.provenance.get("capelet"), **versions}
-    return _facts(*((name, value, False) for name, value in pairs.items()))
+    return known({"capelet": findings.provenance.get("capelet"), **versions})
 
 
-def _facts(*items: tuple[str, Any, bool]) -> list[Fact]:
-    return [Fact(term, str(value), code) for term, value, code in _present(items)]
-
-
-def _present(items: Iterable[tuple[str, Any, bool]]) -> Iterable[tuple[str, Any, bool]]:
-    return (entry for entry in items if entry[1] is not None and entry[1] != "")
+def known(facts: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """The facts that have a value: a single attack's findings lack some."""
+    present = {term: value for term, value in facts.items() if value is not None and value != ""}
+    return tuple(Fact(term, str(value), term in _CODES) for term, value in present.items())
 
 
 def _number(number: Any) -> str | None:

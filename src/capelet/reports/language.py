@@ -52,7 +52,7 @@ def language_page(findings: Findings) -> Page:
     # Kinds with a report of their own are placed by hand; any other gets its plain section.
     others = [r.section(findings) for r in reports_of(findings) if type(r) is KindReport]
     command = str(findings.provenance.get("command") or "")
-    model = tuple(facts.model_facts(findings))
+    model = facts.model_facts(findings)
     sections = [
         section("exposure", KINDS["extraction"].heading, [extraction.curve(findings)]),
         *others,

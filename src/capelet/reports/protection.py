@@ -68,12 +68,10 @@ from capelet.reports.verdict import targets
 JOINT = "joint-adversary"
 NAMES = ("before", "after")
 HELD_OUT = ("Held out:", "the training never saw this attribute.")
-NO_NOISE = "no guarantee: a map was learnt, and no noise is added"
 
 
 def protection_page(before: Findings, after: Findings) -> Page:
     """In short, what leaks now, what it costs, false comfort, the search, and all numbers."""
-    after = _with_own_words(after)
     name = facts.name_of(after)
     leaks, uses = both_bars(before, after)
     changes = mark_changes(before, after)
@@ -96,7 +94,7 @@ def protection_page(before: Findings, after: Findings) -> Page:
         title=f"{name}: a private encoder, before and after, by Capelet",
         heading=("A private encoder for ", name, ": before and after"),
         lead=lead(before, after),
-        header=(Facts(tuple(headline(after))), *callout(warnings)),
+        header=(Facts(headline(after)), *callout(warnings)),
         sections=present(sections),
         leaves=what_leaves(after),
     )
@@ -257,14 +255,14 @@ def held_out_attributes(after: Findings) -> list[str]:
 # ---- method, limits, provenance ------------------------------------------------------------------
 
 
-def headline(after: Findings) -> list[Fact]:
+def headline(after: Findings) -> tuple[Fact, ...]:
     """The facts at the top: data, encoder, method, guarantee."""
     name = str(facts.part(after, "protect").get("method") or "")
     entries = facts.headline(after)
     # The method stands before what it promises.
     place = next((i for i, fact in enumerate(entries) if fact.term == "Guarantee"), len(entries))
-    entry = [Fact("Method", f"{name} ({_settings(after)})")] if name else []
-    return [*entries[:place], *entry, *entries[place:]]
+    entry = facts.known({"Method": f"{name} ({_settings(after)})" if name else None})
+    return (*entries[:place], *entry, *entries[place:])
 
 
 def how(after: Findings) -> list[Passage]:
@@ -302,17 +300,18 @@ def provenance(after: Findings) -> list[facts.Group]:
     about = facts.part(after, "protect")
     training = about.get("training_seconds")
     opponents = [str(name) for name in about.get("against") or []]
-    entries = (
-        ("method", about.get("method")),
-        ("settings", _settings(after, all_of_them=True)),
-        ("private attributes that it was given", join_names(opponents)),
-        ("held out", join_names(held_out_attributes(after))),
-        ("texts trained on", count(about["trained_on"]) if about.get("trained_on") else None),
-        ("time, one training", duration(training) if training is not None else None),
+    entries = facts.known(
+        {
+            "method": about.get("method"),
+            "settings": _settings(after, all_of_them=True),
+            "private attributes that it was given": join_names(opponents),
+            "held out": join_names(held_out_attributes(after)),
+            "texts trained on": count(about["trained_on"]) if about.get("trained_on") else None,
+            "time, one training": duration(training) if training is not None else None,
+        }
     )
-    training_facts = tuple(Fact(term, str(value)) for term, value in entries if value)
     groups = facts.provenance(after)
-    return [*groups[:2], *([("Training", training_facts)] if training_facts else []), *groups[2:]]
+    return [*groups[:2], *([("Training", entries)] if entries else []), *groups[2:]]
 
 
 def _settings(after: Findings, all_of_them: bool = False) -> str:
@@ -338,19 +337,3 @@ def _joint(after: Findings) -> list[tuple[str, Finding, Finding]]:
         for target, joint, fresh in pairs
         if fresh is not None and is_number(joint.value) and is_number(fresh.value)
     ]
-
-
-def _with_own_words(after: Findings) -> Findings:
-    """What findings from before guarantees spoke of training texts should have said.
-
-    There is a map, so vectors without noise are not "released as they are", and the texts that
-    trained it were promised nothing.
-    """
-    content = after.provenance.get("guarantee")
-    if not isinstance(content, Mapping) or content.get("training") is not None:
-        return after
-    is_noiseless = content.get("notion", "none") == "none"
-    passing = NO_NOISE if is_noiseless else content.get("sentence", "")
-    # In the page alone: the findings on disk keep their words.
-    words = {**content, "sentence": f"{passing}; training texts: no guarantee"}
-    return replace(after, provenance={**after.provenance, "guarantee": words})

@@ -21,8 +21,7 @@ class Verdict:
 
     `statement` is the verdict, `warnings` say why it may not be trusted, `sentence` is both. What
     `chance` is the score of is said by `base`: the words of a text have a better one than chance.
-    `people` were scored, and `people_needed` would decide what is inconclusive; `counted` says
-    whether they are people, or texts whose authors nobody knows.
+    What was scored is said by `counted`: people, or texts whose authors nobody knows.
     """
 
     target: str
@@ -62,14 +61,6 @@ class Verdict:
     @property
     def gain(self) -> float | None:
         return self.figures.gain
-
-    @property
-    def people(self) -> int | None:
-        return self.judgement.people
-
-    @property
-    def people_needed(self) -> int | None:
-        return self.judgement.people_needed
 
     @property
     def value_words(self) -> str:

@@ -12,7 +12,7 @@ from capelet.findings.verdicts import LEVELS, Figures, Judgement, Level, Outcome
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
-from capelet.reports.facts import artefact, entries, part, scored_units
+from capelet.reports.facts import artefact, entries, part
 from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
@@ -35,7 +35,6 @@ from capelet.reports.verdict import (
     against,
     first,
     gains,
-    people_words,
     targets,
     value_of,
 )
@@ -47,8 +46,7 @@ ADVERBS: dict[Level, str] = {"strong": "strongly", "clear": "clearly", "slight":
 
 def verdicts(findings: Findings) -> list[Verdict]:
     """One verdict per attribute that a strongest attacker was measured on."""
-    rows = [strongest(findings, target) for target in targets(findings, LEAK)]
-    return [_verdict(findings, row) for row in rows if row is not None]
+    return AttributeInference(KINDS[LEAK]).verdicts(findings)
 
 
 def strongest(findings: Findings, target: str) -> Finding | None:
@@ -96,8 +94,11 @@ class AttributeInference(KindReport):
     column = "attribute"
 
     def rows(self, findings: Findings) -> list[Finding]:
+        return [row for row in self.judged(findings) if is_number(row.value)]
+
+    def judged(self, findings: Findings) -> list[Finding]:
         rows = [strongest(findings, target) for target in targets(findings, LEAK)]
-        return [row for row in rows if row is not None and is_number(row.value)]
+        return [row for row in rows if row is not None]
 
     def control(self, findings: Findings, row: Finding) -> Finding | None:
         return first(findings, kind=control_of(LEAK), target=row.target, metric=row.metric)
@@ -106,8 +107,34 @@ class AttributeInference(KindReport):
         """By chance alone: a control that is off chance is a warning of its own."""
         return classify(row)
 
-    def verdicts(self, findings: Findings) -> list[Verdict]:
-        return verdicts(findings)
+    def verdict(self, findings: Findings, row: Finding) -> Verdict:
+        label, words = _references(findings, row)
+        warnings = (_null_warning(self.control(findings, row)), _ceiling_warning(row))
+        return replace(
+            super().verdict(findings, row),
+            warnings=tuple(filter(None, warnings)),
+            predicted_label=label,
+            text=words,
+        )
+
+    def target(self, row: Finding) -> str:
+        return row.target
+
+    def opening(self, findings: Findings, row: Finding, figures: Figures) -> str:
+        return f"{row.target}: {against(figures, ' balanced accuracy')} by chance"
+
+    def ending(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
+        return f"; {_outcome_words(row, judgement)}."
+
+    def additions(self, findings: Findings, row: Finding, digits: int) -> list[str]:
+        label, words = _references(findings, row)
+        return [
+            _one_class_seeds(row),
+            _constant_seeds(row),
+            _reference_words(label, words, digits),
+            ceiling_sentence(row, digits),
+            winner_sentence(row),
+        ]
 
     def clause(self, findings: Findings) -> str:
         return overall(findings).rstrip(".") if verdicts(findings) else ""
@@ -124,7 +151,7 @@ class AttributeInference(KindReport):
         return replace(super().bar(findings, row, label, group), start=row.chance)
 
     def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
-        label, words = (_reference(findings, row, name) for name in ("predicted-label", "tf-idf"))
+        label, words = _references(findings, row)
         null = value_of(self.control(findings, row))
         marks = [("chance", row.chance), ("predicted-label", label), ("tf-idf", words)]
         return [*marks, ("null", null), ("ceiling", row.ceiling)]
@@ -154,47 +181,13 @@ class AttributeInference(KindReport):
 # ---- verdicts ------------------------------------------------------------------------------------
 
 
-def _verdict(findings: Findings, row: Finding) -> Verdict:
-    label, words = (_reference(findings, row, name) for name in ("predicted-label", "tf-idf"))
-    null = first(findings, kind=control_of(LEAK), target=row.target, metric=PRIMARY)
-    judgement = classify(row)
-    warnings = [_null_warning(null), _ceiling_warning(row)]
-    counted = scored_units(findings)
-    return Verdict(
-        target=row.target,
-        judgement=judgement,
-        statement=_statement(row, judgement, label, words, f"{counted} among the victims"),
-        warnings=tuple(warning for warning in warnings if warning),
-        predicted_label=label,
-        text=words,
-        null=value_of(null),
-        ceiling=row.ceiling,
-        degenerate=row.degenerate,
-        counted=counted,
+def _references(findings: Findings, row: Finding) -> tuple[float | None, float | None]:
+    """What the predicted task label alone gives, and what the text itself."""
+    fields = {"kind": reference_of(LEAK), "target": row.target, "metric": row.metric}
+    label, text = (
+        value_of(first(findings, attacker=name, **fields)) for name in ("predicted-label", "tf-idf")
     )
-
-
-def _reference(findings: Findings, row: Finding, attacker: str) -> float | None:
-    kind = reference_of(LEAK)
-    return value_of(
-        first(findings, kind=kind, target=row.target, attacker=attacker, metric=row.metric)
-    )
-
-
-def _statement(
-    row: Finding, judgement: Judgement, label: float | None, text: float | None, counted: str
-) -> str:
-    head = f"{row.target}: {against(judgement.figures, ' balanced accuracy')} by chance; "
-    head += f"{_outcome_words(row, judgement)}."
-    digits = judgement.figures.decimals
-    more = (
-        people_words(judgement, counted),
-        _one_class_seeds(row),
-        _constant_seeds(row),
-        _references(row, label, text, digits),
-        winner_sentence(row),
-    )
-    return " ".join(part for part in (head, *more) if part)
+    return label, text
 
 
 def _outcome_words(row: Finding, judgement: Judgement) -> str:
@@ -237,18 +230,11 @@ def _constant_seeds(row: Finding) -> str:
     return f"In {count(number)} of {count(seeds)} seeds it gave every text the same answer."
 
 
-def _references(row: Finding, label: float | None, text: float | None, digits: int) -> str:
-    parts = []
-    if label is not None and text is not None:
-        parts.append(
-            f"The predicted task label alone gives {percent(label, digits)}, "
-            f"the text itself {percent(text, digits)}."
-        )
-    elif label is not None:
-        parts.append(f"The predicted task label alone gives {percent(label, digits)}.")
-    elif text is not None:
-        parts.append(f"The text itself gives {percent(text, digits)}.")
-    return " ".join(filter(None, [*parts, ceiling_sentence(row, digits)]))
+def _reference_words(label: float | None, text: float | None, digits: int) -> str:
+    if label is None:
+        return "" if text is None else f"The text itself gives {percent(text, digits)}."
+    more = "" if text is None else f", the text itself {percent(text, digits)}"
+    return f"The predicted task label alone gives {percent(label, digits)}{more}."
 
 
 def _null_warning(null: Finding | None) -> str:

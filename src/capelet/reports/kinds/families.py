@@ -51,7 +51,7 @@ def family_table(findings: Findings, kind: str, target: str) -> Table:
 def _bounds(rows: Sequence[Finding], metrics: Sequence[str]) -> list[Line]:
     """What needs no vectors, and what nobody can exceed."""
     # Bounds belong to the victims and not to an attacker; the strongest one's row has them all.
-    rows = [row for row in rows if row.attacker in (None, "strongest")]
+    rows = [row for row in rows if row.attacker in (None, "strongest")] or list(rows)
     lines = []
     for field, name in BOUNDS:
         cells = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import (
@@ -26,7 +26,7 @@ from capelet.findings.kinds import (
     reference_of,
     split_kind,
 )
-from capelet.findings.verdicts import Judgement, Outcome, classify
+from capelet.findings.verdicts import Figures, Judgement, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT
 from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.facts import scored_units
@@ -92,6 +92,15 @@ class KindReport:
     # The metrics that its own tables show; rows of any other are listed one by one.
     metrics: tuple[str, ...] = ()
     method: Passage | None = None
+    # How the sentence of a verdict ends, and its clause on the whole run, where no leak was shown.
+    endings: ClassVar[Mapping[Outcome, str]] = {
+        Outcome.INCONCLUSIVE: "; inconclusive.",
+        Outcome.NO_LEAK_FOUND: "; no leak found, which is not proof that there is none.",
+    }
+    clauses: ClassVar[Mapping[Outcome, str]] = {
+        Outcome.INCONCLUSIVE: "whether “{}” leaks is inconclusive",
+        Outcome.NO_LEAK_FOUND: "no leak of “{}” was found",
+    }
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -149,47 +158,59 @@ class KindReport:
         return f"{scored_units(findings)} among the victims"
 
     def verdicts(self, findings: Findings) -> list[Verdict]:
-        """What the attacker that reached most learnt; nothing of kinds that are no leak."""
+        """What was learnt of each target that is judged; nothing of kinds that are no leak."""
+        return [self.verdict(findings, row) for row in self.judged(findings)]
+
+    def judged(self, findings: Findings) -> list[Finding]:
+        """The rows that have a verdict: the attacker that reached most."""
         row = self.strongest(findings)
         # Levels are gains in points: bits and distances have none.
-        if row is None or self.kind.sense != "leak" or not is_share(row.metric):
-            return []
-        judgement = self.classify(findings, row)
-        more = people_words(judgement, self.counted(findings))
-        return [
-            Verdict(
-                target=self.kind.subject,
-                judgement=judgement,
-                statement=" ".join(filter(None, [self.statement(findings, row, judgement), more])),
-                null=value_of(self.control(findings, row)),
-                ceiling=row.ceiling,
-                degenerate=row.degenerate,
-                base=self.kind.base_title,
-                counted=scored_units(findings),
-            )
-        ]
+        has_level = row is not None and self.kind.sense == "leak" and is_share(row.metric)
+        return [row] if row is not None and has_level else []
 
-    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
-        """The verdict in a sentence that begins with the kind's subject."""
-        sentence = (
-            f"{self.kind.subject}: {metric_name(row.metric)} {against(judgement.figures)} "
-            f"{self.kind.base_title}"
+    def verdict(self, findings: Findings, row: Finding) -> Verdict:
+        judgement = self.classify(findings, row)
+        parts = (
+            self.opening(findings, row, judgement.figures) + self.ending(findings, row, judgement),
+            people_words(judgement, self.counted(findings)),
+            *self.additions(findings, row, judgement.figures.decimals),
         )
-        if judgement.outcome == Outcome.NO_LEAK_FOUND:
-            return f"{sentence}; no leak found, which is not proof that there is none."
-        if judgement.outcome == Outcome.INCONCLUSIVE:
-            return f"{sentence}; inconclusive."
-        return f"{sentence}; {gains(judgement.figures)}."
+        return Verdict(
+            target=self.target(row),
+            judgement=judgement,
+            statement=" ".join(filter(None, parts)),
+            null=value_of(self.control(findings, row)),
+            ceiling=row.ceiling,
+            degenerate=row.degenerate,
+            base=self.kind.base_title,
+            counted=scored_units(findings),
+        )
+
+    def target(self, row: Finding) -> str:
+        return self.kind.subject
+
+    def opening(self, findings: Findings, row: Finding, figures: Figures) -> str:
+        """The verdict's sentence up to what it shows; it begins with the target."""
+        score_words = f"{metric_name(row.metric)} {against(figures)}"
+        return f"{self.target(row)}: {score_words} {self.kind.base_title}"
+
+    def ending(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
+        """What the score shows."""
+        return self.endings.get(judgement.outcome) or f"; {gains(judgement.figures)}."
+
+    def additions(self, findings: Findings, row: Finding, digits: int) -> list[str]:
+        """Sentences after the verdict's first; empty ones are left out."""
+        return []
 
     def clause(self, findings: Findings) -> str:
         """Its part of the sentence on the whole run, in small letters; empty where it has none."""
         for verdict in self.verdicts(findings):
-            if verdict.outcome == Outcome.NO_LEAK_FOUND:
-                return f"no leak of “{verdict.target}” was found"
-            if verdict.outcome == Outcome.INCONCLUSIVE:
-                return f"whether “{verdict.target}” leaks is inconclusive"
-            return f"“{verdict.target}” leaks ({verdict.value_words})"
+            words = self.clauses.get(verdict.outcome)
+            return words.format(verdict.target) if words else self.leak_clause(findings, verdict)
         return ""
+
+    def leak_clause(self, findings: Findings, verdict: Verdict) -> str:
+        return f"“{verdict.target}” leaks ({verdict.value_words})"
 
     def sentences(self, findings: Findings) -> list[str]:
         """The verdict, then the control and what else stands beside it."""

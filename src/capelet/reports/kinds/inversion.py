@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from capelet.errors import name_command
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import reference_of
-from capelet.findings.verdicts import Judgement, Outcome
+from capelet.findings.verdicts import Figures, Judgement, Outcome
 from capelet.reports.draw.bars import Bar
 from capelet.reports.facts import artefact
 from capelet.reports.formatting import (
@@ -31,7 +31,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import against, gains, value_of
+from capelet.reports.verdict import Verdict, against, value_of
 
 GROUP = "Words, writers and training texts"
 
@@ -50,40 +50,42 @@ class Inversion(KindReport):
         "same noise.",
     )
 
-    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
-        sentence = (
-            f"words: F1 of those read back {against(judgement.figures)} for "
-            "naming the same most frequent words of every text"
+    endings: ClassVar = {
+        Outcome.INCONCLUSIVE: "; whether the vectors give away words is inconclusive.",
+        Outcome.NO_LEAK_FOUND: "; no words were read back beyond those, which is no proof that "
+        "none can be.",
+    }
+    clauses: ClassVar = {
+        Outcome.INCONCLUSIVE: "whether words can be read back beyond the most frequent ones is "
+        "inconclusive",
+        Outcome.NO_LEAK_FOUND: "no words could be read back beyond the most frequent ones",
+    }
+
+    def opening(self, findings: Findings, row: Finding, figures: Figures) -> str:
+        return (
+            f"words: F1 of those read back {against(figures)} for naming the same most frequent "
+            "words of every text"
         )
-        if judgement.outcome == Outcome.INCONCLUSIVE:
-            return f"{sentence}; whether the vectors give away words is inconclusive."
-        if judgement.outcome == Outcome.NO_LEAK_FOUND:
-            return (
-                f"{sentence}; no words were read back beyond those, which is no proof that none "
-                "can be."
-            )
-        sentence += f"; {gains(judgement.figures)}."
+
+    def ending(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
+        sentence = super().ending(findings, row, judgement)
         recall, precision = (
             self.row(findings, metric, row.attacker) for metric in ("recall", "precision")
         )
-        if recall and precision:
+        if judgement.outcome == Outcome.LEAK and recall and precision:
             sentence += (
                 f" It finds {percent(recall.value)} of a text’s words, and "
                 f"{percent(precision.value)} of what it names is there."
             )
         return sentence
 
-    def clause(self, findings: Findings) -> str:
+    def leak_clause(self, findings: Findings, verdict: Verdict) -> str:
         row = self.strongest(findings)
-        if row is None:
-            return ""
-        recall, judgement = self.row(findings, "recall", row.attacker), self.classify(findings, row)
-        if judgement.outcome == Outcome.INCONCLUSIVE:
-            return "whether words can be read back beyond the most frequent ones is inconclusive"
-        if judgement.outcome == Outcome.NO_LEAK_FOUND or recall is None:
-            return "no words could be read back beyond the most frequent ones"
+        recall = self.row(findings, "recall", row.attacker) if row else None
+        if recall is None:
+            return self.clauses[Outcome.NO_LEAK_FOUND]
         # A share of words would sound like much: most of those found are the most frequent ones.
-        if judgement.level == "slight":
+        if verdict.level == "slight":
             return "little more than the most frequent words can be read back from a vector"
         return f"{percent(recall.value)} of a text’s words can be read back from its vector"
 

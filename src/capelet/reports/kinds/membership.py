@@ -7,10 +7,11 @@ choosing by looking would find luck.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import control_of
-from capelet.findings.verdicts import Judgement, Outcome
+from capelet.findings.verdicts import Figures, Outcome
 from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.facts import scored_units
 from capelet.reports.formatting import (
@@ -23,7 +24,7 @@ from capelet.reports.formatting import (
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
 from capelet.reports.kinds.inversion import GROUP
 from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import value_of
+from capelet.reports.verdict import Verdict, value_of
 
 # Windows of words hold most pairs; of sentences the learned similarity is what training made alike.
 ORDER = (
@@ -69,34 +70,28 @@ class Membership(KindReport):
             default=None,
         )
 
-    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
-        figures = judgement.figures
+    endings: ClassVar = {
+        Outcome.LEAK: ". Chance is 0.",
+        Outcome.INCONCLUSIVE: ". Chance is 0: whether training texts can be told is inconclusive.",
+        Outcome.NO_LEAK_FOUND: ". That cannot be told from chance, which is no proof that it never "
+        "can.",
+    }
+    clauses: ClassVar = {
+        Outcome.INCONCLUSIVE: "whether training texts can be told from others is inconclusive",
+        Outcome.NO_LEAK_FOUND: "training texts could not be told from others",
+    }
+
+    def opening(self, findings: Findings, row: Finding, figures: Figures) -> str:
         interval = span(figures.low, figures.high, 1).removesuffix(" %")
         source = SOURCES.get(row.target, f"the similarity of {row.target}")
-        sentence = (
+        return (
             f"training texts: told from {source} with an advantage of {points(figures.value, 1)}"
             f"{f' (95 % interval {interval})' if interval else ''}: so much oftener is a member "
             "taken for one than another text is"
         )
-        if judgement.outcome == Outcome.INCONCLUSIVE:
-            return f"{sentence}. Chance is 0: whether training texts can be told is inconclusive."
-        if judgement.outcome == Outcome.NO_LEAK_FOUND:
-            return (
-                f"{sentence}. That cannot be told from chance, which is no proof that it never can."
-            )
-        return f"{sentence}. Chance is 0."
 
-    def clause(self, findings: Findings) -> str:
-        row = self.strongest(findings)
-        if row is None:
-            return ""
-        judgement = self.classify(findings, row)
-        outcome, figures = judgement.outcome, judgement.figures
-        if outcome == Outcome.INCONCLUSIVE:
-            return "whether training texts can be told from others is inconclusive"
-        if outcome == Outcome.NO_LEAK_FOUND:
-            return "training texts could not be told from others"
-        advantage = points(figures.value, figures.decimals)
+    def leak_clause(self, findings: Findings, verdict: Verdict) -> str:
+        advantage = points(verdict.value, verdict.figures.decimals)
         return f"training texts are told from others with an advantage of {advantage}"
 
     def control_remark(self, null: Finding) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of
-from capelet.findings.verdicts import Judgement, Outcome, classify
+from capelet.findings.verdicts import Figures, Judgement, Outcome, classify
 from capelet.reports.ceilings import ALMOST_ALL, at_most
 from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import (
@@ -22,7 +22,7 @@ from capelet.reports.kinds.attribute_inference import LEAK, strongest
 from capelet.reports.kinds.families import winner_sentence
 from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
 from capelet.reports.page import Bars, Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import Verdict, against, first, gains, people_words, value_of
+from capelet.reports.verdict import against, first, value_of
 
 PERSON = "person-inference"
 PRIMARY = KINDS[PERSON].metric
@@ -30,10 +30,6 @@ _COLUMNS = {
     "tpr_at_1_fpr": "found at 1 % false alarms",
     "certain_share": "read with near certainty",
     "certain_hit_rate": "right among those",
-}
-_ENDS = {
-    Outcome.INCONCLUSIVE: "inconclusive",
-    Outcome.NO_LEAK_FOUND: "no leak found, which is not proof that there is none",
 }
 
 
@@ -56,35 +52,24 @@ class PersonInference(KindReport):
         """By chance alone: this attacker was chosen before any victim was looked at."""
         return classify(row)
 
-    def verdicts(self, findings: Findings) -> list[Verdict]:
-        return [self._verdict(findings, row) for row in self.rows(findings)]
+    def judged(self, findings: Findings) -> list[Finding]:
+        return self.rows(findings)
 
-    def _verdict(self, findings: Findings, row: Finding) -> Verdict:
-        judgement = self.classify(findings, row)
-        return Verdict(
-            target=f"{row.target} of a person",
-            judgement=judgement,
-            statement=self.statement(findings, row, judgement),
-            null=value_of(self.control(findings, row)),
-            ceiling=row.ceiling,
-            degenerate=row.degenerate,
-        )
+    def target(self, row: Finding) -> str:
+        return f"{row.target} of a person"
 
-    def statement(self, findings: Findings, row: Finding, judgement: Judgement) -> str:
-        end = _ENDS.get(judgement.outcome) or gains(judgement.figures)
-        head = (
-            f"{row.target} of a person: from all texts of each (up to "
-            f"{count(row.parameters.get('most_texts'))}) "
-            f"{against(judgement.figures, ' balanced accuracy')} by chance; {end}."
-        )
-        more = (
-            people_words(judgement, self.counted(findings)),
+    def opening(self, findings: Findings, row: Finding, figures: Figures) -> str:
+        most = count(row.parameters.get("most_texts"))
+        score_words = against(figures, " balanced accuracy")
+        return f"{self.target(row)}: from all texts of each (up to {most}) {score_words} by chance"
+
+    def additions(self, findings: Findings, row: Finding, digits: int) -> list[str]:
+        return [
             self._by_size(findings, row),
             _certainty(findings, row),
             _ceiling(row),
             winner_sentence(row),
-        )
-        return " ".join(part for part in (head, *more) if part)
+        ]
 
     def _by_size(self, findings: Findings, row: Finding) -> str:
         """What fewer texts give, and one text at a time."""
