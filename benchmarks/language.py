@@ -24,8 +24,9 @@ import numpy as np
 import torch
 
 from capelet.language.learners import PrivateNextWord, learner_of
+from capelet.language.methods import Adversarial, Dpsgd, Plain, Triplet
 from capelet.language.model import build
-from capelet.language.schedule import Adversarial, Dpsgd, Plain, Training, Triplet
+from capelet.language.schedule import Training
 from capelet.language.vocabulary import Samples
 from capelet.training.loop import Position
 

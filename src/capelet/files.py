@@ -65,6 +65,15 @@ def write_whole(path: Path, content: bytes | str, mode: int = 0o644) -> None:
         stream.write(data)
 
 
+def sync(path: Path) -> None:
+    """Have a file, or the entries of a folder, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def copy_whole(source: Path, path: Path, mode: int = 0o644) -> None:
     """Copy a file as `write_whole` writes one."""
     with source.open("rb") as original, _begin(path, mode) as stream:

@@ -24,17 +24,48 @@ said of a processor that keeps denormal numbers, as NumPy leaves it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Matrix = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 _UNIT = 2.0**-53  # of rounding, in float64
 _VALUES = 1 << 20  # of one block, so that wide layers do not hold the sums of all rows at once
 _MANY = 1000  # values of a block to add exactly, from which on equal rows are looked for
 SHORTEST = 1e-12  # what a shorter row counts as, when rows are brought to length one
+
+
+def standard_scale(rows: npt.NDArray[np.floating[Any]]) -> tuple[Reals, Reals]:
+    """Mean and inverse deviation of each coordinate; of a dead one (MiniLM has three) 0."""
+    wide = np.asarray(rows, dtype=np.float64)
+    mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    # Measured against the coordinate's own size: rounding keeps a dead one from being exactly
+    # constant.
+    alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
+    return mean, np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
+
+
+def cosines(rows: npt.NDArray[Any], others: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The cosine of each row with its counterpart; 0 where one has no length."""
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(others, axis=1)
+    return np.asarray((rows * others).sum(axis=1) / np.maximum(norms, SHORTEST))
+
+
+def padded(rows: Sequence[Sequence[int]], width: int, pad: int = 0) -> Integers:
+    """Rows of numbers as one array of this width, filled up with `pad`.
+
+    >>> padded([[1, 2], [3]], 2).tolist()
+    [[1, 2], [3, 0]]
+    """
+    table = np.full((len(rows), width), pad, dtype=np.int64)
+    for row, numbers in enumerate(rows):
+        table[row, : len(numbers)] = numbers
+    return table
 
 
 def affine(rows: Matrix, weight: Matrix, bias: Matrix) -> Matrix:

@@ -25,7 +25,7 @@ from capelet.attacks.membership.scores import (
     window_scores,
     windows_of,
 )
-from capelet.errors import DataError
+from capelet.errors import DataError, EncoderError
 from capelet.findings import Finding, Findings
 from capelet.studies.word_models import WordTraining
 
@@ -299,9 +299,9 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
             units=np.arange(8) % 2,
         )
     (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
-    with pytest.raises(DataError, match="line 2"):
+    with pytest.raises(EncoderError, match="line 2"):
         read_words(tmp_path / "bad.txt")
-    with pytest.raises(DataError, match="cannot read"):
+    with pytest.raises(EncoderError, match="cannot read"):
         read_words(tmp_path / "none.txt")
 
 

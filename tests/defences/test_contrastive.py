@@ -16,8 +16,9 @@ from capelet.attacks.inversion.word_sets import Vocabulary, compare, most_freque
 from capelet.defences.contrastive import Contrastive, Dual, Pairs, Sentences
 from capelet.defences.contrastive.adversaries import Authors, Words, count_words
 from capelet.defences.contrastive.pairs import batches
-from capelet.encoders.dual import DualEncoder, is_dual
+from capelet.encoders.dual import DualEncoder
 from capelet.encoders.dual_networks import build
+from capelet.encoders.model_folder import DUAL_ENCODER, kind_of
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.interfaces import Encoder
 from capelet.training import checkpoint
@@ -142,7 +143,7 @@ def test_lambda_hides_words_from_a_fresh_attacker_and_keeps_the_topic() -> None:
 def test_a_saved_encoder_is_an_encoder(tmp_path: Path) -> None:
     dual = trained("lstm", 0, 0)
     folder = dual.save(tmp_path / "dual")
-    assert is_dual(folder)
+    assert kind_of(folder) == DUAL_ENCODER
     assert sorted(p.name for p in folder.iterdir()) == [
         "dual.json",
         "dual.safetensors",

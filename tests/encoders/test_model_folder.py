@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from capelet.encoders.dual import DualEncoder, is_dual, save_dual
+from capelet.encoders.dual import DualEncoder, save_dual
 from capelet.encoders.dual_networks import build
 from capelet.encoders.model_folder import (
     AUTO_ENCODER,
@@ -182,7 +182,7 @@ def test_a_dual_encoder_without_its_manifest_is_refused(tmp_path: Path) -> None:
     folder = save_dual(tmp_path / "dual", network, ["<pad>", "<unk>", "a", "b", "c"], 6, {})
     DualEncoder(str(folder)).encode(["a b", "c"])  # the control
     hash_inside(folder, "dual.json", "dual.safetensors")
-    assert is_dual(folder)  # known as what it was, and by that refused
+    assert kind_of(folder) == DUAL_ENCODER  # known as what it was, and by that refused
     with pytest.raises(EncoderError, match=r"manifest .* is missing"):
         DualEncoder(str(folder))
 

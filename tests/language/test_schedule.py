@@ -11,16 +11,10 @@ import pytest
 import torch
 
 from capelet.errors import CapeletError, DataError, OutputError
-from capelet.language.learners import PrivateNextWord, author_rows
+from capelet.language.learners import PrivateNextWord, author_rows, batches_of
+from capelet.language.methods import Adversarial, Dpsgd, Plain, Triplet
 from capelet.language.model import Network, Scorer, build
-from capelet.language.schedule import (
-    Adversarial,
-    Dpsgd,
-    Plain,
-    Training,
-    Triplet,
-    batches_of,
-)
+from capelet.language.schedule import Training
 from capelet.language.vocabulary import Samples, Vocabulary
 from capelet.training.loop import Position, TrainingError
 

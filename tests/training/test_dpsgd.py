@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from capelet.errors import CapeletError, MissingExtra
+from capelet.language.methods import Dpsgd
 from capelet.language.model import Lstm, Network, build, losses, tracer_of
-from capelet.language.schedule import Dpsgd, Training
+from capelet.language.schedule import Training
 from capelet.language.vocabulary import PAD, Samples
 from capelet.mechanisms.sampling import Stream
 from capelet.training.dpsgd import Clipping, Noise, SeededNoise, SystemNoise, add_noise

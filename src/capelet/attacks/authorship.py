@@ -22,6 +22,7 @@ from capelet.data.splits import Seeds, seed_list
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
+from capelet.numerics import padded, standard_scale
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]
@@ -249,11 +250,7 @@ def _number_rows(
 ) -> npt.NDArray[np.int64]:
     """Word numbers of each text, cut and padded; 0 is nothing, 1 a word never seen."""
     longest = max(5, min(shape.longest, max((len(text) for text in texts), default=5)))
-    table = np.zeros((len(texts), longest), dtype=np.int64)
-    for row, text in enumerate(texts):
-        ids = [vocabulary.get(word, 1) for word in text[:longest]]
-        table[row, : len(ids)] = ids
-    return table
+    return padded([[vocabulary.get(word, 1) for word in text[:longest]] for text in texts], longest)
 
 
 @dataclass(frozen=True)
@@ -367,10 +364,8 @@ def _ranks(scores: Floats, truth: Codes) -> Codes:
 
 def _standard(training: Floats, test: Floats) -> tuple[Floats, Floats]:
     """Standardised by the known texts alone, then scaled to length about one; dead axes are 0."""
-    wide = training.astype(np.float64)
-    mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    mean, scale = standard_scale(training)
     # Each of d standardised coordinates has variance 1; divided by √d, vectors of any encoder have
     # length about one, and one grid of strengths fits all.
-    alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
-    scale = np.where(alive, 1 / np.where(alive, deviation, 1), 0) / np.sqrt(max(alive.sum(), 1))
-    return (wide - mean) * scale, (test - mean) * scale
+    scale = scale / np.sqrt(max(int(np.count_nonzero(scale)), 1))
+    return (training - mean) * scale, (test - mean) * scale

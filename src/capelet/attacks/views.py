@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from capelet.data.corpus import Rows
 from capelet.findings.metrics import Codes, Floats, balanced_accuracy
+from capelet.numerics import standard_scale
 
 Matrix = npt.NDArray[np.float32]
 T = TypeVar("T")
@@ -141,12 +142,7 @@ class View:
     @cached_property
     def standard(self) -> Parts:
         """Each coordinate with mean 0 and deviation 1; dead ones (MiniLM has three) are 0."""
-        fit = self.vectors.fit.astype(np.float64)
-        mean, deviation = fit.mean(axis=0), fit.std(axis=0)
-        # A dead coordinate varies by rounding alone, so it is measured against its own size, not
-        # against 0.
-        alive = deviation > 1e-6 * np.abs(fit).max(axis=0)
-        scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=alive)
+        mean, scale = standard_scale(self.vectors.fit)
         return Parts(
             # A coordinate that hardly varies among the rows to fit on may be huge in a victim:
             # clipped, it does not drown all others.

@@ -74,7 +74,7 @@ TABLES: dict[str, Table] = {
     "other measures": Table("capelet.findings.kinds", "MEASURES", describe=_title),
     "kinds of study": Table("capelet.studies.kinds", "KINDS", describe=_title),
     # What only one command asks for is named in its help.
-    "language methods": Table("capelet.language.schedule", "METHODS", in_list=False),
+    "language methods": Table("capelet.language.methods", "METHODS", in_list=False),
     "presets": Table("capelet.defences.settings", "PRESETS", in_list=False),
     "sentence tasks": Table("capelet.evaluation.sentences", "TASKS", in_list=False),
     "commands": Table("capelet.cli.commands", "COMMANDS"),

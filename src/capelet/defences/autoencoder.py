@@ -22,8 +22,9 @@ from capelet.defences.fitting import Part, Schedule, train
 from capelet.defences.network import Body, Network
 from capelet.defences.settings import Defence, Settings
 from capelet.defences.terms import Batch, Term
-from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary, word_rows
+from capelet.encoders.autoencoder import AutoEncoder, checked_vocabulary
 from capelet.encoders.own import OWN
+from capelet.encoders.tables import word_rows
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
 from capelet.training.device import seeded_fork

@@ -8,6 +8,7 @@ has a twin here. What a twin makes carries no guarantee, and nothing of it is ev
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,33 +60,33 @@ def _laplace(x: Tensor, random: torch.Generator) -> Tensor:
     return -u.sign() * torch.log1p(-2 * u.abs().clamp(max=0.5 - 1e-7))
 
 
+@dataclass(frozen=True)
 class LaplaceTwin:
     """x/‖x‖₁ plus Laplace noise."""
 
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
+    scale: float
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
         unit = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
         return unit + self.scale * _laplace(x, random)
 
 
+@dataclass(frozen=True)
 class RowRangeTwin:
     """x stretched to [0, 1] plus Laplace noise of too small a scale: the twin of a specimen."""
 
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
+    scale: float
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
         low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
         return (x - low) / (high - low).clamp(min=1e-12) + self.scale * _laplace(x, random)
 
 
+@dataclass(frozen=True)
 class GaussianTwin:
     """x/‖x‖₂ plus normal noise."""
 
-    def __init__(self, sigma: float) -> None:
-        self.sigma = sigma
+    sigma: float
 
     def __call__(self, x: Tensor, random: torch.Generator) -> Tensor:
         noise = torch.randn(x.shape, generator=random, device=x.device)

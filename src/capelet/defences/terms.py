@@ -145,12 +145,38 @@ class Neighbourhood(Term):
         return log_softmax(unit @ unit.T / self.TEMPERATURE - itself, dim=1)
 
 
-class Reversal(Term):
+class Fight(Term):
+    """A term against secrets: their λ, which grows from 0 over the first `warm` of the training.
+
+    `lambdas` are those of single secrets, by name; the others have `lam`.
+    """
+
+    def __init__(
+        self,
+        secrets: Sequence[Attribute],
+        lam: float,
+        lambdas: Mapping[str, float] | None = None,
+        warm: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.secrets, self.lam, self.warm = list(secrets), lam, warm
+        self.lambdas = tuple(sorted((lambdas or {}).items()))
+
+    def growth(self, batch: Batch) -> float:
+        """How much of its λ a secret has by now."""
+        return min(1.0, batch.share / self.warm) if self.warm else 1.0
+
+    def strengths(self, batch: Batch) -> list[float]:
+        """The λ of each secret by now."""
+        by_name, growth = dict(self.lambdas), self.growth(batch)
+        return [by_name.get(item.name, self.lam) * growth for item in self.secrets]
+
+
+class Reversal(Fight):
     """Gradient reversal: one head for each secret minimises its loss, the features maximise it.
 
-    λ acts once, in the reversal; the heads learn at full strength. Over the first `warm` of the
-    training λ grows from 0, since −λL is unbounded and a strong λ on a blind head only stirs.
-    `lambdas` are those of single secrets, by name; the others have `lam`.
+    λ acts once, in the reversal; the heads learn at full strength. λ grows from 0, since −λL is
+    unbounded and a strong λ on a blind head only stirs.
     """
 
     def __init__(
@@ -162,10 +188,8 @@ class Reversal(Term):
         lambdas: Mapping[str, float] | None = None,
         shape: HeadShape = PLAIN_HEAD,
     ) -> None:
-        super().__init__()
-        self.lam, self.warm, self.shape = lam, warm, shape
-        self.lambdas = tuple(sorted((lambdas or {}).items()))
-        self.secrets = list(secrets)
+        super().__init__(secrets, lam, lambdas, warm)
+        self.shape = shape
         self.heads = nn.ModuleList([make_head(width, item, shape) for item in secrets])
 
     def joint(self, features: Tensor) -> dict[str, Tensor]:
@@ -175,15 +199,6 @@ class Reversal(Term):
 
     def blind(self) -> float:
         return sum(math.log(len(item.classes)) for item in self.secrets)
-
-    def growth(self, batch: Batch) -> float:
-        """How much of its λ a secret has by now."""
-        return min(1.0, batch.share / self.warm) if self.warm else 1.0
-
-    def strengths(self, batch: Batch) -> list[float]:
-        """The λ of each secret by now."""
-        by_name, growth = dict(self.lambdas), self.growth(batch)
-        return [by_name.get(item.name, self.lam) * growth for item in self.secrets]
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         with dropout_of(batch, self.shape):
@@ -309,7 +324,7 @@ class CrossGradient(Term):
         return torch.stack(losses).sum()
 
 
-class Independence(Term):
+class Independence(Fight):
     """What a fresh kernel attacker would explain of the secrets: a new one in every step.
 
     The adversary is kernel ridge regression (linear, or Gaussian at one of several widths), solved
@@ -332,10 +347,8 @@ class Independence(Term):
         warm: float = 0.2,
         lambdas: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__()
-        self.secrets, self.lam = list(secrets), lam
-        self.reader, self.ridge, self.warm = reader, ridge, warm
-        self.lambdas = tuple(sorted((lambdas or {}).items()))
+        super().__init__(secrets, lam, lambdas, warm)
+        self.reader, self.ridge = reader, ridge
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         half = len(batch.x) // 2
@@ -350,19 +363,14 @@ class Independence(Term):
         ]
         targets = torch.cat([target for target, _ in columns], dim=2)
         weights = torch.cat([weight for _, weight in columns], dim=2)
-        growth = min(1.0, batch.share / self.warm) if self.warm else 1.0
         kernel = self._kernel(batch, 2 * half)
+        explained = self._squared_correlation(kernel, targets, weights)
         if not self.lambdas:
-            return self.lam * growth * self._squared_correlation(kernel, targets, weights).sum()
-        by_name = dict(self.lambdas)
+            return self.lam * self.growth(batch) * explained.sum()
         # A secret of several classes has a column for each, all with its λ.
-        strengths = torch.cat(
-            [
-                torch.full((target.shape[2],), by_name.get(item.name, self.lam) * growth)
-                for item, (target, _) in zip(self.secrets, columns, strict=True)
-            ]
-        ).to(kernel)
-        return (strengths * self._squared_correlation(kernel, targets, weights)).sum()
+        sizes = torch.tensor([target.shape[2] for target, _ in columns])
+        strengths = torch.tensor(self.strengths(batch)).repeat_interleave(sizes)
+        return (strengths.to(kernel) * explained).sum()
 
     def _kernel(self, batch: Batch, count: int) -> Tensor:
         """How alike the rows are, of centred features of length one, at a width drawn anew."""
@@ -485,19 +493,12 @@ def _linear(weight: Tensor) -> nn.Linear:
     return layer
 
 
-class SymbolIndependence(Term):
+class SymbolIndependence(Fight):
     """What the best possible attacker gains from the symbol: exact, for there are few symbols.
 
     Over chance, in balanced accuracy, as a share of what is to be gained: Σₛ maxᵤ P(s|u) over the
     classes u of the secret. λ times the sum over the secrets, or the sum with a λ for each.
     """
-
-    def __init__(
-        self, secrets: Sequence[Attribute], lam: float, lambdas: Mapping[str, float] | None = None
-    ) -> None:
-        super().__init__()
-        self.secrets, self.lam = list(secrets), lam
-        self.lambdas = tuple(sorted((lambdas or {}).items()))
 
     def forward(self, batch: Batch, network: Network) -> Tensor:
         gains = []
@@ -511,6 +512,5 @@ class SymbolIndependence(Term):
             gains.append((best - 1) / max(len(item.classes) - 1, 1))
         if not self.lambdas:
             return self.lam * torch.stack(gains).sum()
-        by_name = dict(self.lambdas)
-        strengths = [by_name.get(item.name, self.lam) for item in self.secrets]
-        return (torch.tensor(strengths).to(batch.features) * torch.stack(gains)).sum()
+        strengths = torch.tensor(self.strengths(batch)).to(batch.features)
+        return (strengths * torch.stack(gains)).sum()

@@ -13,7 +13,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import frequent_words, treebank_words
+from capelet.encoders.batches import fill_in_chunks
 from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder, write_folder
-from capelet.encoders.tables import means
+from capelet.encoders.tables import means, word_rows
 from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.privacy.origins import Origin
@@ -42,16 +42,6 @@ def vocabulary(texts: Sequence[str], most: int = VOCABULARY, rare: int = RARE) -
     ('a', 'dog')
     """
     return frequent_words((set(treebank_words(text)) for text in texts), most, least=rare)
-
-
-def word_rows(
-    texts: Sequence[str], places: dict[str, int]
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The places of all known words, one text after another, and where each text begins."""
-    rows = [[places[word] for word in treebank_words(text) if word in places] for text in texts]
-    offsets = np.concatenate([[0], np.cumsum([len(some) for some in rows])]).astype(np.intp)
-    flat = np.fromiter(chain.from_iterable(rows), dtype=np.intp, count=int(offsets[-1]))
-    return flat, offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +74,12 @@ class AutoEncoder:
         return hashlib.sha256(b"\n".join([words, self._tensors])).hexdigest()
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for start in range(0, len(texts), _CHUNK):
-            flat, offsets = word_rows(texts[start : start + _CHUNK], self._places)
-            mean = means(self.table[flat], offsets)
+        def fill(some: Sequence[str], into: Vectors) -> None:
+            flat, offsets = word_rows(some, self._places)
             # The first half of the trained network; the half that gives the words back is not kept.
-            vectors[start : start + len(mean)] = np.maximum(mean + self.bias, 0)
-            progress("encoding", start + len(mean), len(texts))
-        return vectors
+            np.maximum(means(self.table[flat], offsets) + self.bias, 0, out=into)
+
+        return fill_in_chunks(fill, texts, self.dimension, _CHUNK, progress)
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.zeros(len(texts), dtype=bool)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.interfaces import Vectors
+from capelet.interfaces import Progress, Vectors
 
 if TYPE_CHECKING:
     import torch
@@ -84,6 +84,22 @@ class BatchSize:
         return run([items[row % len(items)] for row in range(count)])[: len(items)]
 
 
+def fill_in_chunks(
+    fill: Callable[[Any, Vectors], None],
+    items: Any,
+    dimension: int,
+    chunk: int,
+    progress: Progress,
+) -> Vectors:
+    """The vectors of all items, `chunk` of them at a time: `fill` puts theirs into its place."""
+    vectors = np.zeros((len(items), dimension), dtype=np.float32)
+    for start in range(0, len(items), chunk):
+        stop = min(start + chunk, len(items))
+        fill(items[start:stop], vectors[start:stop])
+        progress("encoding", stop, len(items))
+    return vectors
+
+
 def encode_batches(
     run: Run,
     items: Sequence[Any],
@@ -118,6 +134,15 @@ def keeps_bits(run: Run, probe: Any, other: Any, length: int, size: BatchSize) -
             items = [probe if row == place else other for row in range(count)]
             vectors.append(size.run(run, items, length)[place])
     return all(np.array_equal(vectors[0], vector) for vector in vectors)
+
+
+def torch_keeps_bits(
+    run: Run, probes: Iterable[tuple[Any, Any, int]], size: BatchSize, device: torch.device
+) -> bool:
+    """`keeps_bits` of each (probe, other, length), asked in a thread as torch will encode in."""
+    with torch_workers(device) as threads:
+        keeps = threads.pool.submit(lambda: all(keeps_bits(run, *item, size) for item in probes))
+        return keeps.result()
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,18 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.data.text import words_and_signs
-from capelet.encoders.batches import BatchSize, encode_batches, keeps_bits, torch_workers
-from capelet.encoders.model_folder import DUAL_ENCODER, kind_of, open_folder, write_folder
+from capelet.encoders.batches import (
+    BatchSize,
+    encode_batches,
+    fill_in_chunks,
+    torch_keeps_bits,
+    torch_workers,
+)
+from capelet.encoders.model_folder import DUAL_ENCODER, open_folder, write_folder
 from capelet.errors import EncoderError
 from capelet.files import expand_user
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.numerics import padded
 from capelet.privacy.origins import Origin
 from capelet.training.device import choose
 
@@ -57,15 +64,7 @@ def number_words(texts: Sequence[str], number: Mapping[str, int], length: int) -
     codes = [
         [number.get(word, UNKNOWN) for word in words_and_signs(text)[:length]] for text in texts
     ]
-    rows = np.full((len(texts), max(map(len, codes), default=0) or 1), PAD, dtype=np.int64)
-    for row, some in enumerate(codes):
-        rows[row, : len(some)] = some
-    return rows
-
-
-def is_dual(folder: Path) -> bool:
-    """Whether a folder holds a dual encoder."""
-    return kind_of(folder) == DUAL_ENCODER
+    return padded(codes, max(map(len, codes), default=0) or 1, PAD)
 
 
 def save_dual(
@@ -185,19 +184,18 @@ class DualEncoder:
 
 def encode_tokens(network: SentenceNetwork, tokens: Tokens, progress: Progress = silent) -> Vectors:
     """The vectors of rows of word numbers, each of its own row alone (`batches`)."""
-    # A text without a word is in no batch and keeps its zero.
-    vectors = np.zeros((len(tokens), network.sizes["dimension"]), dtype=np.float32)
-    lengths = (tokens != PAD).sum(axis=1)
-    items = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
     device = next(network.parameters()).device
     size = _batch_size(network, device)
     run = partial(_run, network, device)
     with torch_workers(device) as threads:
-        for start in range(0, len(tokens), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            encode_batches(run, items[part], lengths[part], size, vectors[part], threads)
-            progress("encoding", min(start + _CHUNK, len(tokens)), len(tokens))
-    return vectors
+
+        def fill(some: Tokens, into: Vectors) -> None:
+            # A text without a word is in no batch and keeps its zero.
+            lengths = (some != PAD).sum(axis=1)
+            items = [row[:length] for row, length in zip(some, lengths, strict=True)]
+            encode_batches(run, items, lengths, size, into, threads)
+
+        return fill_in_chunks(fill, tokens, network.sizes["dimension"], _CHUNK, progress)
 
 
 def _run(network: SentenceNetwork, device: torch.device, items: Sequence[Tokens]) -> Vectors:
@@ -225,10 +223,5 @@ def _keeps_bits(network: SentenceNetwork, device: torch.device, size: BatchSize)
     run = partial(_run, network, device)
     numbers = np.arange(1, 1 + _LONGEST_PROBE) % network.sizes["words"]
     probes = [np.maximum(numbers[:length], 1) for length in (1, 3, _LONGEST_PROBE)]
-    with torch_workers(device) as threads:
-        keeps = threads.pool.submit(
-            lambda: all(
-                keeps_bits(run, probe, probe[::-1].copy(), len(probe), size) for probe in probes
-            )
-        )
-        return keeps.result()
+    items = [(probe, probe[::-1].copy(), len(probe)) for probe in probes]
+    return torch_keeps_bits(run, items, size, device)

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.encoders.batches import fill_in_chunks
 from capelet.encoders.tables import package_folder
+from capelet.encoders.tokens import sound
 from capelet.encoders.weights import check_weights
 from capelet.interfaces import Progress, Vectors, silent
 
@@ -50,15 +52,14 @@ class MultilingualEncoder:
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
-        vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
+        def fill(some: Sequence[str], into: Vectors) -> None:
+            # A NUL would end the text for the engine, which is written in C.
+            into[:] = self._ready_engine().passage(
+                [sound(text.replace("\0", " ")) for text in some]
+            )
+
         with self._lock:
-            engine = self._ready_engine()
-            for start in range(0, len(texts), _CHUNK):
-                # A NUL would end the text for the engine, which is written in C.
-                block = [_sound(text) for text in texts[start : start + _CHUNK]]
-                vectors[start : start + len(block)] = engine.passage(block)
-                progress("encoding", start + len(block), len(texts))
-        return vectors
+            return fill_in_chunks(fill, texts, _DIMENSION, _CHUNK, progress)
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.zeros(len(texts), dtype=bool)
@@ -70,8 +71,3 @@ class MultilingualEncoder:
 
             self._engine = E5()
         return self._engine
-
-
-def _sound(text: str) -> str:
-    """The text without NUL, and with any half of a surrogate pair replaced by '?'."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")

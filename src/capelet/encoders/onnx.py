@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.batches import BatchSize, encode_batches, keeps_bits, workers
+from capelet.encoders.batches import (
+    BatchSize,
+    encode_batches,
+    fill_in_chunks,
+    keeps_bits,
+    workers,
+)
 from capelet.encoders.tokens import FastTokens, Ints, Tokens, token_arrays
 from capelet.interfaces import Progress, Vectors
 from capelet.silence import warn_if_late
@@ -83,16 +89,15 @@ class OnnxEngine:
         return self._tokens
 
     def encode(self, texts: Sequence[str], progress: Progress) -> Vectors:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         size = self.batch_size
         with workers() as threads:
-            for start in range(0, len(texts), _CHUNK):
-                encodings = self.tokens(texts[start : start + _CHUNK])
+
+            def fill(some: Sequence[str], into: Vectors) -> None:
+                encodings = self.tokens(some)
                 lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-                into = vectors[start : start + len(encodings)]
                 encode_batches(self._run, encodings, lengths, size, into, threads)
-                progress("encoding", start + len(encodings), len(texts))
-        return vectors
+
+            return fill_in_chunks(fill, texts, self.dimension, _CHUNK, progress)
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self.tokens.truncated(texts)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.encoders.folders import in_row_order
-from capelet.encoders.tables import TableEncoder, package_folder
+from capelet.encoders.tables import TableEncoder, package_folder, ragged
+from capelet.encoders.tokens import sound
 from capelet.interfaces import Vectors
 
 if TYPE_CHECKING:
@@ -32,12 +33,9 @@ class StaticEncoder(TableEncoder["Tokenizer"]):
 
     def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
         table, tokenizer = self.open_table()
-        # Half of a surrogate pair has no UTF-8, and the tokenizer would refuse the whole batch.
-        sound = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        encodings = tokenizer.encode_batch_fast(sound, add_special_tokens=False)
-        ids = [np.array(encoding.ids, dtype=np.intp) for encoding in encodings]
-        offsets = np.concatenate([[0], np.cumsum([len(some) for some in ids])]).astype(np.intp)
-        flat = np.concatenate(ids) if ids else np.zeros(0, dtype=np.intp)
+        sound_texts = [sound(text) for text in texts]
+        encodings = tokenizer.encode_batch_fast(sound_texts, add_special_tokens=False)
+        flat, offsets = ragged([encoding.ids for encoding in encodings])
         return table[np.minimum(flat, len(table) - 1)], offsets
 
     def token_table(self) -> tuple[list[str], Vectors]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.text import treebank_words
+from capelet.encoders.batches import fill_in_chunks
 from capelet.errors import EncoderError, MissingExtra
 from capelet.files import sha256_of_file
 from capelet.interfaces import Progress, Vectors, silent
 
+Places = npt.NDArray[np.intp]
 Index = TypeVar("Index")  # what finds the rows of a text: a tokenizer, a dictionary of words
 
 
@@ -60,15 +64,13 @@ class TableEncoder(Generic[Index]):
         return self._fingerprint
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Vectors:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        # By chunks: the token vectors of all texts together would be many times their means.
-        for start in range(0, len(texts), self.chunk):
-            tokens, offsets = self.token_vectors(texts[start : start + self.chunk])
-            vectors[start : start + len(offsets) - 1] = means(tokens, offsets)
-            progress("encoding", start + len(offsets) - 1, len(texts))
-        return vectors
+        def fill(some: Sequence[str], into: Vectors) -> None:
+            into[:] = means(*self.token_vectors(some))
 
-    def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
+        # By chunks: the token vectors of all texts together would be many times their means.
+        return fill_in_chunks(fill, texts, self.dimension, self.chunk, progress)
+
+    def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, Places]:
         """The vectors of all known tokens, one text after another, and where each text begins.
 
         Text `i` owns `vectors[offsets[i]:offsets[i + 1]]`; `offsets` has one entry more than there
@@ -91,7 +93,7 @@ class TableEncoder(Generic[Index]):
         raise NotImplementedError
 
 
-def means(tokens: Vectors, offsets: npt.NDArray[np.intp]) -> Vectors:
+def means(tokens: Vectors, offsets: Places) -> Vectors:
     """The mean of each ragged piece; an empty piece is the zero vector.
 
     >>> means(np.array([[1.0], [3.0], [5.0]]), np.array([0, 2, 2, 3])).ravel().tolist()
@@ -105,6 +107,24 @@ def means(tokens: Vectors, offsets: npt.NDArray[np.intp]) -> Vectors:
         sums = np.add.reduceat(tokens, offsets[:-1][nonempty], axis=0)
         answer[nonempty] = sums / counts[nonempty, None]
     return answer
+
+
+def ragged(pieces: Sequence[Sequence[int]]) -> tuple[Places, Places]:
+    """The numbers of all pieces, one after another, and where each begins.
+
+    >>> ragged([[3, 4], [], [5]])[1].tolist()
+    [0, 2, 2, 3]
+    """
+    offsets = np.concatenate([[0], np.cumsum([len(some) for some in pieces])]).astype(np.intp)
+    return np.fromiter(chain.from_iterable(pieces), np.intp, int(offsets[-1])), offsets
+
+
+def word_rows(texts: Sequence[str], places: Mapping[str, int]) -> tuple[Places, Places]:
+    """The places of all known words of texts, one text after another, and where each begins."""
+    # Split as tables' own words are ("n't", "'s"): another split would find fewer of them.
+    return ragged(
+        [[places[word] for word in treebank_words(text) if word in places] for text in texts]
+    )
 
 
 def package_folder(package: str, feature: str, extra: str = "words") -> Path:

@@ -39,6 +39,13 @@ class TokenizedText(str):
     tokens: Tokens
 
 
+def sound(text: str) -> str:
+    """The text with any half of a surrogate pair, which no tokenizer takes, replaced by '?'."""
+    if isinstance(text, TokenizedText) or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 class FastTokens:
     """A `tokenizers` tokenizer with a length limit, and the arrays a transformer wants."""
 

@@ -22,10 +22,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.batches import BatchSize, encode_batches, keeps_bits, torch_workers
+from capelet.encoders.batches import (
+    BatchSize,
+    encode_batches,
+    fill_in_chunks,
+    torch_keeps_bits,
+    torch_workers,
+)
 from capelet.encoders.folders import content_hash, token_table, transformer_folder
 from capelet.encoders.quiet import quiet, without_bars
-from capelet.encoders.tokens import FastTokens, TokenizedText
+from capelet.encoders.tokens import FastTokens, sound
 from capelet.errors import EncoderError, MissingExtra
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.training.device import choose, gpu_available
@@ -105,7 +111,7 @@ class TransformerEncoder:
         engine = self._ready_engine(progress)
         if not len(texts):
             return np.zeros((0, engine.dimension), dtype=np.float32)
-        vectors = engine.encode([_sound(text) for text in texts], progress)
+        vectors = engine.encode([sound(text) for text in texts], progress)
         # Refused here, with a sentence, before noise or an attacker meets a NaN.
         if not np.isfinite(vectors).all():
             raise EncoderError(
@@ -114,18 +120,18 @@ class TransformerEncoder:
         return vectors
 
     def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return self._ready_engine().truncated([_sound(text) for text in texts])
+        return self._ready_engine().truncated([sound(text) for text in texts])
 
     def tokenize(self, texts: Sequence[str]) -> Sequence[str]:
         """The texts as they are, and where the back-end can use them with their tokens.
 
         For who counts first and encodes later: each text is then read once.
         """
-        return self._ready_engine().tokenize([_sound(text) for text in texts])
+        return self._ready_engine().tokenize([sound(text) for text in texts])
 
     def token_counts(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """How many tokens are read of each text: what costs time, and never more than the limit."""
-        return self._ready_engine().token_counts([_sound(text) for text in texts])
+        return self._ready_engine().token_counts([sound(text) for text in texts])
 
     @property
     def gathers_lengths(self) -> bool:
@@ -200,17 +206,16 @@ class TorchEngine:
         return self._model
 
     def encode(self, texts: Sequence[str], progress: Progress) -> Vectors:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         size = self.batch_size
         with torch_workers(self.model.device) as threads:
-            for start in range(0, len(texts), _CHUNK):
+
+            def fill(some: Sequence[str], into: Vectors) -> None:
                 # Read in this thread: a tokenizer of transformers is not made for several.
-                inputs = self._inputs(texts[start : start + _CHUNK])
+                inputs = self._inputs(some)
                 lengths = np.array([item.length for item in inputs], dtype=np.int64)
-                into = vectors[start : start + len(inputs)]
                 encode_batches(self._run, inputs, lengths, size, into, threads)
-                progress("encoding", start + len(inputs), len(texts))
-        return vectors
+
+            return fill_in_chunks(fill, texts, self.dimension, _CHUNK, progress)
 
     @cached_property
     def batch_size(self) -> BatchSize | None:
@@ -219,14 +224,8 @@ class TorchEngine:
         if not all(item.rows for item in probes):
             return None
         size = _ON_PROCESSOR if self.model.device.type == "cpu" else _ON_GPU
-        with torch_workers(self.model.device) as threads:
-            keeps = threads.pool.submit(
-                lambda: all(
-                    keeps_bits(self._run, item, item.backwards(), item.length, size)
-                    for item in probes
-                )
-            )
-            return size if keeps.result() else None
+        items = [(item, item.backwards(), item.length) for item in probes]
+        return size if torch_keeps_bits(self._run, items, size, self.model.device) else None
 
     def _inputs(self, texts: Sequence[str]) -> list[_Input]:
         """What the model is given for each text, cut to its own length."""
@@ -304,13 +303,6 @@ class _Input:
     def backwards(self) -> _Input:
         """Of the same length and other content."""
         return replace(self, rows={name: row.flip(0) for name, row in self.rows.items()})
-
-
-def _sound(text: str) -> str:
-    """The text with any half of a surrogate pair, which no tokenizer takes, replaced by '?'."""
-    if isinstance(text, TokenizedText) or text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def sentence_transformer(

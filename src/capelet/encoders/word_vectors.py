@@ -10,13 +10,12 @@ the zero vector.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.text import treebank_words
-from capelet.encoders.tables import TableEncoder, package_folder
+from capelet.encoders.tables import TableEncoder, package_folder, word_rows
 from capelet.errors import EncoderError
 from capelet.files import expand_user
 from capelet.interfaces import Vectors
@@ -35,10 +34,7 @@ class WordTable(TableEncoder[dict[str, int]]):
 
     def token_vectors(self, texts: Sequence[str]) -> tuple[Vectors, npt.NDArray[np.intp]]:
         table, rows = self.open_table()
-        # Split as the table's own words are ("n't", "'s"): another split would find fewer of them.
-        places = [[rows[word] for word in treebank_words(text) if word in rows] for text in texts]
-        offsets = np.concatenate([[0], np.cumsum([len(some) for some in places])]).astype(np.intp)
-        flat = np.fromiter(chain.from_iterable(places), dtype=np.intp, count=int(offsets[-1]))
+        flat, offsets = word_rows(texts, rows)
         return np.asarray(table[flat], dtype=np.float32), offsets
 
     def token_table(self) -> tuple[list[str], Vectors]:
@@ -75,12 +71,7 @@ class WordFileEncoder(WordTable):
     def _read(self) -> tuple[Vectors, dict[str, int]]:
         rows: dict[str, int] = {}
         vectors: list[Vectors] = []
-        for number, word, vector in self._lines():
-            if vectors and len(vector) != len(vectors[0]):
-                raise EncoderError(
-                    f"line {number} of {self.name!r} has {len(vector)} numbers, and the lines "
-                    f"before it have {len(vectors[0])}"
-                )
+        for word, vector in word_lines(self._folder / self.files[0], self.name):
             # A word that lower case joins with an earlier one keeps the earlier, more frequent row.
             if rows.setdefault(word.lower(), len(vectors)) == len(vectors):
                 vectors.append(vector)
@@ -88,29 +79,40 @@ class WordFileEncoder(WordTable):
             raise EncoderError(f"the file {self.name!r} holds no word vectors")
         return np.stack(vectors), rows
 
-    def _lines(self) -> Iterator[tuple[int, str, Vectors]]:
-        """(number, word, vector) of each line that has one."""
-        path = self._folder / self.files[0]
-        try:
-            with path.open(encoding="utf-8") as file:
-                number = 0
-                while line := file.readline(_LONGEST_LINE):
-                    number += 1
-                    word, *numbers = line.rstrip("\r\n ").split(" ")
-                    # word2vec's first line: how many words, how many dimensions.
-                    if not numbers or (number == 1 and len(numbers) == 1):
-                        continue
-                    vector = np.array(numbers, dtype=np.float32)
-                    if not np.isfinite(vector).all():
-                        raise ValueError
-                    yield number, word, vector
-        except UnicodeDecodeError:
-            raise EncoderError(
-                f"the file {self.name!r} is not text in UTF-8; a binary word2vec file must be "
-                "saved as text first"
-            ) from None
-        except ValueError:
-            raise EncoderError(
-                f"line {number} of {self.name!r} is no word followed by numbers; give a text file "
-                "as word2vec, GloVe or fastText write them"
-            ) from None
+
+def word_lines(path: Path, name: str) -> Iterator[tuple[str, Vectors]]:
+    """Each word and its vector; `name` is what messages call the file."""
+    number, width = 0, 0
+    try:
+        with path.open(encoding="utf-8") as file:
+            while line := file.readline(_LONGEST_LINE):
+                number += 1
+                word, *numbers = line.rstrip("\r\n ").split(" ")
+                # word2vec's first line: how many words, how many dimensions.
+                if not numbers or (number == 1 and len(numbers) == 1):
+                    continue
+                vector = np.array(numbers, dtype=np.float32)
+                if not np.isfinite(vector).all():
+                    raise ValueError
+                if width not in (0, len(vector)):
+                    raise EncoderError(
+                        f"line {number} of {name!r} has {len(vector)} numbers, and the lines "
+                        f"before it have {width}"
+                    )
+                width = len(vector)
+                yield word, vector
+    except OSError as error:
+        raise EncoderError(
+            f"cannot read the word vectors {name!r} ({error.strerror}); give a text file of words "
+            "and numbers"
+        ) from None
+    except UnicodeDecodeError:
+        raise EncoderError(
+            f"the file {name!r} is not text in UTF-8; a binary word2vec file must be saved as text "
+            "first"
+        ) from None
+    except ValueError:
+        raise EncoderError(
+            f"line {number} of {name!r} is no word followed by numbers; give a text file as "
+            "word2vec, GloVe or fastText write them"
+        ) from None

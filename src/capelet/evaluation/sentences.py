@@ -20,6 +20,7 @@ from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Score, mean_of, normal_mean, percentile
 from capelet.interfaces import Vectors
+from capelet.numerics import cosines, standard_scale
 
 # The tasks whose mean is *the* utility of a sentence encoder.
 MAIN = ("mpqa", "trec", "subj", "mrpc")
@@ -88,7 +89,7 @@ class SentenceTask:
         if self.has_grades:
             if other is None:
                 raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
-            return self._rank_score(_cosines(vectors, other), recipe_hash)
+            return self._rank_score(cosines(vectors, other), recipe_hash)
         return self._classify(features(vectors, other), recipe_hash, seed)
 
     def _rank_score(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
@@ -213,17 +214,8 @@ def _regression(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -
 
 def _standardise(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
     """Mean 0 and deviation 1 on the training rows; a dead column (MiniLM has three) becomes 0."""
-    mean, deviation = inputs[train].mean(axis=0), inputs[train].std(axis=0)
-    alive = deviation > 1e-6 * np.maximum(np.abs(inputs[train]).max(axis=0), 1e-30)
-    scale = np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
+    mean, scale = standard_scale(inputs[train])
     return np.asarray((inputs - mean) * scale)
-
-
-def _cosines(
-    vectors: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other, axis=1)
-    return np.asarray((vectors * other).sum(axis=1) / np.maximum(lengths, 1e-12))
 
 
 def _rank_correlation(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:

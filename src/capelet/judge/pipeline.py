@@ -23,7 +23,13 @@ import pyarrow.parquet
 
 from capelet.errors import CapeletError
 from capelet.interfaces import Progress, silent
-from capelet.judge.released import FILE_CHECKS, Disclosure, Inspection, ReleasedFile
+from capelet.judge.released import (
+    FILE_CHECKS,
+    Disclosure,
+    Inspection,
+    ReleasedFile,
+    file_disclosures,
+)
 from capelet.release import PrivateEncoder
 from capelet.release.batch import VECTOR, encode
 from capelet.release.steps import run
@@ -62,40 +68,25 @@ class Case:
     second: Callable[[list[Row]], Row]
 
 
-def _new(rows: list[Row]) -> Row:
-    return "an answer that nobody else gave" if isinstance(rows[0], str) else rows[0] * -1.0
-
-
-def _other(rows: list[Row]) -> Row:
-    return "quite another thing to say" if isinstance(rows[0], str) else rows[0][::-1] * 2.0
+def _put(text: str, change: Callable[[Any], Any]) -> Callable[[list[Row]], Row]:
+    """This text or, where rows are vectors, what a change makes of the first one."""
+    return lambda rows: text if isinstance(rows[0], str) else change(rows[0])
 
 
 def _long(rows: list[Row]) -> Row:
     return " ".join(rows[:6] * 3) if isinstance(rows[0], str) else rows[0] * 1e6
 
 
-def _short(rows: list[Row]) -> Row:
-    return "a" if isinstance(rows[0], str) else rows[0] * 0.0
-
-
-def _foreign(rows: list[Row]) -> Row:
-    return "свет и тень 光 😀" if isinstance(rows[0], str) else rows[0] * -1e-6
-
-
-def _as_before(rows: list[Row]) -> Row:
-    return rows[TARGET - 2 * len(_SUBJECTS)]  # people take turns: the same person's, in block one
-
-
-def _as_neighbour(rows: list[Row]) -> Row:
-    return rows[TARGET - 1]
-
-
+_new = _put("an answer that nobody else gave", lambda row: row * -1.0)
+_short = _put("a", lambda row: row * 0.0)
+# People take turns: so many rows before stands the same person's, in block one.
+_EARLIER = TARGET - 2 * len(_SUBJECTS)
 CASES = (
-    Case("another text", _new, _other),
-    Case("a text that the person had written before", _as_before, _new),
-    Case("a text that somebody else had written", _as_neighbour, _new),
+    Case("another text", _new, _put("quite another thing to say", lambda row: row[::-1] * 2.0)),
+    Case("a text that the person had written before", lambda rows: rows[_EARLIER], _new),
+    Case("a text that somebody else had written", lambda rows: rows[TARGET - 1], _new),
     Case("a long text and a short one", _long, _short),
-    Case("letters of another script", _foreign, _new),
+    Case("letters of another script", _put("свет и тень 光 😀", lambda row: row * -1e-6), _new),
 )
 
 
@@ -134,14 +125,9 @@ class Outcome:
     @property
     def equality(self) -> tuple[int, ...]:
         """Which vectors of all files are equal to which: each is numbered by its first equal."""
-        columns = [file.table[VECTOR].combine_chunks() for file in self.files]
-        rows = [row.tobytes() for column in columns for row in _matrix(column)]
+        rows = [row.tobytes() for file in self.files for row in file.vectors]
         first: dict[bytes, int] = {}
         return tuple(first.setdefault(row, place) for place, row in enumerate(rows))
-
-
-def _matrix(column: pa.Array) -> Any:
-    return np.ascontiguousarray(column.flatten().to_numpy().reshape(len(column), -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +137,6 @@ class PairOutcomes:
     case: Case
     way: Way
     sides: tuple[tuple[Outcome, ...], tuple[Outcome, ...]]
-    is_discrete: bool
 
     def differs(self, look: Callable[[Outcome], Any]) -> bool:
         """Whether something differs between the files and never between two runs of one file.
@@ -164,22 +149,6 @@ class PairOutcomes:
 
 
 # ---- the checks ----------------------------------------------------------------------------------
-
-
-def _refusals(trial: PairOutcomes) -> bool:
-    return trial.differs(lambda outcome: outcome.refusal)
-
-
-def _schemas(trial: PairOutcomes) -> bool:
-    return trial.differs(lambda outcome: [file.table.schema for file in outcome.files])
-
-
-def _metadata(trial: PairOutcomes) -> bool:
-    return trial.differs(lambda outcome: [file.metadata for file in outcome.files])
-
-
-def _footers(trial: PairOutcomes) -> bool:
-    return trial.differs(lambda outcome: [_footer(file) for file in outcome.files])
 
 
 def _footer(file: ReleasedFile) -> list[Any]:
@@ -199,23 +168,24 @@ def _footer(file: ReleasedFile) -> list[Any]:
     return facts
 
 
-def _side_columns(trial: PairOutcomes) -> bool:
-    return trial.differs(
-        lambda outcome: [file.table.drop_columns([VECTOR]) for file in outcome.files]
-    )
+def _of_files(look: Callable[[ReleasedFile], Any]) -> Callable[[Outcome], Any]:
+    return lambda outcome: [look(file) for file in outcome.files]
 
 
-def _equality(trial: PairOutcomes) -> bool:
-    return not trial.is_discrete and trial.differs(lambda outcome: outcome.equality)
-
-
-ROAD_CHECKS: dict[str, tuple[Callable[[PairOutcomes], bool], str]] = {
-    "refusals": (_refusals, "whether, or with which words, the file is refused"),
-    "schema": (_schemas, "the schema"),
-    "metadata": (_metadata, "the metadata"),
-    "footer": (_footers, "the footer of the file"),
-    "side columns": (_side_columns, "number, order or side columns of the rows"),
-    "equality": (_equality, "which vectors are equal"),
+# What is looked at of each run, and what it is in a sentence.
+ROAD_CHECKS: dict[str, tuple[Callable[[Outcome], Any], str]] = {
+    "refusals": (
+        lambda outcome: outcome.refusal,
+        "whether, or with which words, the file is refused",
+    ),
+    "schema": (_of_files(lambda file: file.table.schema), "the schema"),
+    "metadata": (_of_files(lambda file: file.metadata), "the metadata"),
+    "footer": (_of_files(_footer), "the footer of the file"),
+    "side columns": (
+        _of_files(lambda file: file.table.drop_columns([VECTOR])),
+        "number, order or side columns of the rows",
+    ),
+    "equality": (lambda outcome: outcome.equality, "which vectors are equal"),
 }
 BATCH = "batch"  # the one check that looks at vectors before their noise
 
@@ -284,19 +254,22 @@ class _Road:
             place = self.folder / str(which)
             runs = (self._outcome(place / str(n), way, rows, content) for n in range(RUNS))
             sides.append(tuple(runs))
-        trial = PairOutcomes(case, way, (sides[0], sides[1]), self.is_discrete)
+        trial = PairOutcomes(case, way, (sides[0], sides[1]))
         files = [file for side in sides for outcome in side for file in outcome.files]
         is_declared = bool(files) and all(file.declares_repeats for file in files)
-        for name, (check, subject) in ROAD_CHECKS.items():
-            if check(trial):
+        for name, (look, subject) in ROAD_CHECKS.items():
+            # Symbols repeat by themselves: which are equal is noise.
+            if not (name == "equality" and self.is_discrete) and trial.differs(look):
                 # Equal texts cost once, so a declared equality shows in a budget as well.
                 is_fault = not (is_declared and name in ("equality", "refusals"))
                 sentence = f"{case.name} shows in {subject} ({way.name})"
                 yield Disclosure(name, sentence, is_fault)
                 if name == "refusals":
                     break  # one of the two left no file to compare
-        for file in files:
-            yield from _file_disclosures(file)
+        for item in (item for file in files for item in file_disclosures(file)):
+            yield Disclosure(
+                f"file: {item.check}", f"a released file: {item.sentence}", item.is_fault
+            )
 
     def _outcome(self, folder: Path, way: Way, rows: list[Row], content: list[Row]) -> Outcome:
         folder.mkdir(parents=True)
@@ -332,13 +305,6 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
     people = [_SUBJECTS[place % len(_SUBJECTS)] for place in range(len(rows))]
     table = pa.table({COLUMN: pa.array(list(rows), kind), SUBJECT: people})
     pa.parquet.write_table(table, path)
-
-
-def _file_disclosures(file: ReleasedFile) -> Iterator[Disclosure]:
-    for name, check in FILE_CHECKS.items():
-        for sentence in check(file):
-            is_fault = not (name == "repeats" and file.declares_repeats)
-            yield Disclosure(f"file: {name}", f"a released file: {sentence}", is_fault)
 
 
 def _moved_neighbours(private: PrivateEncoder, rows: list[Row]) -> Iterator[str]:

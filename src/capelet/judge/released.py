@@ -15,7 +15,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ import pyarrow.parquet
 
 from capelet.encoders.own import OWN
 from capelet.errors import OutputError, name_field
+from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee
-from capelet.release.batch import ROW, VECTOR
-from capelet.release.recipe import METADATA
+from capelet.release.jobs import ROW, VECTOR
+from capelet.release.recipe import METADATA, matrix_of
 
 # Keys that a Parquet file may carry: ours, and what Arrow writes of the schema by itself.
 PLAIN_KEYS = (METADATA, b"ARROW:schema")
@@ -83,16 +84,12 @@ class Inspection:
 
     def describe(self) -> dict[str, Any]:
         """The result as plain values, for JSON."""
-        items = [
-            {"check": item.check, "sentence": item.sentence, "is_fault": item.is_fault}
-            for item in self.disclosures
-        ]
         return {
             "passed": self.passed,
             "sentence": self.sentence,
             "subject": self.subject,
             "checks": list(self.checks),
-            "disclosures": items,
+            "disclosures": [asdict(item) for item in self.disclosures],
         }
 
 
@@ -156,13 +153,15 @@ class ReleasedFile:
         return others[0] if others and is_text[0] else None
 
     @cached_property
+    def vectors(self) -> Vectors:
+        return np.ascontiguousarray(matrix_of(self.table[VECTOR]))
+
+    @cached_property
     def vector_names(self) -> npt.NDArray[np.int64]:
         """A number for each vector, equal where vectors are equal bit by bit."""
-        column = self.table[VECTOR].combine_chunks()
-        count = len(column)
-        if not count:
+        if not self.table.num_rows:
             return np.zeros(0, dtype=np.int64)
-        rows = np.ascontiguousarray(column.flatten().to_numpy().reshape(count, -1))
+        rows = self.vectors
         keys = rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel()
         return np.asarray(np.unique(keys, return_inverse=True)[1]).reshape(-1)
 
@@ -303,15 +302,18 @@ FILE_CHECKS: dict[str, Callable[[ReleasedFile], Iterator[str]]] = {
 }
 
 
+def file_disclosures(file: ReleasedFile) -> Iterator[Disclosure]:
+    """What the checks find in a file."""
+    for name, check in FILE_CHECKS.items():
+        for sentence in check(file):
+            # Only equality can be declared: everything else that is told is a fault.
+            yield Disclosure(name, sentence, not (name == "repeats" and file.declares_repeats))
+
+
 def inspect_file(path: Path | str) -> Inspection:
     """What a released file tells beside its vectors; checks that find nothing are no proof."""
     file = ReleasedFile(path)
-    disclosures = [
-        # Only equality can be declared: everything else that is told is a fault.
-        Disclosure(name, sentence, not (name == "repeats" and file.declares_repeats))
-        for name, check in FILE_CHECKS.items()
-        for sentence in check(file)
-    ]
     promise = file.guarantee
     stated = f" ({promise.sentence()})" if promise is not None else ""
-    return Inspection(f"{file.path.name}{stated}", tuple(FILE_CHECKS), tuple(disclosures))
+    subject = f"{file.path.name}{stated}"
+    return Inspection(subject, tuple(FILE_CHECKS), tuple(file_disclosures(file)))

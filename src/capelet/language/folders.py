@@ -98,9 +98,7 @@ class LanguageModel:
             network = NETWORKS[about["network"]](**about["sizes"])
             network.load_state_dict(load(source.read(WEIGHTS)))
             vocabulary = Vocabulary(tuple(about["vocabulary"]), about["vocabulary_source"])
-            # The sentence is for people who open the file; the fields are what counts.
-            promise = {k: v for k, v in about["guarantee"].items() if k != "sentence"}
-            guarantee = Guarantee.from_json(promise) if promise else NONE
+            guarantee = _promise_of(about)
             secrets = json.loads(source.read(CANARIES)) if CANARIES in source.files else []
             canaries = tuple(
                 Canary(item["author"], tuple(item["words"]), item["repetitions"])
@@ -149,7 +147,11 @@ def sentence_of(guarantee: Guarantee) -> str:
 
 def promise_in(folder: Path | str) -> Guarantee:
     """What a folder promises, without its weights being read."""
-    about = _open(Path(folder)).read_json(ABOUT)
+    return _promise_of(_open(Path(folder)).read_json(ABOUT))
+
+
+def _promise_of(about: Mapping[str, Any]) -> Guarantee:
+    # The sentence is for people who open the file; the fields are what counts.
     content = {k: v for k, v in about.get("guarantee", {}).items() if k != "sentence"}
     return Guarantee.from_json(content) if content else NONE
 

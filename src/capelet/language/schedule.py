@@ -13,38 +13,15 @@ import numpy as np
 
 from capelet.errors import CapeletError, did_you_mean
 from capelet.interfaces import Progress, silent
-from capelet.language.learners import batches_of, learner_of
+from capelet.language.learners import learner_of
 from capelet.language.matching import NearestState, perplexity_on
-from capelet.language.methods import (
-    METHODS,
-    Adversarial,
-    Dpsgd,
-    Method,
-    Plain,
-    Triplet,
-    check_authors,
-    check_settings,
-)
+from capelet.language.methods import Dpsgd, Method, Plain, check_authors, check_settings
 from capelet.language.model import Network
 from capelet.language.vocabulary import Samples, Tokens
 from capelet.training.checkpoint import Store
 from capelet.training.loop import Listeners, StoppingRule, run
 
 BATCHINGS = ("uniform", "author", "grouped")
-
-__all__ = [
-    "BATCHINGS",
-    "METHODS",
-    "Adversarial",
-    "Dpsgd",
-    "Method",
-    "Plain",
-    "TrainedNetwork",
-    "Training",
-    "Triplet",
-    "batches_of",
-    "check_authors",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from capelet.data.text import frequent_words, spelling, words_and_signs
 from capelet.errors import CapeletError, DataError, did_you_mean, name_field
+from capelet.numerics import padded
 
 Tokens = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
@@ -100,11 +101,12 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str], length: int) -> Tokens:
         """`(n, length + 2)` numbers: start, at most `length` words, end, padding."""
-        rows = np.full((len(texts), length + 2), PAD, dtype=np.int64)
-        for row, text in enumerate(texts):
-            numbers = [self.number.get(word, UNKNOWN) for word in words_and_signs(text)[:length]]
-            rows[row, : len(numbers) + 2] = [START, *numbers, END]
-        return rows
+        number = self.number
+        codes = [
+            [START, *(number.get(word, UNKNOWN) for word in words_and_signs(text)[:length]), END]
+            for text in texts
+        ]
+        return padded(codes, length + 2, PAD)
 
     def canary_words(self, most: int | None = None) -> tuple[str, ...]:
         """The words a canary may have: plain ones, which a text gives back unchanged."""

@@ -10,13 +10,12 @@ those charges, and to release those texts again; the store cannot tell, an ancho
 
 from __future__ import annotations
 
-import os
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from capelet.errors import OutputError
-from capelet.files import check_writable, onto_disk
+from capelet.files import check_writable, onto_disk, sync
 from capelet.ledger.anchors import check_anchor
 from capelet.ledger.connection import Connection
 from capelet.ledger.database import connect
@@ -59,7 +58,7 @@ def _copy_to_file(source: Connection, path: Path) -> int:
             entries = _copy(source, target)
         # A link, not a rename: if somebody made a ledger of this name meanwhile, it stays.
         path.hardlink_to(draft)
-        _sync(path.parent)
+        sync(path.parent)
     return entries
 
 
@@ -87,11 +86,3 @@ def _copy_table(source: Connection, target: Connection, table: str) -> None:
     while some := list(islice(rows, _ROWS)):
         places = ", ".join("?" * len(some[0]))
         target.write_many(f"INSERT INTO {table} VALUES ({places})", some)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from capelet.ledger.connection import Connection
 from capelet.ledger.people import fold_person
@@ -73,6 +73,8 @@ class Entry(NamedTuple):
         return hmac.digest(key, previous + json.dumps(content).encode(), "sha256")
 
 
+# Running sums of everything, or of what was charged since the day began that the store is in.
+Sums = Literal["totals", "windows"]
 _KEY_ROWS = f"SELECT {', '.join(KeyRow._fields)} FROM keys"
 
 
@@ -172,14 +174,9 @@ class Database:
 
     # ---- charges ----
 
-    def totals(self, people: Iterable[int]) -> Iterator[Charge]:
-        """How many releases people were charged, by guarantee."""
-        query = "SELECT person, guarantee, releases FROM totals WHERE person"
-        return (Charge(*row) for row in self._among(query, people))
-
-    def windows(self, people: Iterable[int]) -> Iterator[Charge]:
-        """The same since the day began that the store is in."""
-        query = "SELECT person, guarantee, releases FROM windows WHERE person"
+    def sums(self, table: Sums, people: Iterable[int]) -> Iterator[Charge]:
+        """How many releases people were charged, by guarantee; see `Sums`."""
+        query = f"SELECT person, guarantee, releases FROM {table} WHERE person"
         return (Charge(*row) for row in self._among(query, people))
 
     def clear_windows(self) -> None:
@@ -218,7 +215,7 @@ class Database:
     def charge(self, acts: Sequence[tuple[str, Sequence[Charge]]]) -> None:
         """Add to people's totals, and write entries of the log: each a content and its charges."""
         charges = [charge for _, charges in acts for charge in charges]
-        self._add("totals", charges)
+        self.add("totals", charges)
         pseudonyms = dict(
             self._among(
                 "SELECT id, pseudonym FROM people WHERE id", {charge.person for charge in charges}
@@ -240,10 +237,7 @@ class Database:
             [(first + place, *charge) for place, (_, some) in enumerate(acts) for charge in some],
         )
 
-    def add_to_windows(self, charges: Iterable[Charge]) -> None:
-        self._add("windows", charges)
-
-    def _add(self, table: str, charges: Iterable[Charge]) -> None:
+    def add(self, table: Sums, charges: Iterable[Charge]) -> None:
         sums: Counter[tuple[int, int]] = Counter()
         for person, guarantee, releases in charges:
             sums[person, guarantee] += releases

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import ROWS_SHOWN, Budget, BudgetError, Limits, Need, needs_of
-from capelet.ledger.database import Charge, Database, StoredRequest
+from capelet.ledger.database import Charge, Database, StoredRequest, Sums
 from capelet.ledger.people import normalise_person
 from capelet.privacy.guarantees import Guarantee, compose
 
@@ -117,13 +117,16 @@ class Balances:
         names = {number: person for person, number in numbers.items()}
         for person in missing:
             self._totals[person], self._windows[person] = Counter(), Counter()
-        for charge in self._db.totals(names):
-            guarantee = self._guarantee(charge.guarantee)
-            self._totals[names[charge.person]][guarantee] += charge.releases
+        self._read("totals", self._totals, names)
         # On a day that the store has not seen yet nothing was charged so far.
-        for charge in () if self._is_new_day else self._db.windows(names):
-            guarantee = self._guarantee(charge.guarantee)
-            self._windows[names[charge.person]][guarantee] += charge.releases
+        if not self._is_new_day:
+            self._read("windows", self._windows, names)
+
+    def _read(
+        self, table: Sums, sums: dict[str, Counter[Guarantee]], names: Mapping[int, str]
+    ) -> None:
+        for person, guarantee, releases in self._db.sums(table, names):
+            sums[names[person]][self._guarantee(guarantee)] += releases
 
     def spent(self, person: str) -> Guarantee | None:
         """What all releases about a person promise together."""
@@ -300,7 +303,7 @@ class Settling:
             ]
             self._db.charge(acts)
             if is_daily:
-                self._db.add_to_windows([charge for _, charges in acts for charge in charges])
+                self._db.add("windows", [charge for _, charges in acts for charge in charges])
             self._db.keep(
                 (name, numbers[draw.person], draw.run, draw.content)
                 for name, draw in self._draws.items()
@@ -386,6 +389,5 @@ def _sum(
 
 @lru_cache(maxsize=4096)
 def _times(guarantee: Guarantee, releases: int) -> Guarantee:
-    """So many releases under one guarantee: ε and δ add."""
-    delta = min(1.0, releases * guarantee.delta)
-    return replace(guarantee, epsilon=releases * guarantee.epsilon, delta=delta)
+    # Kept: `replace` checks every field, and a person's sum is asked for with every charge.
+    return guarantee.repeated(releases)

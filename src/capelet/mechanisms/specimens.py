@@ -199,22 +199,20 @@ class ScaleNineTenths(Planted):
     step = "scale-0.9"
     source = "planted: a scale that was rounded, or tuned a little"
     leaks = "1.11 times the stated ε, between a unit vector and its negative"
+    factor: ClassVar[float] = 0.9
 
     @property
     def _scale(self) -> float:
-        return 0.9 * super()._scale
+        return self.factor * super()._scale
 
 
-class ScaleThreePerCentLess(Planted):
+class ScaleThreePerCentLess(ScaleNineTenths):
     """The noise has 0.97 times its scale."""
 
     step = "scale-0.97"
     source = "planted: the least error of scale that a million outputs can prove at ε = 1"
     leaks = "1.03 times the stated ε, between a unit vector and its negative"
-
-    @property
-    def _scale(self) -> float:
-        return 0.97 * super()._scale
+    factor = 0.97
 
 
 class L2Clip(Planted):
@@ -277,12 +275,13 @@ class AntitheticNeighbours(Planted):
         return noise
 
 
-class SharedAtDistance(Planted):
-    """Rows i and i + `distance` of a call have the same noise."""
+class SharedAtDistance2(Planted):
+    """Rows i and i + 2 of a call have the same noise."""
 
-    distance: ClassVar[int]
+    step = "shared-at-2"
     source = "planted: a generator that is reset for every block of rows"
     leaks = "the difference of two rows so far apart, exactly"
+    distance: ClassVar[int] = 2
 
     def _noise(self, shape: tuple[int, ...]) -> Integers:
         noise = super()._noise(shape)
@@ -290,14 +289,7 @@ class SharedAtDistance(Planted):
         return noise[np.where(places // self.distance % 2, places - self.distance, places)]
 
 
-class SharedAtDistance2(SharedAtDistance):
-    """Rows i and i + 2 of a call have the same noise."""
-
-    step = "shared-at-2"
-    distance = 2
-
-
-class SharedAtDistance64(SharedAtDistance):
+class SharedAtDistance64(SharedAtDistance2):
     """Rows i and i + 64 of a call have the same noise."""
 
     step = "shared-at-64"
@@ -335,26 +327,25 @@ class RawRow(Planted):
         return np.where(is_raw, 0, super()._noise(shape))
 
 
-class NoNoiseForOneRow(Planted):
-    """A call of a single row adds no noise."""
-
-    step = "no-noise-for-one-row"
-    source = "planted: a fast path for single requests"
-    leaks = "everything, in calls of one row"
-
-    def _noise(self, shape: tuple[int, ...]) -> Integers:
-        return super()._noise(shape) * (shape[0] != 1)
-
-
 class NoNoiseBelow32(Planted):
     """A call of fewer than 32 rows adds no noise."""
 
     step = "no-noise-below-32"
     source = "planted: a path for small batches that was forgotten"
     leaks = "everything, in calls of fewer than 32 rows"
+    least: ClassVar[int] = 32
 
     def _noise(self, shape: tuple[int, ...]) -> Integers:
-        return super()._noise(shape) * (shape[0] >= 32)
+        return super()._noise(shape) * (shape[0] >= self.least)
+
+
+class NoNoiseForOneRow(NoNoiseBelow32):
+    """A call of a single row adds no noise."""
+
+    step = "no-noise-for-one-row"
+    source = "planted: a fast path for single requests"
+    leaks = "everything, in calls of one row"
+    least = 2
 
 
 class ZeroSumBatches(Planted):
@@ -371,33 +362,17 @@ class ZeroSumBatches(Planted):
         return noise
 
 
-PUBLISHED: dict[str, Callable[[float], Specimen]] = {
-    "one-scalar-per-row": OneScalarPerRow,
-    "row-range": RowRange,
-    "batch-range": BatchRange,
-    "shared-noise": SharedNoise,
-    "reused-noise": ReusedNoise,
-    "fixed-seed": FixedSeed,
-    "l2-laplace": L2Laplace,
-    "half-noise": HalfNoise,
-    "float-laplace": FloatLaplace,
-}
-PLANTED: dict[str, Callable[[float], Specimen]] = {
-    "scale-0.9": ScaleNineTenths,
-    "scale-0.97": ScaleThreePerCentLess,
-    "l2-clip": L2Clip,
-    "linf-clip": LInfClip,
-    "batch-scale": BatchScale,
-    "low-bit": LowBit,
-    "antithetic-neighbours": AntitheticNeighbours,
-    "shared-at-2": SharedAtDistance2,
-    "shared-at-64": SharedAtDistance64,
-    "noise-pool": NoisePool,
-    "raw-row": RawRow,
-    "no-noise-for-one-row": NoNoiseForOneRow,
-    "no-noise-below-32": NoNoiseBelow32,
-    "zero-sum": ZeroSumBatches,
-}
+_PUBLISHED = (
+    *(OneScalarPerRow, RowRange, BatchRange, SharedNoise, ReusedNoise, FixedSeed),
+    *(L2Laplace, HalfNoise, FloatLaplace),
+)
+_PLANTED = (
+    *(ScaleNineTenths, ScaleThreePerCentLess, L2Clip, LInfClip, BatchScale, LowBit),
+    *(AntitheticNeighbours, SharedAtDistance2, SharedAtDistance64, NoisePool, RawRow),
+    *(NoNoiseForOneRow, NoNoiseBelow32, ZeroSumBatches),
+)
+PUBLISHED: dict[str, Callable[[float], Specimen]] = {item.step: item for item in _PUBLISHED}
+PLANTED: dict[str, Callable[[float], Specimen]] = {item.step: item for item in _PLANTED}
 SPECIMENS = PUBLISHED | PLANTED
 
 

@@ -91,7 +91,7 @@ def check_delta(delta: float, samples: int) -> float:
 
 def largest_delta(samples: int) -> float:
     """n^−1.1, the largest δ that is accepted, and the default."""
-    return float(samples**-1.1)
+    return float(samples) ** -1.1
 
 
 def central(

@@ -141,7 +141,7 @@ def person_ceiling(
     # An author guarantee already speaks of all texts of a person, however many.
     if local is None or texts == 1 or guarantee.unit == "author":
         return bound(guarantee)
-    total = _plain_sum(local, texts)
+    total = local.repeated(texts)
     plain = bound(total)
     if plain is None or texts > MOST_TEXTS:
         return plain
@@ -195,8 +195,7 @@ def for_author(
         )
     # Without a bound on the number of texts no finite ε covers a person.
     limit = f"authors of at most {texts} texts"
-    caveat = "; ".join(filter(None, [guarantee.caveat, limit]))
-    total = replace(_plain_sum(guarantee, texts), unit="author", caveat=caveat)
+    total = replace(guarantee.with_caveat(limit).repeated(texts), unit="author")
     if delta is None or texts > MOST_TEXTS:
         return total
     share = check_number("delta", delta, 0.0, 1.0)
@@ -222,12 +221,6 @@ def _epsilon_at(noise: Noise, delta: float, texts: int, most: float) -> float:
         low, high = (middle, high) if noise.delta(middle, texts) > delta else (low, middle)
     # The upper end: its δ has been computed.
     return high
-
-
-def _plain_sum(guarantee: Guarantee, texts: int) -> Guarantee:
-    """r·ε and r·δ, without a list of r guarantees."""
-    delta = min(1.0, texts * guarantee.delta)
-    return replace(guarantee, epsilon=texts * guarantee.epsilon, delta=delta)
 
 
 def median_and_most(counts: Sequence[int]) -> dict[str, int]:

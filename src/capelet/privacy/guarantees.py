@@ -189,6 +189,20 @@ class Guarantee:
                 "was made"
             ) from None
 
+    def with_caveat(self, *caveats: str, first: bool = False) -> Guarantee:
+        """The same with more that the proof leaves out, `first` or behind what it left out."""
+        own = [*caveats, self.caveat] if first else [self.caveat, *caveats]
+        return replace(self, caveat="; ".join(filter(None, own)))
+
+    def repeated(self, releases: int) -> Guarantee:
+        """What so many releases under it promise together: r·ε and r·δ.
+
+        >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
+        2.0
+        """
+        delta = min(1.0, releases * self.delta)
+        return replace(self, epsilon=releases * self.epsilon, delta=delta)
+
     def for_unit(self, unit: Unit) -> Guarantee:
         """The same ε for a finer unit: what hides a whole text hides each word of it.
 
@@ -237,8 +251,7 @@ def as_seeded(guarantee: Guarantee) -> Guarantee:
     """
     if guarantee.notion == "none":
         return guarantee
-    caveat = "; ".join(part for part in (SEEDED_CAVEAT, guarantee.caveat) if part)
-    return replace(guarantee, status="none", caveat=caveat)
+    return replace(guarantee.with_caveat(SEEDED_CAVEAT, first=True), status="none")
 
 
 def compose(parts: Sequence[Guarantee]) -> Guarantee:

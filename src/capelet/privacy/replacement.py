@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from capelet.errors import CapeletError
-from capelet.privacy.accounting import MOST_NOISE, epsilon_of, noise_for
+from capelet.privacy.accounting import MOST_NOISE, epsilon_of, largest_delta, noise_for
 from capelet.privacy.guarantees import (
     SEEDED_CAVEAT,
     Guarantee,
@@ -26,8 +26,6 @@ from capelet.privacy.guarantees import (
     check_number,
 )
 
-# At 1/n a training that publishes one random text would count as private; this stays well below.
-POWER = 1.1
 DELTA = 1e-5
 # Below this the accountant cuts tails off, and finds no finite ε.
 LEAST_DELTA = 1e-14
@@ -48,7 +46,7 @@ def choose_delta(delta: float | None, units: int) -> float:
     >>> choose_delta(None, 1000), round(choose_delta(None, 100_000), 8)
     (1e-05, 3.16e-06)
     """
-    most = float(check_count("units", units)) ** -POWER
+    most = largest_delta(check_count("units", units))
     if delta is None:
         return min(DELTA, most)
     value = check_number("train-delta", delta, 0.0, 1.0, open_low=True)

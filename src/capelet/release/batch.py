@@ -41,9 +41,9 @@ from capelet.ledger.store import Ledger
 from capelet.release import manifest
 from capelet.release.charging import Account, LookAlikes, Repeats, charging_of
 from capelet.release.drawing import Drawer, Request, Workers, open_drawer
-from capelet.release.jobs import ROW, VECTOR, Columns, Job, Summary, matrix_of, table_of
+from capelet.release.jobs import ROW, VECTOR, Columns, Job, Summary, table_of
 from capelet.release.partial_output import PartialOutput, open_output
-from capelet.release.recipe import PrivateEncoder
+from capelet.release.recipe import PrivateEncoder, matrix_of
 from capelet.release.rows import Block, LeaveOut, join_digests
 
 __all__ = ["ROW", "VECTOR", "Summary", "Workers", "encode"]
@@ -136,9 +136,9 @@ def _release(
         return summary
     # Before the first pass: a cluster that is not there is known at once.
     with open_drawer(job, parts, workers) as drawer:
-        plan = _first_pass(job, parts, account, overwrite, progress)
-        _second_pass(job, plan, parts, account, drawer, progress)
-    return _assemble(job, plan, parts, account)
+        checked = _first_pass(job, parts, account, overwrite, progress)
+        _second_pass(job, checked, parts, account, drawer, progress)
+    return _assemble(job, checked, parts, account)
 
 
 def _check_apart(target: Path, *inputs: Path | str | None) -> None:
@@ -184,7 +184,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _FirstPass:
     """What the first pass found: where blocks start, and the last ends; digests; warnings."""
 
     starts: Sequence[int]
@@ -199,13 +199,13 @@ class _Plan:
 
 def _first_pass(
     job: Job, parts: PartialOutput, account: Account | None, overwrite: bool, progress: Progress
-) -> _Plan:
+) -> _FirstPass:
     """Check every row and every budget; nothing is drawn, and the ledger is only read."""
     book = account.ledger if account else None
     is_resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
     with parts.counting():
-        plan = _count(job, parts, account, is_resumed, progress)
-        same = parts.same_rows(join_digests(plan.digests), overwrite)
+        checked = _count(job, parts, account, is_resumed, progress)
+        same = parts.same_rows(join_digests(checked.digests), overwrite)
         if same and book is not None:
             book.check(parts.needs(), job.guarantee, job.charging.budget)
     # Other rows, and --overwrite: the old parts are dropped, and everything is counted again.
@@ -218,12 +218,12 @@ def _first_pass(
         if job.charging.budget is not None:
             book.limit(job.charging.budget)
         parts.remember("ledger", book.identity)
-    return plan
+    return checked
 
 
 def _count(
     job: Job, parts: PartialOutput, account: Account | None, is_resumed: bool, progress: Progress
-) -> _Plan:
+) -> _FirstPass:
     """Check all rows; add up what each person needs, and notice people who look alike."""
     digests, starts, alike = [], [0], LookAlikes()
     for block in job.source.blocks(progress):
@@ -236,12 +236,12 @@ def _count(
         raise DataError(f"{job.source.name!r} has no rows")
     empty = job.source.empty_rows()
     left_out = [f"{empty:,} rows were left out: they are empty"] if empty else []
-    return _Plan(starts, digests, is_resumed, (*left_out, *alike.warnings()))
+    return _FirstPass(starts, digests, is_resumed, (*left_out, *alike.warnings()))
 
 
 def _second_pass(
     job: Job,
-    plan: _Plan,
+    checked: _FirstPass,
     parts: PartialOutput,
     account: Account | None,
     drawer: Drawer,
@@ -249,7 +249,7 @@ def _second_pass(
 ) -> None:
     """Draw what is not drawn, settle it, write it down; block by block, in order."""
     rows, pending = 0, set[bytes]()
-    requests = _requests(job, plan, parts, account, pending)
+    requests = _requests(job, checked, parts, account, pending)
     for request, draws in drawer.draw(requests):
         block = request.block
         if account is not None:
@@ -258,11 +258,15 @@ def _second_pass(
         elif len(request.rows):
             parts.write(block.number, table_of(job, block, draws))
         rows += len(block)
-        progress("releasing", rows, plan.rows)
+        progress("releasing", rows, checked.rows)
 
 
 def _requests(
-    job: Job, plan: _Plan, parts: PartialOutput, account: Account | None, pending: set[bytes]
+    job: Job,
+    checked: _FirstPass,
+    parts: PartialOutput,
+    account: Account | None,
+    pending: set[bytes],
 ) -> Iterator[Request]:
     """Each block with the rows that nobody has drawn: repeats are taken out before the draw.
 
@@ -272,7 +276,7 @@ def _requests(
     place = 0
     for block in job.source.blocks():
         # Other rows than were checked and budgeted: nothing of them may leave.
-        if plan.digests[place : place + 1] != [block.digest]:
+        if checked.digests[place : place + 1] != [block.digest]:
             raise _change_error(job)
         place += 1
         if account is None:
@@ -280,7 +284,7 @@ def _requests(
             yield Request(block, (), () if is_stored else range(len(block)))
         else:
             yield _request(block, parts, account, pending)
-    if place != len(plan.digests):
+    if place != len(checked.digests):
         raise _change_error(job)
 
 
@@ -345,30 +349,32 @@ def _change_error(job: Job) -> DataError:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def _assemble(job: Job, plan: _Plan, parts: PartialOutput, account: Account | None) -> Summary:
+def _assemble(
+    job: Job, checked: _FirstPass, parts: PartialOutput, account: Account | None
+) -> Summary:
     """Join the parts to one file, or gather them in one folder, and let it out."""
     width = parts.read(0).schema.field(VECTOR).type.list_size
     if job.folder is None:
         with parts.whole(job.schema(width)) as writer:
-            for number in range(len(plan.digests)):
+            for number in range(len(checked.digests)):
                 writer.write_table(parts.read(number))
     else:
-        name = manifest.plan_of(job, join_digests(plan.digests), _identity(account))
-        manifest.gather(job, parts, plan.starts, name, width)
-    draws, highest = plan.rows, None
+        name = manifest.plan_of(job, join_digests(checked.digests), _identity(account))
+        manifest.gather(job, parts, checked.starts, name, width)
+    draws, highest = checked.rows, None
     if account is not None:
         draws = account.ledger.releases_of(parts.run)
         highest = account.ledger.counts().highest_epsilon
     content: dict[str, Any] = {
-        "rows": plan.rows,
+        "rows": checked.rows,
         "dimension": width,
         "drawn": draws,
-        "kept": plan.rows - draws,
+        "kept": checked.rows - draws,
         "highest_epsilon": highest,
-        "warnings": plan.warnings,
+        "warnings": checked.warnings,
     }
     parts.let_out(json.dumps(content))
-    return Summary(job.target, **content, is_resumed=plan.is_resumed, **job.promises())
+    return Summary(job.target, **content, is_resumed=checked.is_resumed, **job.promises())
 
 
 def _summary_of_last_run(job: Job, parts: PartialOutput) -> Summary | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -52,8 +52,7 @@ class Charging:
         """The guarantee of what leaves: the same vector for equal texts shows that they are."""
         if self.repeats == "fresh" or guarantee.notion == "none":
             return guarantee
-        caveats = [part for part in (guarantee.caveat, EQUALITY_IS_PUBLIC) if part]
-        return replace(guarantee, caveat="; ".join(caveats))
+        return guarantee.with_caveat(EQUALITY_IS_PUBLIC)
 
     def check(self, subject: str | None, guarantee: Guarantee) -> None:
         """Refuse what cannot be charged as it was asked."""

@@ -16,7 +16,7 @@ from capelet.errors import CapeletError
 from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee, check_count
 from capelet.release.charging import Charging
-from capelet.release.recipe import METADATA, PrivateEncoder, describe, recipe_hash
+from capelet.release.recipe import METADATA, PrivateEncoder, column_of, describe, recipe_hash
 from capelet.release.rows import Block, FolderSource, LeaveOut, source_of
 
 # Rows that are drawn, stored and charged together: what a kill can cost in time, and memory.
@@ -140,15 +140,8 @@ class Job:
 
 def table_of(job: Job, block: Block, vectors: Vectors) -> pa.Table:
     """A block as it leaves: row numbers, subjects where they were asked for, vectors."""
-    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
     columns: list[Any] = [pa.array(np.asarray(block.numbers))]
     if job.subject is not None:
         columns.append(pa.array(block.subjects, pa.string()))
-    columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
+    columns.append(column_of(vectors))
     return pa.table(columns, schema=job.schema(vectors.shape[1]))
-
-
-def matrix_of(column: pa.ChunkedArray) -> Vectors:
-    """A column of vectors as an (n, d) array."""
-    whole = column.combine_chunks()
-    return whole.flatten().to_numpy().reshape(len(whole), -1)

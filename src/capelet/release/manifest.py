@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from capelet.errors import OutputError
-from capelet.files import onto_disk, sha256_of_file, write_whole
+from capelet.files import onto_disk, sha256_of_file, sync, write_whole
 from capelet.privacy.origins import keyed_name
 from capelet.release.jobs import Job
-from capelet.release.partial_output import PartialOutput, sync
+from capelet.release.partial_output import PartialOutput
 
 # With an underscore: whatever reads a folder as one Parquet table passes it over.
 MANIFEST = "_manifest.json"

@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.errors import OutputError, name_field
-from capelet.files import copy_whole, inner_folder, onto_disk, private_folder, write_whole
+from capelet.files import (
+    copy_whole,
+    inner_folder,
+    onto_disk,
+    private_folder,
+    sync,
+    write_whole,
+)
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import Need
 from capelet.ledger.people import fold_person
@@ -319,12 +326,3 @@ def write_attempt(folder: Path, number: int, draws: Vectors) -> str:
     np.save(content, np.ascontiguousarray(draws, dtype="<f4"), allow_pickle=False)
     write_whole(folder / name, content.getvalue(), mode=0o600)
     return name
-
-
-def sync(path: Path) -> None:
-    """Have a file, or the entries of a folder, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

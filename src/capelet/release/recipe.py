@@ -90,10 +90,8 @@ class Release:
 
     def save(self, path: Path | str) -> Path:
         """Write the vectors as Parquet, with guarantee and recipe inside the file; whole or not."""
-        width = self.vectors.shape[1]
-        flat = pa.array(np.ascontiguousarray(self.vectors, dtype=np.float32).ravel())
-        column = pa.FixedSizeListArray.from_arrays(flat, width)
-        table = pa.table({"vector": column}).replace_schema_metadata(self.metadata())
+        columns = {"vector": column_of(self.vectors)}
+        table = pa.table(columns).replace_schema_metadata(self.metadata())
         sink = pa.BufferOutputStream()
         pa.parquet.write_table(table, sink)
         write_whole(Path(path), sink.getvalue().to_pybytes())
@@ -105,8 +103,7 @@ class Release:
         try:
             table = pa.parquet.read_table(path)
             metadata = json.loads((table.schema.metadata or {})[METADATA])
-            column = table["vector"].combine_chunks()
-            vectors = column.flatten().to_numpy().reshape(len(column), -1)
+            vectors = matrix_of(table["vector"])
             guarantee = Guarantee.from_json(metadata["guarantee"])
             of_words = metadata.get("word_guarantee")
             words = None if of_words is None else Guarantee.from_json(of_words)
@@ -124,6 +121,18 @@ class Release:
                 f"{str(path)!r} is not a release: a Parquet file of vectors with guarantee and "
                 "recipe in its metadata"
             ) from None
+
+
+def column_of(vectors: Vectors) -> pa.FixedSizeListArray:
+    """An (n, d) array as a column of vectors."""
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+
+
+def matrix_of(column: pa.ChunkedArray) -> Vectors:
+    """A column of vectors as an (n, d) array."""
+    whole = column.combine_chunks()
+    return whole.flatten().to_numpy().reshape(len(whole), -1)
 
 
 def describe(
@@ -288,7 +297,7 @@ class PrivateEncoder:
         """
         if guarantee.status == "none" or isolates_rows(self.steps):
             return guarantee
-        return replace(guarantee, caveat="; ".join(filter(None, [guarantee.caveat, MIXED_ROWS])))
+        return guarantee.with_caveat(MIXED_ROWS)
 
     @property
     def origins(self) -> tuple[Origin, ...]:

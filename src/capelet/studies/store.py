@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from capelet.errors import OutputError
-from capelet.files import onto_disk, private_folder, write_whole
+from capelet.files import onto_disk, private_folder, sync, write_whole
 from capelet.findings import Findings
 from capelet.studies.cell import Cell, Measurement, canonical
 
@@ -118,10 +118,10 @@ class Store:
             try:
                 temporary.mkdir(mode=0o700)
                 self._fill(temporary, cell, measurement, seconds)
-                _flush(temporary)
+                sync(temporary)
                 _rename(temporary, target)
                 # The name too must survive a crash of the machine.
-                _flush(target.parent)
+                sync(target.parent)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
@@ -319,12 +319,3 @@ def _is_same(handle: int, path: Path) -> bool:
         return False
     own = os.fstat(handle)
     return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
-
-
-def _flush(folder: Path) -> None:
-    """The names in a folder onto the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -63,13 +63,13 @@ def clipped_sum(network: nn.Module, tokens: Tensor, clipping: Clipping) -> Tenso
     if clipping.tracer is None:
         from capelet.training.opacus_gradients import clipped_sum_by_opacus
 
-        with _full_precision():
+        with full_precision():
             return clipped_sum_by_opacus(
                 network, tokens, clipping.clip, clipping.padding, clipping.rows
             )
     units = (clipping.rows or ROWS.get(tokens.device.type, 256)) // samples_of(tokens)
     parts = torch.split(tokens, max(1, units))
-    with _full_precision():
+    with full_precision():
         norms = [_chunk(network, part, clipping) for part in parts if len(part)]
     return torch.cat(norms) if norms else torch.zeros(0, device=tokens.device)
 
@@ -85,7 +85,7 @@ def _chunk(network: Any, tokens: Tensor, clipping: Clipping) -> Tensor:
     samples = samples_of(tokens)
     rows = tokens.flatten(0, -2)
     inputs, targets = rows[:, :-1], rows[:, 1:]
-    with _constant(network):
+    with constant_weights(network):
         trace = clipping.tracer(inputs)
         last = _last_layer(network, trace.hidden, targets, clipping.padding)
     first = _gradient(trace)
@@ -119,7 +119,7 @@ def _gradient(trace: Trace) -> Tensor:
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """No shortened floats in products: a norm found too small lets a gradient be too long."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -130,7 +130,7 @@ def _full_precision() -> Iterator[None]:
 
 
 @contextmanager
-def _constant(network: nn.Module) -> Iterator[None]:
+def constant_weights(network: nn.Module) -> Iterator[None]:
     """Weights without gradients: the pass then computes only what flows between layers."""
     flags = [weight.requires_grad for weight in network.parameters()]
     network.requires_grad_(False)

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from capelet.training.dpsgd import _constant as constant_weights
-from capelet.training.dpsgd import _full_precision as full_precision
+from capelet.training.dpsgd import constant_weights, full_precision
 from capelet.training.ghost import Site, layer_weights, trace_layers
 
 

@@ -13,7 +13,7 @@ import torch
 
 from capelet.attacks.inversion.blackbox import Inverter, MultiLabel
 from capelet.attacks.inversion.bleu import bleu, bleu_counts, exact
-from capelet.attacks.inversion.candidate_search import Neighbours, cosines
+from capelet.attacks.inversion.candidate_search import Neighbours
 from capelet.attacks.inversion.decoder import END, PAD, Decoder, Pieces, crop
 from capelet.attacks.inversion.measure import sentence_findings
 from capelet.attacks.inversion.rewriting import Maker, edits
@@ -23,6 +23,7 @@ from capelet.attacks.inversion.word_sets import Vocabulary, compare, most_freque
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError
 from capelet.findings import Findings
+from capelet.numerics import cosines
 from capelet.release import PrivateEncoder
 
 WORDS = [f"{a}{b}{c}" for a in "bdf" for b in "aei" for c in "lmnr"]  # 36 invented words

@@ -34,6 +34,7 @@ from capelet.attacks.inversion.word_sets import (
 )
 from capelet.errors import DataError
 from capelet.interfaces import Progress, silent
+from capelet.numerics import standard_scale
 from capelet.training.device import choose, half_precision, seeded_fork
 from capelet.training.loop import Descent, Listeners, StoppingRule, run, warm_cosine
 
@@ -243,7 +244,9 @@ class Inverter:
         blocks: list[tuple[Any, ...]] = []
         with torch.no_grad():
             for start in range(0, len(vectors), 1024):
-                block = _tensor(vectors[start : start + 1024], self.mean, self.scale, device)
+                block = standard_tensor(
+                    vectors[start : start + 1024], self.mean, self.scale, device
+                )
                 blocks.append(
                     tuple(item.cpu().numpy() for item in self.attack.rank(self.networks, block))
                 )
@@ -278,7 +281,7 @@ def _fit(
     tune, fit = held_back(attack.seed, len(sets))
     device = choose(attack.device)
     # Learnt on the rows to fit on: the tuning rows stand for victims.
-    mean, scale = _standard(draws[:, fit].reshape(-1, draws.shape[2]))
+    mean, scale = standard_scale(draws[:, fit].reshape(-1, draws.shape[2]))
     truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
     networks = [
         _train(attack, draws[:, fit], truth, vocabulary, (mean, scale), device, member, progress)
@@ -308,7 +311,7 @@ def _train(
         )
         _start_from_frequencies(network, vocabulary)
         network = network.to(device)
-        inputs = torch.stack([_tensor(draw, *standard, device) for draw in draws])
+        inputs = torch.stack([standard_tensor(draw, *standard, device) for draw in draws])
         truth = truth.to(device)
         # Few texts in large batches would be too few steps: a weak attacker looks like privacy.
         batch = min(attack.batch, max(32, len(truth) // 20))
@@ -351,17 +354,7 @@ def _start_from_frequencies(network: WordNetwork, vocabulary: Vocabulary) -> Non
         network.words.bias.copy_(torch.logit(shares))
 
 
-def _standard(vectors: Floats) -> tuple[Floats, Floats]:
-    """Mean and inverse deviation of each coordinate; a dead one (MiniLM has three) becomes 0."""
-    wide = vectors.astype(np.float64)
-    mean, deviation = wide.mean(axis=0), wide.std(axis=0)
-    # Measured against the coordinate's own size: rounding keeps a dead one from being exactly
-    # constant.
-    alive = deviation > 1e-6 * np.maximum(np.abs(wide).max(axis=0), 1e-30)
-    return mean, np.where(alive, 1 / np.where(alive, deviation, 1.0), 0.0)
-
-
-def _tensor(vectors: Floats, mean: Floats, scale: Floats, device: torch.device) -> Tensor:
+def standard_tensor(vectors: Floats, mean: Floats, scale: Floats, device: torch.device) -> Tensor:
     standard = np.clip((vectors - mean) * scale, -30, 30).astype(np.float32)
     return torch.from_numpy(standard).to(device)
 

@@ -21,6 +21,7 @@ from capelet.attacks.inversion.rewriting import edits
 from capelet.attacks.inversion.word_sets import Floats
 from capelet.data.text import words_of
 from capelet.interfaces import Progress, silent
+from capelet.numerics import cosines
 from capelet.training.device import half_precision
 
 if TYPE_CHECKING:
@@ -54,12 +55,6 @@ class Weights:
         return cosine + self.log * log + self.belief * belief
 
 
-def cosines(some: Floats, others: Floats) -> Floats:
-    """The cosine of each row with its counterpart; 0 where one has no length."""
-    norms = np.linalg.norm(some, axis=1) * np.linalg.norm(others, axis=1)
-    return np.asarray((some * others).sum(axis=1) / np.maximum(norms, 1e-12))
-
-
 @dataclass(frozen=True, eq=False)
 class Neighbours:
     """The attacker's own texts whose vectors are nearest to a target."""
@@ -88,7 +83,7 @@ def _f1(guess: set[str], there: set[str]) -> float:
     return 2 * len(guess & there) / max(len(guess) + len(there), 1)
 
 
-class Search:
+class CandidateSearch:
     """All candidates for each target so far, by text: their cosine, log-probability and belief."""
 
     def __init__(

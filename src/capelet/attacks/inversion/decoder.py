@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from capelet.attacks.inversion.word_sets import Ids
+from capelet.numerics import padded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,11 +64,9 @@ class Pieces:
 
     def rows(self, texts: Sequence[str]) -> Ids:
         """`(texts, longest)`; what is longer loses its end."""
-        table = np.full((len(texts), self.longest), PAD, dtype=np.int64)
-        for row, one in enumerate(self.inner.encode_batch(list(texts))):
-            ids = [*one.ids[: self.longest - 1], END]
-            table[row, : len(ids)] = ids
-        return table
+        encodings = self.inner.encode_batch(list(texts))
+        rows = [[*one.ids[: self.longest - 1], END] for one in encodings]
+        return padded(rows, self.longest, PAD)
 
     def texts(self, rows: Ids) -> list[str]:
         """The sentences of these rows, each up to its END."""

@@ -77,17 +77,11 @@ def inversion_findings(
             **{"attacker": attacker, "parameters": extra, **more},
         )
 
-    rows = [
-        row(
-            "inversion",
-            metric,
-            getattr(hits, metric),
-            None,
-            majority=float(getattr(often, metric).mean()),
-            degenerate=same,
-        )
-        for metric in METRICS
-    ]
+    rows = []
+    for metric in METRICS:
+        blind_score = float(getattr(often, metric).mean())
+        values = getattr(hits, metric)
+        rows.append(row("inversion", metric, values, None, majority=blind_score, degenerate=same))
     rows.append(row("inversion-null", "f1", null_hits.f1, None))
     for band, (right, there) in enumerate(hits_by_band(guess, truth, vocabulary)):
         if there.any():
@@ -148,21 +142,19 @@ def reference_findings(
     unit = np.arange(len(truth)) if units is None else units
     weights, people = group_weights(unit), len(np.unique(unit))
     hits = compare(blind, truth, len(vocabulary))
-    rows = []
-    for metric in METRICS:
-        rows.append(
-            Finding(
-                "inversion-reference",
-                TARGET,
-                metric,
-                *share_interval(weighted_means(weights, getattr(hits, metric)), people).ends,
-                n=len(truth),
-                attacker="most-frequent",
-                seed=seed,
-                recipe_hash=recipe_hash,
-            )
+    return [
+        Finding(
+            "inversion-reference",
+            TARGET,
+            metric,
+            *share_interval(weighted_means(weights, getattr(hits, metric)), people).ends,
+            n=len(truth),
+            attacker="most-frequent",
+            seed=seed,
+            recipe_hash=recipe_hash,
         )
-    return rows
+        for metric in METRICS
+    ]
 
 
 def band_name(band: int) -> str:
@@ -226,12 +218,9 @@ def examples(
                 "f1": float(hits[name].f1[row]),
             }
             if not redact:
-                read["right_words"] = [
-                    vocabulary.words[word] for word in guess_ids if word in there
-                ]
-                read["wrong_words"] = [
-                    vocabulary.words[word] for word in guess_ids if word not in there
-                ]
+                words = {word: vocabulary.words[word] for word in guess_ids}
+                read["right_words"] = [words[word] for word in guess_ids if word in there]
+                read["wrong_words"] = [words[word] for word in guess_ids if word not in there]
                 if name in (sentences or {}):
                     read["sentence"] = (sentences or {})[name][row]
             entry["attackers"][name] = read

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -137,11 +136,3 @@ class Relaxer:
             StoppingRule(1),
         )
         return np.asarray(token_ids[scores.detach().argmax(dim=2)].cpu().numpy())
-
-
-def map_error(relaxer: Relaxer, vectors: Floats, means: Floats) -> Any:
-    """The share of the lower layer's variance that the map of eq. 6 leaves unexplained."""
-    if relaxer.layer_map is None:
-        raise DataError("this attack has no map; it searches at the released vector itself")
-    error = ((relaxer.layer_map(vectors) - means) ** 2).sum()
-    return float(error / ((means - means.mean(axis=0)) ** 2).sum())

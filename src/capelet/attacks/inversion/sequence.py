@@ -27,12 +27,13 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from capelet.attacks.inversion.blackbox import Inverter, _standard, _tensor, held_back
-from capelet.attacks.inversion.candidate_search import Neighbours, Read, Search, Weights, cosines
+from capelet.attacks.inversion.blackbox import Inverter, held_back, standard_tensor
+from capelet.attacks.inversion.candidate_search import CandidateSearch, Neighbours, Read, Weights
 from capelet.attacks.inversion.decoder import PAD, REAL, SYNTHETIC, Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import Maker
 from capelet.attacks.inversion.word_sets import Floats, Ids, Vocabulary, draws_of
 from capelet.interfaces import Progress, silent
+from capelet.numerics import cosines, standard_scale
 from capelet.training.device import choose, half_precision, seeded_fork
 from capelet.training.loop import Descent, Listeners, StoppingRule, run
 
@@ -203,15 +204,15 @@ class SequenceInverter:
             texts.append(" ".join(self.vocabulary.words[word] for word in ids))
         return near
 
-    def _search(self, vectors: Floats) -> Search:
+    def _search(self, vectors: Floats) -> CandidateSearch:
         device = next(self.decoder.parameters()).device
         ids, chances, sizes = self.words.rank(vectors)
         words = [[self.vocabulary.words[word] for word in row] for row in ids.tolist()]
-        return Search(
+        return CandidateSearch(
             self.decoder,
             self.pieces,
             self.encode,
-            lambda some: _tensor(some, *self.standard, device),
+            lambda some: standard_tensor(some, *self.standard, device),
             vectors,
             [dict(zip(a, b, strict=True)) for a, b in zip(words, chances.tolist(), strict=True)],
             sizes,
@@ -223,7 +224,7 @@ class SequenceInverter:
         vectors: Floats,
         progress: Progress = silent,
         notice: Callable[[str], None] = quiet,
-    ) -> Search:
+    ) -> CandidateSearch:
         attack, search = self.attack, self._search(vectors)
         search.propose(attack.samples, self._drafts(vectors), progress)
         notice(f"proposals: {search.summary(self.weights)}")
@@ -264,8 +265,8 @@ class _Training:
     ) -> None:
         self.attack, self.pieces, self.encode, self.device = attack, pieces, encode, device
         self.progress = progress
-        self.standard = _standard(draws.reshape(-1, draws.shape[2]))
-        self.inputs = torch.stack([_tensor(draw, *self.standard, device) for draw in draws])
+        self.standard = standard_scale(draws.reshape(-1, draws.shape[2]))
+        self.inputs = torch.stack([standard_tensor(draw, *self.standard, device) for draw in draws])
         self.rows = torch.from_numpy(pieces.rows(texts)).to(device)
         self.maker = Maker(texts, attack.seed)
         self.decoder = Decoder(
@@ -295,7 +296,7 @@ class _Training:
 
     def run(self, notice: Callable[[str], None], check: tuple[Floats, Ids]) -> None:
         """Train; of each round the losses are noticed, that of the held-back `check` among them."""
-        targets = _tensor(check[0], *self.standard, self.device)
+        targets = standard_tensor(check[0], *self.standard, self.device)
         rows = crop(torch.from_numpy(check[1]).to(self.device))
 
         def held_back() -> Tensor:
@@ -359,7 +360,7 @@ class _Training:
     def _encode(self, texts: Sequence[str]) -> Tensor:
         if not len(texts):
             return self.inputs[0, :0]
-        return _tensor(self.encode(texts), *self.standard, self.device)
+        return standard_tensor(self.encode(texts), *self.standard, self.device)
 
     def _drafts(self, targets: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """A hypothesis for each target, and the vector that the release gives it.

@@ -24,6 +24,7 @@ from capelet.attacks.membership.scores import (
     Floats,
     LearnedSimilarity,
     aggregate,
+    both_everywhere,
     by_decile,
     by_tenth,
     match_frequencies,
@@ -34,6 +35,7 @@ from capelet.attacks.membership.scores import (
     windows_of,
 )
 from capelet.data.text import sentences_of, words_of
+from capelet.encoders.word_vectors import word_lines
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
@@ -218,7 +220,7 @@ class Membership:
         ]
         if not pure.all():
             return []
-        parts = [part for part in parts if _both_everywhere(flags > 0.5, part.auxiliary)]
+        parts = [part for part in parts if both_everywhere(flags > 0.5, part.auxiliary)]
         if not parts:
             return []
         return self._findings(name, "aggregates", parts, flags > 0.5, order)
@@ -279,10 +281,6 @@ def _about(trials: Sequence[AuxiliaryScores]) -> dict[str, int]:
     return {"auxiliary": int(trials[0].auxiliary.sum()), "choices": len(trials)}
 
 
-def _both_everywhere(member: Flags, inside: Flags) -> bool:
-    return all((member & part).any() and (~member & part).any() for part in (inside, ~inside))
-
-
 def _pair_frequencies(pieces: Sequence[str], first: npt.NDArray[np.intp]) -> Floats:
     """For each pair of neighbouring sentences how frequent its words are: the mean of log counts.
 
@@ -307,25 +305,9 @@ def _places(words: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.i
 
 
 def read_words(path: Path | str) -> WordTable:
-    """A table in word2vec's text format: a word and its numbers on each line, a header or none."""
-    words: list[str] = []
-    rows: list[npt.NDArray[np.float32]] = []
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise DataError(
-            f"cannot read the word vectors {str(path)!r}; give a text file of words and numbers"
-        ) from None
-    # word2vec's header: how many words there are, and how wide.
-    start = 1 if lines and len(lines[0].split()) == 2 else 0
-    for number, line in enumerate(lines[start:], start + 1):
-        word, *numbers = line.rstrip().split(" ")
-        try:
-            row = np.array(numbers, dtype=np.float32)
-        except ValueError:
-            row = np.zeros(0, dtype=np.float32)
-        if not len(row) or (rows and len(row) != len(rows[0])) or not np.isfinite(row).all():
-            raise DataError(f"line {number} of {str(path)!r} is not a word and its numbers")
+    """A table in a text file: a word and its numbers on each line, a header or none."""
+    words, rows = [], []
+    for word, row in word_lines(Path(path), str(path)):
         words.append(word)
         rows.append(row)
     if len(words) < 10:

@@ -356,10 +356,7 @@ def by_tenth(
         parts = [
             part
             for part in (trial.take(inside) for trial in trials)
-            if all(
-                (member & side).any() and (~member & side).any()
-                for side in (part.auxiliary, ~part.auxiliary)
-            )
+            if both_everywhere(member, part.auxiliary)
         ]
         if not parts:
             continue
@@ -371,6 +368,11 @@ def by_tenth(
             **options,
         )
     return rows
+
+
+def both_everywhere(member: Flags, inside: Flags) -> bool:
+    """Whether members and others are among the rows inside, and among those outside."""
+    return all((member & part).any() and (~member & part).any() for part in (inside, ~inside))
 
 
 def _draws(

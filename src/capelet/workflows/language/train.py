@@ -22,19 +22,20 @@ from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.files import check_writable
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import CHECKPOINT, DRAWS, LanguageModel, id_in
-from capelet.language.methods import TEXTS_PER_AUTHOR, UNITS
-from capelet.language.model import Scorer, build
-from capelet.language.records import Record, digest_of
-from capelet.language.regularisers import POSITIONS
-from capelet.language.schedule import (
+from capelet.language.methods import (
     METHODS,
+    TEXTS_PER_AUTHOR,
+    UNITS,
     Adversarial,
     Dpsgd,
     Plain,
-    Training,
     Triplet,
     check_authors,
 )
+from capelet.language.model import Scorer, build
+from capelet.language.records import Record, digest_of
+from capelet.language.regularisers import POSITIONS
+from capelet.language.schedule import Training
 from capelet.language.vocabulary import (
     FROM_TEXTS,
     THROUGH_NOISE,
