@@ -11,13 +11,14 @@ from capelet.findings.verdicts import Outcome
 from capelet.reports import comparison, facts
 from capelet.reports.ceilings import ALMOST_ALL, at_most, person_ceilings
 from capelet.reports.formatting import (
+    change,
     count,
+    difference,
     is_number,
     join_names,
     percent,
     points,
     sentence_of,
-    signed_points,
 )
 from capelet.reports.kinds.attribute_inference import ADVERBS, strongest, verdicts
 from capelet.reports.kinds.fairness import gap_rows
@@ -154,8 +155,8 @@ def _names(items: Sequence[Verdict]) -> str:
 def _cost(before: Findings, after: Findings) -> str:
     """What became of the task, or of the neighbours where there is no task."""
     clauses = [
-        f"the task “{now.target}” goes from {percent(old.value)} to {percent(now.value)} "
-        f"({signed_points(now.value - old.value)} points)"
+        f"the task “{now.target}” goes from {percent(old.value, 1)} to {percent(now.value, 1)} "
+        f"({change(now.metric, difference(now.metric, old.value, now.value))} points)"
         for old, now in _tasks(before, after)
     ]
     row = _neighbours(after)

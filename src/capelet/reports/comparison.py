@@ -16,6 +16,7 @@ from capelet.reports.audit import callout
 from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import (
     decimal,
+    difference,
     is_number,
     is_share,
     join_names,
@@ -132,22 +133,19 @@ def change_of(pair: Pair) -> Change | None:
         return None
     if not (is_number(before.value) and is_number(after.value)):
         return None
-    difference = after.value - before.value
-    verb = "falls" if difference < 0 else "rises" if difference > 0 else "stays"
-    values = [_value(before.metric, row.value) for row in (before, after)]
-    size = abs(difference)
-    amount = points(size, 1) if is_share(before.metric) else decimal(size, 1)
-    sentence = (
-        f"{pair.name}: {metric_name(before.metric)} {verb} from {values[0]} to {values[1]} "
-        f"({amount})"
-    )
+    gap = difference(before.metric, before.value, after.value)
+    assert gap is not None
+    old, now = (_value(before.metric, row.value) for row in (before, after))
+    amount = points(abs(gap), 1) if is_share(before.metric) else decimal(abs(gap), 1)
+    way = f"{'falls' if gap < 0 else 'rises'} from {old} to {now} ({amount})"
+    sentence = f"{pair.name}: {metric_name(before.metric)} {way if gap else f'stays at {now}'}"
     sense: Literal["leak", "task"] = "leak" if kind_of(pair.kind).sense == "leak" else "task"
     # Overlapping intervals may hide a true difference; "unclear" claims neither.
     if not apart(before, after):
         sentence += "; the intervals overlap, so it may be chance."
         return Change(sense, pair.name, sentence, "unclear")
     sentence += "; the intervals do not overlap."
-    is_better = (difference < 0) == (direction == "less")
+    is_better = (after.value < before.value) == (direction == "less")
     return Change(sense, pair.name, sentence, "better" if is_better else "worse")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from capelet.data.official import PREFIX
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
-from capelet.findings.verdicts import Figures, rounded
+from capelet.findings.verdicts import TENTHS, WHOLE, Figures, rounded
 
 # What was not measured is a dash: a 0 would be a measurement.
 NOTHING = "–"
@@ -85,7 +85,12 @@ def percent(value: float | None, digits: int = 0) -> str:
     """
     if value is None or not math.isfinite(value):
         return NOTHING
-    return f"{decimal(100 * value, digits)} %"
+    return f"{_hundredths(value, digits)} %"
+
+
+def _hundredths(share: float, digits: int) -> str:
+    """Whole per cents follow from the tenths that stand elsewhere: 54.49 is 54.5, and so 55."""
+    return decimal(100 * rounded(share, max(TENTHS, digits + WHOLE)), digits)
 
 
 def span(low: float | None, high: float | None, digits: int = 0) -> str:
@@ -96,7 +101,7 @@ def span(low: float | None, high: float | None, digits: int = 0) -> str:
     """
     if low is None or high is None or not (is_number(low) and is_number(high)):
         return ""
-    return f"{decimal(100 * low, digits)}–{decimal(100 * high, digits)} %"
+    return f"{_hundredths(low, digits)}–{_hundredths(high, digits)} %"
 
 
 def points(gain: float | None, digits: int = 0) -> str:
@@ -107,7 +112,7 @@ def points(gain: float | None, digits: int = 0) -> str:
     """
     if gain is None or not math.isfinite(gain):
         return NOTHING
-    number = decimal(100 * gain, digits)
+    number = _hundredths(gain, digits)
     # Singular for what is printed, not for what was measured.
     return f"{number} point" if number in ("1", "−1") else f"{number} points"
 
@@ -116,7 +121,7 @@ def signed_points(gain: float | None, digits: int = 1) -> str:
     """A difference in points with its sign: `+28.1`, `−3.0`, `0.0`."""
     if gain is None or not math.isfinite(gain):
         return NOTHING
-    number = decimal(100 * gain, digits)
+    number = _hundredths(gain, digits)
     return number if number[0] == "−" or float(number) == 0 else f"+{number}"
 
 
@@ -151,6 +156,18 @@ def change(metric: str, difference: float | None) -> str:
         return signed_points(difference)
     number = decimal(difference, measure_of(metric).digits or 3)
     return number if number[0] == "−" or float(number) == 0 else f"+{number}"
+
+
+def difference(metric: str, before: float | None, after: float | None) -> float | None:
+    """What lies between two scores as they are printed, so that whoever subtracts finds it.
+
+    >>> difference("accuracy", 0.6496, 0.5984), difference("accuracy", None, 0.6)
+    (-0.052, None)
+    """
+    if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)):
+        return None
+    digits = TENTHS if is_share(metric) else measure_of(metric).digits or TENTHS
+    return rounded(rounded(after, digits) - rounded(before, digits), digits)
 
 
 def is_share(metric: str) -> bool:

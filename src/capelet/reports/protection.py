@@ -19,14 +19,15 @@ from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.pareto import settings_of
 from capelet.reports.formatting import (
     NOTHING,
+    change,
     count,
+    difference,
     duration,
     is_number,
     join_names,
     percent,
     points,
     score,
-    signed_points,
 )
 from capelet.reports.frontier import search_section
 from capelet.reports.kinds import report_of
@@ -196,13 +197,12 @@ def comfort(after: Findings) -> Table | None:
     """The defence's own adversary beside a fresh attacker; None where it had no adversary."""
     lines = []
     for target, joint, fresh in _joint(after):
-        gap = fresh.value - joint.value
         cells = (
             target,
             score(PRIMARY, joint.chance),
             score(PRIMARY, joint.value),
             cell(fresh),
-            signed_points(gap),
+            change(PRIMARY, difference(PRIMARY, joint.value, fresh.value)),
         )
         lines.append(Line(cells))
     if not lines:
@@ -234,13 +234,14 @@ def comfort_sentences(after: Findings) -> list[str]:
         return []
     # The worst case: an average would hide one attribute that the training got wrong.
     target, joint, fresh = max(triples, key=lambda item: item[2].value - item[1].value)
-    gap = fresh.value - joint.value
+    gap = difference(PRIMARY, joint.value, fresh.value)
+    scores = [percent(row.value, 1) for row in (joint, fresh)]
     sentence = (
-        f"While it trained, the defence’s own adversary read “{target}” with {percent(joint.value)}"
-        f" balanced accuracy; a fresh attacker on the frozen vectors reaches {percent(fresh.value)}"
+        f"While it trained, the defence’s own adversary read “{target}” with {scores[0]} balanced "
+        f"accuracy; a fresh attacker on the frozen vectors reaches {scores[1]}"
     )
     # One point is within the noise of a held-back tenth.
-    if gap > 0.01:
+    if gap is not None and gap > 0.01:
         sentence += f". These {points(gap, 1)} are false comfort: only the fresh score counts."
     else:
         sentence += ". Here the training did not deceive itself."

@@ -136,10 +136,3 @@ def gains(figures: Figures) -> str:
 def value_of(row: Finding | None) -> float | None:
     """The row's number; None where there is no row or no number."""
     return row.value if row is not None and is_number(row.value) else None
-
-
-def minus(value: float | None, base: float | None) -> float | None:
-    """The difference; None where one of the two is unknown."""
-    if value is None or base is None or not (is_number(value) and is_number(base)):
-        return None
-    return value - base

@@ -35,6 +35,7 @@ from capelet.reports.formatting import (
     attacker_name,
     change,
     count,
+    difference,
     is_number,
     is_share,
     metric_name,
@@ -54,7 +55,7 @@ from capelet.reports.page import (
     table,
     text,
 )
-from capelet.reports.verdict import Verdict, against, gains, minus, people_words, value_of
+from capelet.reports.verdict import Verdict, against, gains, people_words, value_of
 
 OTHERS = "Other measurements"
 Key = TypeVar("Key")
@@ -404,16 +405,17 @@ def _pair_line(pair: Pair) -> Line:
     # No difference between unlike measures.
     if before is None or after is None or before.metric != after.metric:
         return Line((*cells, NOTHING, NOTHING), role)
-    difference = change(before.metric, minus(after.value, before.value))
-    return Line((*cells, difference, _overlap(before, after)), role)
+    size = change(before.metric, difference(before.metric, before.value, after.value))
+    return Line((*cells, size, _overlap(before, after)), role)
 
 
 def apart(before: Finding, after: Finding) -> bool | None:
     """Whether the two intervals have nothing in common; None where one is missing."""
-    if before.low is None or before.high is None or after.low is None or after.high is None:
+    old, now = Figures.of(before), Figures.of(after)
+    if old.low is None or old.high is None or now.low is None or now.high is None:
         return None
-    # Strict: intervals that touch overlap.
-    return after.high < before.low or before.high < after.low
+    # Strict: intervals that touch, as they are printed, overlap.
+    return now.high < old.low or old.high < now.low
 
 
 def _overlap(before: Finding, after: Finding) -> str:
