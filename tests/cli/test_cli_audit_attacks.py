@@ -16,7 +16,7 @@ from capelet.cli import app
 from capelet.evaluation.attacks import TextAttacks
 from capelet.findings import Findings
 from capelet.reports import all_verdicts
-from capelet.workflows.audit import audit
+from capelet.workflows import audit as workflow
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     others = partial(
         TextAttacks, inversion=Inversion(options=options), baseline=TextCnn(epochs=2, filters=8)
     )
-    monkeypatch.setitem(audit.__globals__, "TextAttacks", others)
+    monkeypatch.setattr(workflow, "TextAttacks", others)
 
 
 @pytest.fixture(scope="module")

@@ -14,19 +14,22 @@ from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError, DataError, spell
 from capelet.evaluation.attacks import (
     ATTACKS,
-    AttackPlan,
     Evidence,
     Measurement,
     ReadyVectors,
     Target,
     TextAttacks,
+    choose_attacks,
     shots_for,
     with_texts,
 )
+from capelet.evaluation.decision import decide
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
 from capelet.mechanisms import Laplace
+from capelet.question import Attacks, Protocol
 from capelet.release import PrivateEncoder
+from capelet.workflows import audit as workflow
 from capelet.workflows.audit import audit
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
@@ -56,14 +59,10 @@ def corpus() -> Corpus:
 
 
 def attacks(corpus: Corpus, private: PrivateEncoder, *kinds: str) -> Any:
-    from capelet.workflows.audit import plan_of
-
-    asked = AttackPlan.of(kinds, corpus)
     fast = Inversion(attacks=["multi-label"], options=SMALL)
-    others = TextAttacks(asked, seeds=2, inversion=fast, baseline=None)
-    plan = plan_of(corpus, asked, 2)
+    plan = decide(Protocol(seeds=2), Attacks(kinds), corpus, private)
     release = private.release(corpus.vectors)
-    return others.measure(plan, private, release, None, Clock())
+    return TextAttacks(inversion=fast, baseline=None).measure(plan, private, release, Clock())
 
 
 def test_words_and_writers_are_found_in_plain_vectors(corpus: Corpus) -> None:
@@ -94,10 +93,7 @@ def test_nothing_is_found_behind_enough_noise(corpus: Corpus) -> None:
 
 def test_no_victim_is_among_the_attackers_texts(corpus: Corpus) -> None:
     """Parts are the audit's own, and a text that both sides said is taken from the attacker."""
-    from capelet.workflows.audit import plan_of
-
-    asked = AttackPlan.of(["inversion"], corpus)
-    plan = plan_of(corpus, asked, 1)
+    plan = decide(Protocol(seeds=1), Attacks(["inversion"]), corpus, PrivateEncoder())
     parts = plan.splits[0]
     people = [set(corpus.author[rows]) for rows in (parts.attacker, parts.victims, parts.defender)]
     assert not people[0] & people[1] and not people[1] & people[2]
@@ -111,22 +107,24 @@ def test_no_victim_is_among_the_attackers_texts(corpus: Corpus) -> None:
     twice = corpus.texts.copy()
     twice[parts.attacker[0]] = twice[parts.victims[0]]
     both = replace(corpus, texts=twice)
-    others = TextAttacks(asked, inversion=Spy())
+    others = TextAttacks(inversion=Spy())
     release = PrivateEncoder().release(corpus.vectors)
     with pytest.raises(StopIteration):
-        others.measure(replace(plan, corpus=both), PrivateEncoder(), release, None, Clock())
+        others.measure(replace(plan, corpus=both), PrivateEncoder(), release, Clock())
     assert not set(seen["auxiliary"]) & set(seen["victims"])
     assert len(seen["auxiliary"]) == len(parts.attacker) - 1
 
 
 def test_all_takes_what_the_data_allow(corpus: Corpus, planted: Corpus) -> None:
-    asked = AttackPlan.of(["all"], corpus)
+    asked = choose_attacks(Attacks(["all"]), corpus)
     assert asked.kinds == ("inversion", "authorship")
     assert any("private=" in spell(reason, "python") for reason in asked.left_out)
     assert any("--member" in spell(reason, "terminal") for reason in asked.left_out)
-    assert AttackPlan.of(["all"], planted).kinds == ("attributes",)
+    assert choose_attacks(Attacks(["all"]), planted).kinds == ("attributes",)
     everything = replace(corpus, label=corpus.author)
-    assert AttackPlan.of(["all"], everything, [True] * len(corpus)).kinds == tuple(ATTACKS)
+    assert choose_attacks(Attacks(["all"], [True] * len(corpus)), everything).kinds == tuple(
+        ATTACKS
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,19 +141,19 @@ def test_what_is_asked_by_name_and_lacks_data_is_refused(
     kind: str, sentence: str | None, planted: Corpus
 ) -> None:
     if sentence is None:
-        assert AttackPlan.of([kind], planted).kinds
+        assert choose_attacks(Attacks([kind]), planted).kinds
         return
     with pytest.raises(CapeletError, match=sentence):
-        AttackPlan.of([kind], planted)
+        choose_attacks(Attacks([kind]), planted)
 
 
 def test_one_writer_and_empty_data_are_refused(corpus: Corpus) -> None:
     alone = replace(corpus, author=column(["p0"] * len(corpus)))
     with pytest.raises(DataError, match="by one writer"):
-        AttackPlan.of(["authorship"], alone)
+        choose_attacks(Attacks(["authorship"]), alone)
     bare = replace(corpus, texts=None, author=None)
     with pytest.raises(DataError, match="no kind of attack fits"):
-        AttackPlan.of(["all"], bare)
+        choose_attacks(Attacks(["all"]), bare)
     with pytest.raises(DataError, match="nothing to measure"):
         audit(corpus, attacks=["attributes"])
 
@@ -176,8 +174,7 @@ def test_ready_vectors_answer_only_for_their_own_texts(corpus: Corpus) -> None:
 
 def test_an_audit_needs_no_private_column(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = Inversion(attacks=["multi-label"], options=SMALL)
-    # `capelet.audit` is the function, so the module is named by what it is in.
-    monkeypatch.setitem(audit.__globals__, "TextAttacks", partial(TextAttacks, inversion=fast))
+    monkeypatch.setattr(workflow, "TextAttacks", partial(TextAttacks, inversion=fast))
     found = audit(corpus, attacks=["inversion"], seeds=1)
     assert {row.kind.split("-")[0] for row in found} == {"inversion"}
     assert found.provenance["attacks"] == ["inversion"] and found.provenance["attributes"] == {}
@@ -206,4 +203,4 @@ def test_a_new_kind_of_attack_is_one_class_and_one_line(
     assert findings.provenance["attacks"] == ["counting"]
     assert "counting" in findings.provenance["seconds"]
     with pytest.raises(DataError, match="counting needs authors"):
-        AttackPlan.of(["counting"], replace(corpus, author=None))
+        choose_attacks(Attacks(["counting"]), replace(corpus, author=None))

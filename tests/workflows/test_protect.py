@@ -17,6 +17,7 @@ from capelet.defences import Settings
 from capelet.defences.fitting import Schedule
 from capelet.defences.settings import TrainingPrivacy
 from capelet.errors import CapeletError, DataError
+from capelet.evaluation.decision import rows_that_trained
 from capelet.evaluation.plan import Plan
 from capelet.files import cache_folder
 from capelet.findings import Findings
@@ -24,7 +25,7 @@ from capelet.interfaces import Progress, silent
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows import protect as protection
-from capelet.workflows.audit import audit, rows_that_trained
+from capelet.workflows.audit import audit
 from capelet.workflows.protect import JOINT, Protection, protect
 from capelet.workflows.settings_choice import part_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from capelet.findings import Findings
     from capelet.release import PrivateEncoder
     from capelet.reports.gates import Gates, Ruling
+    from capelet.workflows.audit import PlannedAudit
 
 
 def audit(
@@ -82,8 +83,10 @@ def audit(
     """
     from capelet.data.official import column_of
     from capelet.files import check_writable
+    from capelet.question import Attacks, Protocol
     from capelet.reports import write_report
     from capelet.reports.gates import Gates, decide
+    from capelet.workflows.audit import PlannedAudit
 
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
@@ -93,26 +96,24 @@ def audit(
     columns = Columns(text, label, names, author, vectors, column_of(split))
     reading = Reading(where, drop_empty, merge_rare, encoding, separator)
     corpus, members = _read_with_members(data, columns, reading, member)
-    settings: dict[str, Any] = {
-        "attacks": split_names(attacks),
-        "members": members,
-        "auxiliary": None
-        if auxiliary is None
-        else read_auxiliary(auxiliary, corpus, columns, reading),
-        "show_texts": show_texts,
-        "seeds": parse_seeds(seeds),
-        "split": split,
-        "attackers": split_names(attackers),
-        "derive": split_names(derive),
-        "bins": parse_bins(bins),
-        "seeded_noise": seeded_noise,
-        "threads": threads,
-        "metrics": split_names(metrics),
-        "compare_map": _read_recipes(compare_map or []),
-        "cache": not no_cache,
-    }
-    _check_attacks(corpus, settings)  # before a model is read
-    findings = _measure(corpus, open_encoder(corpus, recipe, encoder, backend), settings, json)
+    protocol = Protocol(
+        split,
+        parse_seeds(seeds),
+        split_names(attackers),
+        split_names(metrics),
+        split_names(derive),
+        parse_bins(bins),
+        seeded_noise,
+        threads,
+    )
+    other = None if auxiliary is None else read_auxiliary(auxiliary, corpus, columns, reading)
+    compared = _read_recipes(compare_map or [])
+    asked = Attacks(split_names(attacks), members, other, show_texts, compared)
+    private_encoder = open_encoder(corpus, recipe, encoder, backend)
+    planned = PlannedAudit.of(corpus, private_encoder, protocol, asked, not no_cache)
+    _announce(planned)
+    with progress_bars(json) as progress:
+        findings = with_command(planned.measure(progress))
     page = write_report(findings, folder)
     rulings = gates.rule(findings)
     _print(findings, page, rulings, json)
@@ -164,32 +165,14 @@ def _check_gates(
         )
 
 
-def _check_attacks(corpus: Corpus, settings: dict[str, Any]) -> Any:
-    """Which kinds of attack the data allow; a kind that lacks its columns is refused."""
-    from capelet.evaluation.attacks import AttackPlan
-
-    return AttackPlan.of(settings["attacks"], corpus, settings["members"], settings["derive"])
-
-
-def _measure(
-    corpus: Corpus, encoder: PrivateEncoder, settings: dict[str, Any], quiet: bool
-) -> Findings:
-    from capelet.workflows.audit import audit as run
-    from capelet.workflows.audit import inputs_of, plan_of, rows_that_trained
-
-    # Everything that can be wrong with the data is reported before a model is read.
-    kinds = _check_attacks(corpus, settings)
-    trained = rows_that_trained(encoder, inputs_of(corpus, encoder))
-    print_trained(encoder, trained, "they are the defender's, and no victims")
-    plan = plan_of(
-        corpus, kinds, 1, settings["split"], settings["derive"], settings["bins"], trained
-    )
-    for warning in plan.epsilon_warnings(encoder.guarantee):
+def _announce(planned: PlannedAudit) -> None:
+    """What is known of the answer before a model is read."""
+    plan, target = planned.plan, planned.target
+    print_trained(target, plan.trained, "they are the defender's, and no victims")
+    for warning in plan.epsilon_warnings(target.guarantee):
         echo(f"capelet: warning: {warning}", file=sys.stderr)
-    for reason in kinds.left_out:
+    for reason in plan.attacks.left_out:
         echo(f"capelet: left out: {spell(reason, 'terminal')}", file=sys.stderr)
-    with progress_bars(quiet) as progress:
-        return with_command(run(corpus, encoder, progress=progress, **settings))
 
 
 def _print(findings: Findings, page: Path, rulings: list[Ruling], as_json: bool) -> None:

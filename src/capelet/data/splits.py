@@ -91,6 +91,7 @@ def split(
     balance: Sequence[Attribute] = (),
     word_vectors: WordVectors | None = None,
     trained: npt.NDArray[np.bool_] | None = None,
+    groups: Rows | None = None,
 ) -> Split:
     """Three disjoint parts. `auto` is by author where authors are known, else random by group.
 
@@ -99,7 +100,8 @@ def split(
     as studies do whose cells name all of them; `word_vectors` are what a Wasserstein split of texts
     compares. `column:NAME` takes the official parts of the corpus (`official`), where rows may
     belong to no part. Rows that `trained` the encoder are the defender's, with all of their group:
-    what is learnt by heart must not be scored.
+    what is learnt by heart must not be scored. `groups` are those of `group_rows`, where whoever
+    splits one corpus several times has them.
     """
     if len(corpus) < LEAST_ROWS:
         raise DataError(
@@ -112,7 +114,7 @@ def split(
         kind = "random"
     assign = _assignment(kind)
     random = np.random.default_rng([seed, 0x5EED])
-    groups = group_rows(corpus)
+    groups = group_rows(corpus) if groups is None else groups
     if int(groups.max()) + 1 < 3:
         raise DataError(
             f"{corpus.name!r} has {int(groups.max()) + 1} groups of linked rows (authors or "

@@ -23,14 +23,14 @@ from capelet.attacks.authorship import Authorship, TextCnn
 from capelet.attacks.inversion.run import Inversion
 from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
-from capelet.data.splits import Seeds
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.evaluation.ceilings import Ceilings, TopBound
-from capelet.evaluation.plan import Plan
+from capelet.evaluation.plan import AttackPlan, Plan
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.question import Attacks
 from capelet.release import PrivateEncoder, Release
 from capelet.release.steps import as_step
 
@@ -61,8 +61,12 @@ class Target:
     plan: Plan
     private: PrivateEncoder
     release: Release
-    members: Sequence[bool] | None = None
     progress: Progress = silent
+
+    @property
+    def seed(self) -> int:
+        """Of the split that is attacked, and of those who attack it."""
+        return self.plan.splits[0].seed
 
 
 class AttackKind(Protocol):
@@ -118,7 +122,8 @@ class WordInversion:
         own = [text for text in texts[parts.attacker] if " ".join(words_of(text)) not in secrets]
         # An attacker of noise learns from the same noise. Without it every draw would be the same.
         draws = DRAWS if private.draws else 1
-        attack = replace(settings.inversion, draws=draws, redact=settings.redact)
+        redact = not plan.attacks.asked.show_texts
+        attack = replace(settings.inversion, seed=target.seed, draws=draws, redact=redact)
         # Whoever must not be split is also resampled as one.
         units = [str(unit) for unit in plan.units[parts.victims]]
         findings = attack.measure(
@@ -157,7 +162,7 @@ class WriterIdentification:
         attack = Authorship(
             shots=shots_for(authors),
             writers=settings.writers,
-            seeds=settings.seeds,
+            seeds=target.plan.seeds,
             baseline=settings.baseline if texts is not None else None,
         )
         words = None if texts is None else [words_of(text) for text in texts[rows]]
@@ -186,10 +191,11 @@ class TrainingMembership:
 
     def measure(self, target: Target, settings: TextAttacks) -> Measurement:
         corpus = target.plan.corpus
-        assert target.members is not None and corpus.texts is not None
+        members = target.plan.attacks.asked.members
+        assert members is not None and corpus.texts is not None
         authors = None if corpus.author is None else [str(name) for name in corpus.author]
-        findings = settings.membership.of_encoder(
-            corpus.texts.tolist(), target.members, target.private, authors, target.progress
+        findings = replace(settings.membership, seed=target.seed).of_encoder(
+            corpus.texts.tolist(), members, target.private, authors, target.progress
         )
         return list(findings.rows), {}
 
@@ -202,51 +208,38 @@ ATTACKS: dict[str, AttackKind] = {
 }
 
 
-@dataclass(frozen=True)
-class AttackPlan:
-    """Which kinds of attack will be tried, and in one sentence each why others will not."""
-
-    kinds: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        attacks: Sequence[str],
-        corpus: Corpus,
-        members: Sequence[bool] | None = None,
-        derivations: Sequence[str] = (),
-    ) -> AttackPlan:
-        """`all` takes what the data allow; what is asked for by name and lacks data is refused."""
-        for name in attacks:
-            if name not in (*ATTACKS, ALL):
-                raise CapeletError(
-                    f"there is no kind of attack {name!r}; {did_you_mean(name, [*ATTACKS, ALL])}"
-                )
-        evidence = Evidence(corpus, members, derivations)
-        gaps = {name: kind.lacks(evidence) for name, kind in ATTACKS.items()}
-        for name in attacks:
-            # Attributes without columns are refused by the plan, with its own sentence.
-            if name not in (ALL, "attributes") and (gap := gaps[name]) is not None:
-                raise DataError(gap)
-        candidates = [name for name in ATTACKS if ALL in attacks or name in attacks]
-        kinds = tuple(name for name in candidates if gaps[name] is None or name in attacks)
-        if not kinds:
-            raise DataError(
-                f"no kind of attack fits these data; name the texts ({name_field('text')}), and "
-                f"private columns ({name_field('private')}) or the author ({name_field('author')})"
+def choose_attacks(asked: Attacks, corpus: Corpus, derive: Sequence[str] = ()) -> AttackPlan:
+    """`all` takes what the data allow; what is asked for by name and lacks data is refused."""
+    names = asked.attacks
+    for name in names:
+        if name not in (*ATTACKS, ALL):
+            raise CapeletError(
+                f"there is no kind of attack {name!r}; {did_you_mean(name, [*ATTACKS, ALL])}"
             )
-        sentences = (gaps[name] for name in candidates if name not in kinds)
-        return cls(kinds, tuple(gap for gap in sentences if gap is not None))
+    evidence = Evidence(corpus, asked.members, derive)
+    gaps = {name: kind.lacks(evidence) for name, kind in ATTACKS.items()}
+    for name in names:
+        # Attributes without columns are refused by the plan, with its own sentence.
+        if name not in (ALL, "attributes") and (gap := gaps[name]) is not None:
+            raise DataError(gap)
+    candidates = [name for name in ATTACKS if ALL in names or name in names]
+    kinds = tuple(name for name in candidates if gaps[name] is None or name in names)
+    if not kinds:
+        raise DataError(
+            f"no kind of attack fits these data; name the texts ({name_field('text')}), and "
+            f"private columns ({name_field('private')}) or the author ({name_field('author')})"
+        )
+    sentences = (gaps[name] for name in candidates if name not in kinds)
+    return AttackPlan(kinds, tuple(gap for gap in sentences if gap is not None), asked)
 
 
 @dataclass(frozen=True)
 class TextAttacks:
-    """The settings of inversion, authorship and membership, and their run on one release."""
+    """The settings of inversion, authorship and membership, and their run on one release.
 
-    attacks: AttackPlan
-    redact: bool = True
-    seeds: Seeds = 5
+    Seeds are those of the plan, and so is whether texts are shown.
+    """
+
     writers: int = 100
     inversion: Inversion = field(default_factory=Inversion)
     membership: Membership = field(default_factory=Membership)
@@ -257,16 +250,15 @@ class TextAttacks:
         plan: Plan,
         private: PrivateEncoder,
         release: Release,
-        members: Sequence[bool] | None,
         clock: Clock,
         progress: Progress = silent,
     ) -> Measurement:
         """The rows and the artefacts of all kinds in the plan of attacks, on its first split."""
         # One split: attackers of words train networks, which would take as many times longer.
-        target = Target(plan, with_texts(plan.corpus, private), release, members, progress)
+        target = Target(plan, with_texts(plan.corpus, private), release, progress)
         rows: list[Finding] = []
         artefacts: dict[str, Any] = {}
-        for kind in (ATTACKS[name] for name in self.attacks.kinds if name != "attributes"):
+        for kind in (ATTACKS[name] for name in plan.attacks.kinds if name != "attributes"):
             with clock(kind.name):
                 findings, pictures = kind.measure(target, self)
             rows += [replace(row, recipe_hash=release.recipe_hash) for row in findings]

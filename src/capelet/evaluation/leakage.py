@@ -125,7 +125,7 @@ def attack_all(
         )
 
     total = Tally()
-    for tally in in_threads(one, plan.splits, plan.threads):
+    for tally in in_threads(one, plan.splits, plan.protocol.threads):
         total.add(tally)
     return total
 
@@ -310,7 +310,7 @@ def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
         metrics = (
             ("accuracy", "balanced_accuracy")
             if controls
-            else metrics_for(len(target.classes), plan.metrics)
+            else metrics_for(len(target.classes), plan.protocol.metrics)
         )
         for metric in metrics:
             winners = tally.winners.get((kind, name)) if attacker == "strongest" else None

@@ -1,14 +1,18 @@
-"""The plan of a measurement: what is secret, what is the task, who is split from whom."""
+"""The plan of a measurement: what is secret, what is the task, who is split from whom.
+
+Nothing decides again what stands in a plan; `decision.decide` makes it of a question.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.families import Family, families
 from capelet.data.corpus import PARTS, Corpus, Rows, Split
 from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
@@ -16,8 +20,13 @@ from capelet.encoders.static import token_vectors
 from capelet.errors import DataError, name_field
 from capelet.findings.metrics import Codes, check_metrics
 from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
+from capelet.question import Attacks, Protocol
+
+if TYPE_CHECKING:
+    from capelet.evaluation.transfer import Auxiliary
 
 Flags = npt.NDArray[np.bool_]
+SEEDS = 5  # of a measurement, unless it is told otherwise
 # Of what a defender has to fit on: up to 0.6 a search learns from, up to 0.8 attacks, then tests.
 SEARCH_SHARES = (0.6, 0.8)
 # Cuts of a search that are tried before the data are called too few for one.
@@ -30,17 +39,30 @@ def split_corpus(
     seed: int = 0,
     balance: Sequence[Attribute] = (),
     trained: Flags | None = None,
+    groups: Rows | None = None,
 ) -> Split:
     """The split of that kind, with the word vectors that ship with Capelet where it needs some."""
-    return split(corpus, kind, seed, balance, word_vectors=token_vectors, trained=trained)
+    return split(corpus, kind, seed, balance, token_vectors, trained, groups)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackPlan:
+    """Which kinds of attack will be tried, and in one sentence each why others will not.
+
+    `asked` is what it was decided from: it also says who is a member, and whether texts are shown.
+    """
+
+    kinds: tuple[str, ...] = ("attributes",)
+    left_out: tuple[str, ...] = ()
+    asked: Attacks = field(default_factory=Attacks)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What will be measured: the secrets, the task, the splits, and who counts as one person.
 
-    `threads` is how many splits are attacked abreast, None for as many as there are cores;
-    `metrics` are those that are computed beside the usual ones.
+    `trained` are rows that the encoder has learnt by heart, the defender's in every split, and
+    `auxiliary` is another corpus that teaches one more attacker.
     """
 
     corpus: Corpus
@@ -49,8 +71,16 @@ class Plan:
     splits: tuple[Split, ...]
     units: Codes
     warnings: tuple[str, ...]
-    threads: int | None = None
-    metrics: tuple[str, ...] = ()
+    protocol: Protocol = field(default_factory=Protocol)
+    attackers: tuple[Family, ...] = field(default_factory=lambda: tuple(families()))
+    attacks: AttackPlan = field(default_factory=AttackPlan)
+    trained: Flags | None = None
+    auxiliary: Auxiliary | None = None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All that were asked for, also where one split is enough."""
+        return seed_list(SEEDS if self.protocol.seeds is None else self.protocol.seeds)
 
     @property
     def targets(self) -> int:
@@ -60,7 +90,7 @@ class Plan:
     def of(
         cls,
         corpus: Corpus,
-        seeds: Seeds = 5,
+        seeds: Seeds = SEEDS,
         split_kind: str = "auto",
         derived: Sequence[str] = (),
         bins: Mapping[str, Sequence[float]] | None = None,
@@ -92,13 +122,26 @@ class Plan:
             )
         # What the split `balanced` spreads evenly over the parts; the others look at none of it.
         balance = [*secrets, *([label] if label else [])]
-        parts = tuple(split_corpus(corpus, split_kind, seed, balance, trained) for seed in numbers)
+        groups = group_rows(corpus)
+        parts = tuple(
+            split_corpus(corpus, split_kind, seed, balance, trained, groups) for seed in numbers
+        )
         warnings = (
             *corpus.notes,
             *rows_left_out(parts[0], len(corpus)),
             *_warnings(secrets, label),
         )
-        return cls(corpus, secrets, label, parts, group_rows(corpus), warnings)
+        return cls(corpus, secrets, label, parts, groups, warnings, trained=trained)
+
+    @classmethod
+    def of_parts(
+        cls, corpus: Corpus, seed: int, split_kind: str = "auto", trained: Flags | None = None
+    ) -> Plan:
+        """The plan of one split in which neither attributes nor a task are measured."""
+        groups = group_rows(corpus)
+        parts = split_corpus(corpus, split_kind, seed, (), trained, groups)
+        notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
+        return cls(corpus, (), None, (parts,), groups, notes, trained=trained)
 
     def scored_splits(self, target: Attribute) -> tuple[Split, ...]:
         """The splits whose victims have two classes of the target; all of them, if none has.
@@ -160,9 +203,10 @@ class Plan:
         return replace(self, splits=share_victims(self.splits, self.units))
 
     def with_work(self, threads: int | None, metrics: Sequence[str]) -> Plan:
-        """The plan with so many splits abreast, and with these metrics beside the usual ones."""
+        """The plan with so many splits in parallel, and these metrics beside the usual ones."""
         workers = None if threads is None else check_count("threads", threads)
-        return replace(self, threads=workers, metrics=check_metrics(metrics))
+        work = replace(self.protocol, threads=workers, metrics=check_metrics(metrics))
+        return replace(self, protocol=work)
 
     def epsilon_warnings(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""

@@ -9,22 +9,22 @@ audit of those needs no private column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capelet.attacks.attribute import Family, families, one_thread
-from capelet.attacks.inversion.run import Inversion
-from capelet.attacks.membership.run import Membership
+from capelet.attacks.attribute import Family, one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
 from capelet.data.official import column_of
 from capelet.data.readers import read
-from capelet.data.splits import Seeds, group_rows, seed_list
+from capelet.data.splits import Seeds
 from capelet.encoders import DEFAULT, with_cache
 from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError, name_field, spell
 from capelet.evaluation.access import Access, access_of
-from capelet.evaluation.attacks import AttackPlan, TextAttacks
+from capelet.evaluation.attacks import TextAttacks
+from capelet.evaluation.decision import ORIGINAL, RELEASE, decide, inputs_of
 from capelet.evaluation.geometry import (
     deviation,
     separability,
@@ -33,20 +33,16 @@ from capelet.evaluation.geometry import (
     tsne_shift,
 )
 from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
-from capelet.evaluation.plan import Flags, Plan, rows_left_out, split_corpus
+from capelet.evaluation.plan import AttackPlan, Plan
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
 from capelet.evaluation.transfer import Auxiliary, attack_from_elsewhere
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors, silent
-from capelet.privacy.origins import seen_in_training
-from capelet.question import Columns, chosen, collect, listed
+from capelet.question import Attacks, Columns, Protocol, chosen, collect, listed
 from capelet.release import PrivateEncoder, Release
 from capelet.release.seeded import SeededEncoder
 from capelet.workflows.progress import default_progress
-
-# How a picture calls the vectors of the encoder, and those of the audited release.
-ORIGINAL, RELEASE = "original", "released"
 
 
 def audit(
@@ -90,72 +86,69 @@ def audit(
     corpus = corpus_of(corpus, named, split)
     progress = default_progress(progress)
     attacks, attackers, derive, metrics = map(listed, (attacks, attackers, derive, metrics))
-    clock = Clock()
-    # Before anything is encoded: a misspelt name must not cost a pass over the corpus.
-    attacker_families = families(attackers)
-    kinds = AttackPlan.of(attacks, corpus, members, derive)
-    target = private_encoder(corpus, encoder, cache)
-    inputs = inputs_of(corpus, target)
-    trained = rows_that_trained(target, inputs)
-    plan = plan_of(corpus, kinds, seeds, split, derive, bins, trained).with_work(threads, metrics)
-    if compare_map:
-        _check_compared(compare_map, target)
-    if auxiliary is not None and "attributes" not in kinds.kinds:
-        raise DataError("auxiliary data teach attackers of attributes; ask for those too")
-    other = None if auxiliary is None else Auxiliary.of(auxiliary, plan, derive, bins)
-    if seeded_noise and not cache:  # the texts are released once for each seed
-        target = target.with_encoder(RememberingEncoder)
-    encoders = encoders_of(target, plan, seeded_noise)
-    with clock("encoding"):
-        releases = release_each(encoders, inputs, progress)
-    rows: list[Finding] = []
-    artefacts: dict[str, Any] = {}
-    if "attributes" in kinds.kinds:
-        # What the noise has cost shows only beside the vectors as they were.
-        plain = target.unprotected().release(inputs, progress) if target.protects else None
-        original = None if plain is None else plain.vectors
-        rows, artefacts = measure_releases(
-            plan,
-            releases,
-            original,
-            attacker_families,
-            clock,
-            progress,
+    protocol = Protocol(split, seeds, attackers, metrics, derive, bins, seeded_noise, threads)
+    asked = Attacks(attacks, members, auxiliary, show_texts, compare_map)
+    return PlannedAudit.of(corpus, encoder, protocol, asked, cache).measure(progress)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedAudit:
+    """An audit after all that is refused was refused, and before anything is encoded.
+
+    Whoever tells people what will be done reads it off the plan, and then measures by the same.
+    """
+
+    plan: Plan
+    target: PrivateEncoder
+    inputs: Any
+
+    @classmethod
+    def of(
+        cls,
+        corpus: Corpus,
+        encoder: PrivateEncoder | Encoder | str | None,
+        protocol: Protocol,
+        asked: Attacks,
+        cache: bool = True,
+    ) -> PlannedAudit:
+        """Decide on this question, of a corpus and of what makes vectors of it."""
+        target = private_encoder(corpus, encoder, cache)
+        plan = decide(protocol, asked, corpus, target)
+        if protocol.seeded_noise and not cache:  # the texts are released once for each seed
+            target = target.with_encoder(RememberingEncoder)
+        return cls(plan, target, inputs_of(corpus, target))
+
+    def measure(self, progress: Progress = silent) -> Findings:
+        """Encode, release and attack, as the plan says."""
+        plan, target, inputs, clock = self.plan, self.target, self.inputs, Clock()
+        asked = plan.attacks.asked
+        encoders = encoders_of(target, plan, plan.protocol.seeded_noise)
+        with clock("encoding"):
+            releases = release_each(encoders, inputs, progress)
+        first = releases[0]
+        rows: list[Finding] = []
+        artefacts: dict[str, Any] = {}
+        if "attributes" in plan.attacks.kinds:
+            # What the noise has cost shows only beside the vectors as they were.
+            plain = target.unprotected().release(inputs, progress) if target.protects else None
+            original = None if plain is None else plain.vectors
             # Whoever names families asks for those alone.
-            access_of(encoders, inputs, None if attackers else original),
-        )
-    if compare_map:
-        with clock("scores"), one_thread():
-            artefacts["tsne_clouds"] = _clouds(plan, target, releases[0], compare_map, inputs)
-    if other is not None:
-        with clock("auxiliary"):
-            more = _from_elsewhere(plan, other, encoders[0], releases[0], attacker_families)
-            rows = [*rows, *more]
-    first_seed = plan.splits[0].seed
-    others = TextAttacks(
-        kinds,
-        redact=not show_texts,
-        seeds=seeds,
-        inversion=Inversion(seed=first_seed),
-        membership=Membership(seed=first_seed),
-    )
-    more, pictures = others.measure(plan, encoders[0], releases[0], members, clock, progress)
-    origin = {**audit_provenance(plan, target, releases[0], clock), **_attack_entries(kinds)}
-    if other is not None:
-        origin |= {"auxiliary": describe_auxiliary(other.corpus, other.overlap)}
-    return Findings((*rows, *more), origin, releases[0].recipe, {**artefacts, **pictures})
-
-
-def _check_compared(compare_map: Mapping[str, PrivateEncoder], target: PrivateEncoder) -> None:
-    """Refuse, before anything is encoded, what has no place in one map with the target's."""
-    for name, private in compare_map.items():
-        if name in (ORIGINAL, RELEASE):
-            raise DataError(f"a release beside this one is called {name!r}; give it another name")
-        if private.consumes != target.consumes:
-            raise DataError(
-                f"{name!r} consumes {private.consumes}, and what is audited {target.consumes}; "
-                f"leave it out of {name_field('compare_map')}"
+            access = access_of(encoders, inputs, None if plan.protocol.attackers else original)
+            rows, artefacts = measure_releases(
+                plan, releases, original, plan.attackers, clock, progress, access
             )
+        if asked.compare_map:
+            with clock("scores"), one_thread():
+                artefacts["tsne_clouds"] = _clouds(plan, target, first, asked.compare_map, inputs)
+        if plan.auxiliary is not None:
+            with clock("auxiliary"):
+                rows += _from_elsewhere(plan, plan.auxiliary, encoders[0], first)
+        more, pictures = TextAttacks().measure(plan, encoders[0], first, clock, progress)
+        origin = {**audit_provenance(plan, target, first, clock), **_attack_entries(plan.attacks)}
+        if plan.auxiliary is not None:
+            other = plan.auxiliary
+            origin |= {"auxiliary": describe_auxiliary(other.corpus, other.overlap)}
+        return Findings((*rows, *more), origin, first.recipe, {**artefacts, **pictures})
 
 
 def encoders_of(
@@ -214,13 +207,12 @@ def _from_elsewhere(
     auxiliary: Auxiliary,
     target: PrivateEncoder,
     release: Release,
-    attackers: Sequence[Family],
 ) -> list[Finding]:
     """What attackers read who learn from another corpus, sent through the same release."""
     inputs = inputs_of(auxiliary.corpus, target)
     (access,) = access_of([target], inputs, None)
     own = target.release(inputs).vectors
-    return attack_from_elsewhere(plan, auxiliary, release, own, attackers, access)
+    return attack_from_elsewhere(plan, auxiliary, release, own, plan.attackers, access)
 
 
 def corpus_of(data: Any, columns: Columns, split: str = "auto") -> Corpus:
@@ -243,33 +235,6 @@ def corpus_of(data: Any, columns: Columns, split: str = "auto") -> Corpus:
             )
         return load(data, official=column_of(split))
     return read(data, official=column_of(split), **given)
-
-
-def plan_of(
-    corpus: Corpus,
-    attacks: AttackPlan,
-    seeds: Seeds = 5,
-    split: str = "auto",
-    derive: Sequence[str] = (),
-    bins: Mapping[str, Sequence[float]] | None = None,
-    trained: Flags | None = None,
-) -> Plan:
-    """The plan of the kinds that were asked for; without attributes and task it is the splits."""
-    if "attributes" in attacks.kinds or corpus.private or corpus.label is not None or derive:
-        # Columns that are not asked about still decide who is a victim: so runs stay comparable.
-        plan = Plan.of(corpus, seeds, split, derive, bins, trained)
-        if "attributes" in attacks.kinds:
-            plan.check_victims()
-        return plan
-    # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-    parts = split_corpus(corpus, split, seed_list(seeds)[0], trained=trained)
-    notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
-    return Plan(corpus, (), None, (parts,), group_rows(corpus), notes)
-
-
-def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
-    """Which rows trained the encoder, as far as this user's state folder tells."""
-    return seen_in_training([origin.id for origin in encoder.origins], inputs)
 
 
 def _attack_entries(attacks: AttackPlan) -> dict[str, Any]:
@@ -332,15 +297,3 @@ def private_encoder(
     else:
         private = PrivateEncoder() if corpus.vectors is not None else PrivateEncoder(DEFAULT)
     return private.with_encoder(with_cache) if cache else private
-
-
-def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
-    """The texts or the ready vectors of the corpus, whichever the encoder consumes."""
-    texts = corpus.texts.tolist() if corpus.texts is not None else None
-    inputs = texts if encoder.consumes == "texts" else corpus.vectors
-    if inputs is None:
-        raise DataError(
-            f"the encoder consumes {encoder.consumes}, and {corpus.name!r} holds none; "
-            f"name the column with {name_field('text')} or {name_field('vectors')}"
-        )
-    return inputs

@@ -22,6 +22,7 @@ from capelet.defences import Defence, Settings, check_attributes, check_needs, m
 from capelet.encoders.own import TunedEncoder
 from capelet.errors import DataError
 from capelet.evaluation.access import access_of
+from capelet.evaluation.decision import inputs_of
 from capelet.evaluation.geometry import cloud_findings, deviation, separability
 from capelet.evaluation.leakage import Tally, attack_all, findings_of
 from capelet.evaluation.plan import Plan
@@ -34,7 +35,6 @@ from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder, Release
 from capelet.release.recipe import recipe_hash
 from capelet.release.seeded import SeededEncoder
-from capelet.workflows.audit import inputs_of
 from capelet.workflows.settings_choice import steps_with
 from capelet.workflows.training import (
     TrainingInputs,

@@ -25,11 +25,10 @@ from capelet.data.readers import check_names, read
 from capelet.data.splits import SHARES
 from capelet.data.tables import Sheet
 from capelet.errors import DataError, Door, name_command, name_field, spell
-from capelet.evaluation.plan import Plan
+from capelet.evaluation.plan import SEEDS, Plan
 from capelet.findings.intervals import NORMAL_95
 
 WIDTH = 80
-SEEDS = 5  # of an audit, unless it is told otherwise
 # How alike the hits on two texts of one person are (intraclass correlation), of which nothing is
 # known yet: an assumption on the safe side. Of 888 reviews by 131 writers it foretells ±5.5 points
 # at most where the audit's intervals were ±4 to ±4.5.

@@ -33,6 +33,7 @@ from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.errors import CapeletError, DataError, name_field
 from capelet.evaluation.access import Access, access_of
+from capelet.evaluation.decision import inputs_of
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
@@ -46,7 +47,6 @@ from capelet.release.seeded import SeededEncoder
 from capelet.workflows.audit import (
     corpus_of,
     encoders_of,
-    inputs_of,
     measure_releases,
     private_encoder,
     release_each,

@@ -1,0 +1,91 @@
+"""The decision: all that can be wrong with a question is refused here, and once.
+
+Every door asks the same way and gets the same plan or the same refusal. Of the encoder nothing is
+asked that needs its weights: what it consumes, and what it was trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from capelet.attacks.families import families
+from capelet.data.corpus import Corpus
+from capelet.data.splits import seed_list
+from capelet.errors import DataError, name_field
+from capelet.evaluation.attacks import choose_attacks
+from capelet.evaluation.plan import SEEDS, Flags, Plan
+from capelet.evaluation.transfer import Auxiliary
+from capelet.privacy.origins import seen_in_training
+from capelet.question import Attacks, Protocol
+from capelet.release import PrivateEncoder
+
+# How a picture calls the vectors of the encoder, and those of the audited release.
+ORIGINAL, RELEASE = "original", "released"
+
+
+def decide(protocol: Protocol, asked: Attacks, corpus: Corpus, encoder: PrivateEncoder) -> Plan:
+    """The plan of these attacks on what this encoder makes of the corpus; nothing is encoded."""
+    attackers = tuple(families(protocol.attackers))
+    attacks = choose_attacks(asked, corpus, protocol.derive)
+    trained = rows_that_trained(encoder, inputs_of(corpus, encoder))
+    seeds = seed_list(SEEDS if protocol.seeds is None else protocol.seeds)
+    split = protocol.split or "auto"
+    is_of_attributes = "attributes" in attacks.kinds
+    if is_of_attributes or corpus.private or corpus.label is not None or protocol.derive:
+        # Columns that are not asked about are planned too: so that runs stay comparable.
+        plan = Plan.of(corpus, seeds, split, protocol.derive, protocol.bins, trained)
+    else:
+        # Only authorship averages over seeds, and it draws its own; the others keep to one split.
+        plan = Plan.of_parts(corpus, seeds[0], split, trained)
+    if is_of_attributes:
+        plan.check_victims()
+    _check_compared(asked, encoder)
+    plan = replace(
+        plan,
+        protocol=protocol,
+        attackers=attackers,
+        attacks=attacks,
+        auxiliary=_auxiliary(asked, plan, protocol, is_of_attributes),
+    )
+    return plan.with_work(protocol.threads, protocol.metrics)
+
+
+def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:
+    """The texts or the ready vectors of the corpus, whichever the encoder consumes."""
+    texts = corpus.texts.tolist() if corpus.texts is not None else None
+    inputs = texts if encoder.consumes == "texts" else corpus.vectors
+    if inputs is None:
+        raise DataError(
+            f"the encoder consumes {encoder.consumes}, and {corpus.name!r} holds none; "
+            f"name the column with {name_field('text')} or {name_field('vectors')}"
+        )
+    return inputs
+
+
+def rows_that_trained(encoder: PrivateEncoder, inputs: Any) -> Flags:
+    """Which rows trained the encoder, as far as this user's state folder tells."""
+    return seen_in_training([origin.id for origin in encoder.origins], inputs)
+
+
+def _auxiliary(
+    asked: Attacks, plan: Plan, protocol: Protocol, is_of_attributes: bool
+) -> Auxiliary | None:
+    """The rows of another corpus that can teach an attacker of attributes, where one was given."""
+    if asked.auxiliary is None:
+        return None
+    if not is_of_attributes:
+        raise DataError("auxiliary data teach attackers of attributes; ask for those too")
+    return Auxiliary.of(asked.auxiliary, plan, protocol.derive, protocol.bins)
+
+
+def _check_compared(asked: Attacks, target: PrivateEncoder) -> None:
+    """Refuse what has no place in one map with the target's vectors."""
+    for name, private in (asked.compare_map or {}).items():
+        if name in (ORIGINAL, RELEASE):
+            raise DataError(f"a release beside this one is called {name!r}; give it another name")
+        if private.consumes != target.consumes:
+            raise DataError(
+                f"{name!r} consumes {private.consumes}, and what is audited {target.consumes}; "
+                f"leave it out of {name_field('compare_map')}"
+            )
