@@ -39,13 +39,18 @@ from capelet.evaluation.adaptive import (
     holds,
     strongest_of,
 )
-from capelet.evaluation.ceilings import Ceilings
 from capelet.evaluation.fairness import subgroups
-from capelet.evaluation.people import PeopleTally, TextAttack, attack_by_people, people_findings
+from capelet.evaluation.people import (
+    PeopleTally,
+    TextAttack,
+    attack_by_people,
+    gather,
+    people_findings,
+)
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.references import NULLS as NULLS
 from capelet.evaluation.references import TextAttacker, from_predicted_label, permute
-from capelet.evaluation.scores import finding_of
+from capelet.evaluation.scores import Scoring
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import (
@@ -59,10 +64,13 @@ from capelet.findings.metrics import (
 from capelet.interfaces import Progress, Vectors
 from capelet.release import Release
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 # The few-shot range of Song and Raghunathan (2020): 10 to 50 labels.
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
+# Verdicts are made of these, and controls are read under no others.
+VERDICT_METRICS = ("accuracy", "balanced_accuracy")
 # Seeds abreast; each holds the kernels of one split in memory.
 MOST_WORKERS = 4
 
@@ -84,14 +92,8 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Take in what another seed gathered."""
-        for key, guesses in other.guesses.items():
-            self.guesses[key] += guesses
-        for target, counts in other.winners.items():
-            self.winners[target] += counts
-        for target, counts_by_seed in other.draws.items():
-            self.draws[target] += counts_by_seed
-        for point, guesses_at_point in other.curves.items():
-            self.curves[point] += guesses_at_point
+        for name in ("guesses", "winners", "draws", "curves"):
+            gather(getattr(self, name), getattr(other, name))
         self.task_rows += other.task_rows
         self.people.add(other.people)
 
@@ -111,33 +113,28 @@ def attack_all(
     counter = count(1)
     work = len(plan.splits) * plan.targets
 
-    places = {id(parts): place for place, parts in enumerate(plan.splits)}
+    def tick() -> None:
+        progress("attacking", next(counter), work)
 
-    def one(parts: Split) -> Tally:
-        place = places[id(parts)]
-        return measure(
-            plan,
-            vectors_by_split[place],
-            parts,
-            attackers,
-            lambda: progress("attacking", next(counter), work),
-            access[place] if access else NO_ACCESS,
-        )
+    def one(place: int) -> Tally:
+        own = access[place] if access else NO_ACCESS
+        parts, vectors = plan.splits[place], vectors_by_split[place]
+        return measure(plan, vectors, parts, attackers, tick, own)
 
     total = Tally()
-    for tally in in_threads(one, plan.splits, plan.protocol.threads):
+    for tally in in_threads(one, range(len(plan.splits)), plan.protocol.threads):
         total.add(tally)
     return total
 
 
 def in_threads(
-    work: Callable[[Split], T], splits: Sequence[Split], threads: int | None = None
+    work: Callable[[S], T], items: Sequence[S], threads: int | None = None
 ) -> Iterator[T]:
-    """The work on each split, in order, with so many threads, or one for each core."""
+    """The work on each item, in order, with so many threads, or one for each core."""
     # Threads, not processes: the arithmetic is outside Python's lock, and vectors are shared.
-    workers = min(threads or min(os.cpu_count() or 1, MOST_WORKERS), len(splits))
+    workers = min(threads or min(os.cpu_count() or 1, MOST_WORKERS), len(items))
     with one_thread(), ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(work, splits)
+        yield from pool.map(work, items)
 
 
 def measure(
@@ -299,41 +296,34 @@ class _SplitAttack:
 
 def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:
     """All findings of a tally, each with its interval, its controls and its ceilings."""
-    bootstrap = Bootstrap.over(plan.units)
-    ceilings = Ceilings.of(release, plan.corpus)
+    scoring = Scoring.of(plan, release)
     targets = {item.name: item for item in plan.secrets}
     rows: list[Finding] = []
     for (kind, name, attacker), guesses in tally.guesses.items():
         target = plan.label if kind.startswith("utility") and plan.label else targets[name]
-        controls = kind.endswith(("-null", "-reference"))
+        winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
+        is_exact = TABLE in (winners or (attacker,))
+        about: dict[str, Any] = {}
+        if kind == "attribute-inference":
+            about["holds"] = holds(attacker, winners)
+            if left_out := len(plan.splits) - len(plan.scored_splits(target)):
+                about["one_class_seeds"] = left_out
         # Controls are read beside a score and need no more than these.
-        metrics = (
-            ("accuracy", "balanced_accuracy")
-            if controls
-            else metrics_for(len(target.classes), plan.protocol.metrics)
-        )
-        for metric in metrics:
-            winners = tally.winners.get((kind, name)) if attacker == "strongest" else None
-            is_exact = TABLE in (winners or (attacker,))
-            row = finding_of(kind, target, attacker, metric, guesses, bootstrap, ceilings, is_exact)
-            if attacker == "strongest":
-                choice = _choice(tally, kind, name, metric, bootstrap)
-                row = replace(row, parameters={**row.parameters, **choice})
-            if kind == "attribute-inference":
-                about: dict[str, Any] = {"holds": holds(attacker, winners)}
-                left_out = len(plan.splits) - len(plan.scored_splits(target))
-                if left_out:
-                    about["one_class_seeds"] = left_out
-                row = replace(row, parameters={**row.parameters, **about})
-            rows.append(replace(row, recipe_hash=release.recipe_hash))
-    more = people_findings(tally.people, targets, bootstrap, ceilings)
-    rows += [replace(row, recipe_hash=release.recipe_hash) for row in more]
+        is_control = kind.endswith(("-null", "-reference"))
+        all_metrics = metrics_for(len(target.classes), plan.protocol.metrics)
+        for metric in VERDICT_METRICS if is_control else all_metrics:
+            row = scoring.finding(kind, target, attacker, metric, guesses, is_exact)
+            choice = (
+                _choice(tally, kind, name, metric, scoring.bootstrap)
+                if attacker == "strongest"
+                else {}
+            )
+            rows.append(replace(row, parameters={**row.parameters, **choice, **about}))
+    rows += people_findings(tally.people, targets, scoring)
     if plan.label is not None:
         task = tally.guesses["utility", plan.label.name, "strongest"]
         for secret in plan.secrets:
-            rows += subgroups(
-                plan.label.name, task, tally.task_rows, secret, bootstrap, release.recipe_hash
-            )
+            rows += subgroups(plan.label.name, task, tally.task_rows, secret, scoring)
     return rows
 
 
@@ -356,7 +346,7 @@ def _choice(
         if (kind_of, name) == (kind, target) and attacker not in ("strongest", COMMITTEE)
     }
     # Under the metrics that verdicts are made of; the others would double the time of scoring.
-    if len(single) > 1 and metric in ("accuracy", "balanced_accuracy"):
+    if len(single) > 1 and metric in VERDICT_METRICS:
         scores = scores_together(metric, single, bootstrap)
         best = max(scores, key=lambda name: scores[name].value)
         low, high = scores[best].low, scores[best].high

@@ -31,12 +31,12 @@ from capelet.attacks.people import (
 from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
 from capelet.evaluation.adaptive import AdaptiveGuess, holds, strongest_of
-from capelet.evaluation.ceilings import Ceilings, bound_of
+from capelet.evaluation.ceilings import bound_of
 from capelet.evaluation.plan import Plan, author_numbers, changing_authors
 from capelet.evaluation.references import NULLS
-from capelet.evaluation.scores import finding_of
+from capelet.evaluation.scores import Scoring
 from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap, Score
+from capelet.findings.intervals import Score
 from capelet.findings.metrics import (
     CERTAINTY,
     Codes,
@@ -44,6 +44,7 @@ from capelet.findings.metrics import (
     certain_hit_rate,
     certain_share,
     metrics_for,
+    people_of,
 )
 
 TEXTS, PEOPLE = "attribute-inference", "person-inference"
@@ -65,14 +66,16 @@ class PeopleTally:
 
     def add(self, other: PeopleTally) -> None:
         """Take in what another seed gathered."""
-        for key, guesses in other.guesses.items():
-            self.guesses[key] += guesses
-        for key, posteriors in other.posteriors.items():
-            self.posteriors[key] += posteriors
-        for key, counts in other.winners.items():
-            self.winners[key] += counts
+        for name in ("guesses", "posteriors", "winners"):
+            gather(getattr(self, name), getattr(other, name))
         for key, texts in other.most_texts.items():
             self.most_texts[key] = max(self.most_texts[key], texts)
+
+
+def gather(into: dict[Any, Any], more: Mapping[Any, Any]) -> None:
+    """Lists and counts of another seed behind those that are there, key by key."""
+    for key, items in more.items():
+        into[key] += items
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +197,7 @@ def _permute_people(codes: Codes, authors: Codes, random: np.random.Generator) -
 
 
 def people_findings(
-    tally: PeopleTally, targets: Mapping[str, Attribute], bootstrap: Bootstrap, ceilings: Ceilings
+    tally: PeopleTally, targets: Mapping[str, Attribute], scoring: Scoring
 ) -> list[Finding]:
     """People's rows by number of texts, with their nulls; and who is read with near certainty."""
     rows: list[Finding] = []
@@ -203,16 +206,16 @@ def people_findings(
         target = targets[name]
         controls = ("accuracy", "balanced_accuracy")
         for metric in controls if kind == NULL else metrics_for(len(target.classes)):
-            row = finding_of(kind, target, "strongest", metric, guesses, bootstrap, ceilings)
+            row = scoring.finding(kind, target, "strongest", metric, guesses)
             about = _about(tally, key)
             bound = bound_of(metric, [item.truth for item in guesses], len(target.classes))
             texts = tally.most_texts[PEOPLE, name, size]
-            row = replace(row, ceiling=ceilings.for_texts(bound, texts))
+            row = replace(row, ceiling=scoring.ceilings.for_texts(bound, texts))
             rows.append(
                 replace(row, subgroup=bag_name(size), parameters={**row.parameters, **about})
             )
     for key, posteriors in tally.posteriors.items():
-        rows += _certainty(tally, key, posteriors, bootstrap)
+        rows += _certainty(tally, key, posteriors, scoring)
     return rows
 
 
@@ -236,23 +239,23 @@ def _about(tally: PeopleTally, key: Key) -> dict[str, Any]:
 
 
 def _certainty(
-    tally: PeopleTally, key: Key, posteriors: Sequence[Guesses], bootstrap: Bootstrap
+    tally: PeopleTally, key: Key, posteriors: Sequence[Guesses], scoring: Scoring
 ) -> list[Finding]:
     """How many victims an attacker is nearly certain about, and how often it is right there."""
     kind, name, size = key
     scores: dict[str, Score | None] = {
-        "certain_share": certain_share(posteriors, bootstrap),
-        "certain_hit_rate": certain_hit_rate(posteriors, bootstrap),
+        "certain_share": certain_share(posteriors, scoring.bootstrap),
+        "certain_hit_rate": certain_hit_rate(posteriors, scoring.bootstrap),
     }
-    people = len(np.unique(np.concatenate([item.unit for item in posteriors])))
     n = round(np.mean([len(item.truth) for item in posteriors]))
     return [
         Finding(
             kind, name, metric, *score.ends, n=n, attacker="strongest", subgroup=bag_name(size),
             parameters={
-                "by_seed": list(score.by_seed), "people": people, "certainty": CERTAINTY,
-                **_about(tally, key),
+                "by_seed": list(score.by_seed), "people": people_of(posteriors),
+                "certainty": CERTAINTY, **_about(tally, key),
             },
+            recipe_hash=scoring.recipe_hash,
         )
         for metric, score in scores.items()
         if score is not None

@@ -31,6 +31,7 @@ _STRENGTHS = (0.01, 0.1, 1.0)
 _FOLDS = 5
 
 Rows = npt.NDArray[np.intp]
+Reals = npt.NDArray[np.float64]
 Encode = Callable[[Sequence[str]], Vectors]
 
 
@@ -82,27 +83,28 @@ class SentenceTask:
 
     def measure(self, encode: Encode, recipe_hash: str | None = None, seed: int = 0) -> Finding:
         """One finding: accuracy, or the rank correlation of a graded task."""
-        vectors = _finite(np.asarray(encode(self.texts), dtype=np.float64), self.name)
-        other = None
-        if self.others is not None:
-            other = _finite(np.asarray(encode(self.others), dtype=np.float64), self.name)
-        if self.has_grades:
-            if other is None:
-                raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
-            return self._rank_score(cosines(vectors, other), recipe_hash)
-        return self._classify(features(vectors, other), recipe_hash, seed)
+        vectors = self._vectors(encode, self.texts)
+        other = None if self.others is None else self._vectors(encode, self.others)
+        if not self.has_grades:
+            return self._classify(features(vectors, other), seed, recipe_hash)
+        if other is None:
+            raise DataError(f"the graded task {self.name!r} needs pairs of sentences")
+        ends = rank_score(cosines(vectors, other), self.labels).ends
+        return Finding(
+            "utility", self.name, "spearman", *ends, majority=0.0, n=len(self.labels),
+            attacker="cosine", recipe_hash=recipe_hash,
+        )  # fmt: skip
 
-    def _rank_score(self, cosines: npt.NDArray[np.float64], recipe_hash: str | None) -> Finding:
-        score = rank_score(cosines, self.labels)
-        return self._finding("spearman", score, 0.0, recipe_hash, {})
+    def _vectors(self, encode: Encode, texts: Sequence[str]) -> Reals:
+        vectors = np.asarray(encode(texts), dtype=np.float64)
+        if not np.isfinite(vectors).all():
+            raise DataError(f"some vectors of the task {self.name!r} are not finite")
+        return vectors
 
-    def _classify(
-        self, inputs: npt.NDArray[np.float64], recipe_hash: str | None, seed: int
-    ) -> Finding:
+    def _classify(self, inputs: Reals, seed: int, recipe_hash: str | None) -> Finding:
         codes = np.unique(self.labels, return_inverse=True)[1]
         hits = np.full(len(codes), np.nan)
-        strength = None
-        constant = True
+        strength, constant = None, True
         for train, test in self._parts(seed):
             # Learnt on the training rows of the fold alone.
             standard = _standardise(inputs, train)
@@ -112,44 +114,19 @@ class SentenceTask:
             guess = _regression(standard[train], codes[train], strength).predict(standard[test])
             constant = constant and len(np.unique(guess)) == 1
             hits[test] = guess == codes[test]
-        test_rows = np.flatnonzero(np.isfinite(hits))
-        majority = float(np.bincount(codes[test_rows]).max() / len(test_rows))
-        return self._finding(
-            "accuracy",
-            normal_mean(hits[test_rows]),
-            majority,
-            recipe_hash,
-            {"strength": strength, "degenerate": constant},
-            n=len(test_rows),
-        )
+        rows = np.flatnonzero(np.isfinite(hits))
+        return Finding(
+            "utility", self.name, "accuracy", *normal_mean(hits[rows]).ends,
+            majority=float(np.bincount(codes[rows]).max() / len(rows)), n=len(rows),
+            attacker="logistic regression", degenerate=constant,
+            parameters={"strength": strength}, recipe_hash=recipe_hash,
+        )  # fmt: skip
 
     def _parts(self, seed: int) -> list[tuple[Rows, Rows]]:
         if self.test is not None:
             return [(np.flatnonzero(~self.test), np.flatnonzero(self.test))]
         fold = np.random.default_rng([seed, 0x5E]).permutation(len(self.labels)) % _FOLDS
         return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(_FOLDS)]
-
-    def _finding(
-        self,
-        metric: str,
-        score: Score,
-        majority: float,
-        recipe_hash: str | None,
-        parameters: dict[str, Any],
-        n: int | None = None,
-    ) -> Finding:
-        return Finding(
-            "utility",
-            self.name,
-            metric,
-            *score.ends,
-            majority=majority,
-            n=n or len(self.labels),
-            attacker="logistic regression" if metric == "accuracy" else "cosine",
-            degenerate=bool(parameters.pop("degenerate", False)),
-            parameters=parameters,
-            recipe_hash=recipe_hash,
-        )
 
 
 def measure_all(
@@ -160,19 +137,14 @@ def measure_all(
     main = [item for item in findings if item.target in MAIN]
     if len(main) == len(MAIN):
         scores = [Score(item.value, item.low or 0.0, item.high or 0.0) for item in main]
-        majority = float(np.mean([item.majority or 0.0 for item in main]))
         findings.append(
             Finding(
-                "utility",
-                "sentences",
-                "accuracy",
-                *mean_of(scores).ends,
-                majority=majority,
-                n=sum(item.n or 0 for item in main),
-                parameters={"mean_of": list(MAIN)},
+                "utility", "sentences", "accuracy", *mean_of(scores).ends,
+                majority=float(np.mean([item.majority or 0.0 for item in main])),
+                n=sum(item.n or 0 for item in main), parameters={"mean_of": list(MAIN)},
                 recipe_hash=recipe_hash,
             )
-        )
+        )  # fmt: skip
     return findings
 
 
@@ -185,16 +157,14 @@ def rank_score(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> Score:
     return percentile(np.array([_rank_correlation(one, other), *draws]), people=len(one))
 
 
-def features(
-    vectors: npt.NDArray[np.float64], other: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
+def features(vectors: Reals, other: Reals | None = None) -> Reals:
     """What the regression reads: the vector, or what two vectors have in common and apart."""
     if other is None:
         return vectors
     return np.hstack([np.abs(vectors - other), vectors * other])
 
 
-def _best_strength(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> float:
+def _best_strength(inputs: Reals, codes: Rows, seed: int) -> float:
     order = np.random.default_rng([seed, 0x5F]).permutation(len(codes))
     tune, fit = order[: len(order) // 5], order[len(order) // 5 :]
     if len(np.unique(codes[fit])) < 2:
@@ -206,13 +176,13 @@ def _best_strength(inputs: npt.NDArray[np.float64], codes: Rows, seed: int) -> f
     return max(accuracy, key=accuracy.__getitem__)
 
 
-def _regression(inputs: npt.NDArray[np.float64], codes: Rows, strength: float) -> Any:
+def _regression(inputs: Reals, codes: Rows, strength: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=strength, max_iter=400, tol=1e-3).fit(inputs, codes)
 
 
-def _standardise(inputs: npt.NDArray[np.float64], train: Rows) -> npt.NDArray[np.float64]:
+def _standardise(inputs: Reals, train: Rows) -> Reals:
     """Mean 0 and deviation 1 on the training rows; a dead column (MiniLM has three) becomes 0."""
     mean, scale = standard_scale(inputs[train])
     return np.asarray((inputs - mean) * scale)
@@ -226,9 +196,3 @@ def _rank_correlation(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     a, b = a - a.mean(), b - b.mean()
     length = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / length) if length > 0 else 0.0
-
-
-def _finite(vectors: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64]:
-    if not np.isfinite(vectors).all():
-        raise DataError(f"some vectors of the task {name!r} are not finite")
-    return vectors

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,11 +20,9 @@ from capelet.data.labels import Attribute, add_derived, attributes
 from capelet.data.splits import group_rows
 from capelet.errors import DataError, name_field
 from capelet.evaluation.access import NO_ACCESS, Access
-from capelet.evaluation.ceilings import Ceilings
 from capelet.evaluation.plan import Plan
-from capelet.evaluation.scores import finding_of
+from capelet.evaluation.scores import Scoring
 from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses, metrics_for
 from capelet.interfaces import Vectors
 from capelet.release import Release
@@ -119,8 +116,7 @@ def attack_from_elsewhere(
 
     It is taught once, and scored on the victims of each seed.
     """
-    bootstrap = Bootstrap.over(plan.units)
-    ceilings = Ceilings.of(release, plan.corpus)
+    scoring = Scoring.of(plan, release)
     vectors = np.concatenate([release.vectors, own])
     rows: list[Finding] = []
     for secret in auxiliary.secrets:
@@ -133,11 +129,8 @@ def attack_from_elsewhere(
             "chosen": {winner: len(plan.splits)},
         }
         for metric in metrics_for(len(attribute.classes)):
-            row = finding_of(
-                KIND, attribute, AUXILIARY, metric, guesses, bootstrap, ceilings, winner == TABLE
-            )
-            parameters: dict[str, Any] = {**row.parameters, **about}
-            rows.append(replace(row, parameters=parameters, recipe_hash=release.recipe_hash))
+            row = scoring.finding(KIND, attribute, AUXILIARY, metric, guesses, winner == TABLE)
+            rows.append(replace(row, parameters={**row.parameters, **about}))
     return rows
 
 

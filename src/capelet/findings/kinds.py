@@ -78,12 +78,9 @@ class Kind:
     sense: Sense
     summary: str
     subject: str = ""
-    chance: str = "no single number says it"
     base: Base = "chance"
     base_title: str = "by chance"
     control: str = "shuffled labels"
-    reference: str = "reference"
-    unit: str = "victims"
     heading: str = ""
     caption: tuple[str, str] = ("", "")
     comparison: str = ""
@@ -100,8 +97,6 @@ KINDS: dict[str, Kind] = {
             "leak",
             "an attacker on a private attribute",
             subject="attribute",
-            chance="one over the number of classes",
-            reference="the predicted task label alone, or the text itself",
             heading="How much leaks",
             caption=(
                 "The strongest attacker, per attribute.",
@@ -117,9 +112,7 @@ KINDS: dict[str, Kind] = {
             "leak",
             "an attacker on a private attribute of a person, by many of their texts",
             subject="person",
-            chance="one over the number of classes",
             control="labels permuted over people",
-            unit="people among the victims",
             heading="How much the texts of a person give away together",
             caption=(
                 "The pooled attack, by number of texts.",
@@ -138,7 +131,6 @@ KINDS: dict[str, Kind] = {
             base="majority",
             base_title="by naming the most frequent words",
             control="paired with another text",
-            reference="naming the most frequent words of every text",
             heading="Can the words be read back?",
             caption=(
                 "F1 of the words read back.",
@@ -155,9 +147,6 @@ KINDS: dict[str, Kind] = {
             "leak",
             "the writer named from few texts of each",
             subject="writer",
-            chance="guesses over the number of writers",
-            reference="a network that reads the texts themselves",
-            unit="texts to attribute",
             heading="Can the writer be told?",
             caption=(
                 "Texts whose writer is found.",
@@ -174,9 +163,7 @@ KINDS: dict[str, Kind] = {
             "leak",
             "whether a text was trained on",
             subject="training texts",
-            chance="an advantage of 0, an AUC of one half",
             control="membership permuted",
-            unit="texts or writers scored",
             heading="Can training texts be told from others?",
             caption=(
                 "Advantage of the attacker.",
@@ -193,9 +180,7 @@ KINDS: dict[str, Kind] = {
             "leak",
             "what a language model gives back of its training texts",
             subject="made-up secrets",
-            chance="1.44 bits, the mean exposure of a secret that was never inserted",
             control="never inserted",
-            unit="secrets or texts",
             heading="Exposure",
             caption=(
                 "How well made-up secrets are remembered.",
@@ -212,10 +197,8 @@ KINDS: dict[str, Kind] = {
             "use",
             "how well the task still works",
             subject="task",
-            chance="always naming the commonest class",
             base="majority",
             base_title="for always naming the commonest class",
-            reference="the task from the text itself",
             heading="Does the task still work?",
             caption=(
                 "The task.",
@@ -231,7 +214,6 @@ KINDS: dict[str, Kind] = {
             "use",
             "for whom the task works",
             subject="attribute",
-            unit="texts of the subgroup",
             heading="For whom it works",
             caption=(
                 "For whom it works.",
@@ -246,9 +228,7 @@ KINDS: dict[str, Kind] = {
             "neither",
             "how far released vectors lie from the encoder's own",
             subject="vectors",
-            chance="one half",
             control="shuffled names",
-            unit="texts",
             heading="Original and released vectors",
             comparison="Deviation of the vectors",
         ),

@@ -53,12 +53,16 @@ class Guesses:
         return len(np.unique(self.predictions)) == 1
 
 
+def people_of(seeds: Sequence[Guesses]) -> int:
+    """How many different people (or groups of identical texts) were scored over all seeds."""
+    return len(np.unique(np.concatenate([item.unit for item in seeds])))
+
+
 def score(metric: str, seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
     """The metric's mean over seeds, with the bootstrap's interval."""
     # Every metric of guesses lies between 0 and 1.
-    people = len(np.unique(np.concatenate([item.unit for item in seeds])))
     draws = [replicates(metric, item, bootstrap.of(item.unit)) for item in seeds]
-    return mean_over_seeds(draws, people, is_share=True)
+    return mean_over_seeds(draws, people_of(seeds), is_share=True)
 
 
 def scores_together(
@@ -190,12 +194,6 @@ def _auc(guesses: Guesses, weights: Floats) -> Floats:
     )
 
 
-def _f1_of_second(guesses: Guesses, weights: Floats) -> Floats:
-    """F1 of the second class of two; 0 where it is never named, as a constant attacker has it."""
-    f1, _ = _f1_by_class(guesses, weights)
-    return np.asarray(f1[:, 1])
-
-
 def _recalls(guesses: Guesses, weights: Floats) -> Floats:
     """The share of each class that was recognised; NaN where a draw holds nobody of it."""
     right, true, _ = _counts(guesses, weights)
@@ -213,9 +211,8 @@ def certain_share(seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score:
 
     Of calibrated probabilities only: others say what they like.
     """
-    people = len(np.unique(np.concatenate([item.unit for item in seeds])))
     draws = [weighted_means(bootstrap.of(item.unit), _is_certain(item)) for item in seeds]
-    return mean_over_seeds(draws, people, is_share=True)
+    return mean_over_seeds(draws, people_of(seeds), is_share=True)
 
 
 def certain_hit_rate(seeds: Sequence[Guesses], bootstrap: Bootstrap) -> Score | None:
@@ -267,10 +264,21 @@ class Metric:
     name: str
     measure: Measure
     compute: Callable[[Guesses, Floats], Floats]
-    chance: Callable[[int], float | None]
-    majority: Callable[[float, int], float | None]
+    chance: Callable[[int], float | None] = lambda classes: None
+    majority: Callable[[float, int], float | None] = lambda share, classes: None
     two_classes: bool = False
     usual: bool = True
+
+
+def _recall_of(name: str, code: int, title: str) -> Metric:
+    return Metric(
+        name,
+        Measure(title),
+        lambda guesses, weights: _recalls(guesses, weights)[:, code],
+        chance=lambda classes: 0.5,
+        two_classes=True,
+        usual=False,
+    )
 
 
 METRICS: dict[str, Metric] = {
@@ -295,14 +303,12 @@ METRICS: dict[str, Metric] = {
             "f1_weighted",
             Measure("weighted F1"),
             _f1_weighted,
-            chance=lambda classes: None,
             majority=lambda share, classes: 2 * share**2 / (1 + share),
         ),
         Metric(
             "f1_macro",
             Measure("macro F1"),
             _f1_macro,
-            chance=lambda classes: None,
             majority=lambda share, classes: 2 * share / (1 + share) / classes,
         ),
         Metric(
@@ -317,7 +323,6 @@ METRICS: dict[str, Metric] = {
             Measure("found at 1 % false alarms"),
             _tpr_at_1_fpr,
             chance=lambda classes: 0.01,
-            majority=lambda share, classes: None,
             two_classes=True,
         ),
         # DPNR (Lyu et al. 2020, §4.1, after Coavoux et al. 2018): 1 − X of an attribute of people,
@@ -333,30 +338,13 @@ METRICS: dict[str, Metric] = {
         Metric(
             "empirical_privacy_f1",
             Measure("empirical privacy, 1 − F1", success="falls"),
-            lambda guesses, weights: 1.0 - _f1_of_second(guesses, weights),
-            chance=lambda classes: None,
-            majority=lambda share, classes: None,
+            # F1 of the second class of two; 0 where it is never named, by a constant attacker.
+            lambda guesses, weights: 1.0 - _f1_by_class(guesses, weights)[0][:, 1],
             two_classes=True,
             usual=False,
         ),
-        Metric(
-            "recall_present",
-            Measure("the second class recognised (presence)"),
-            lambda guesses, weights: _recalls(guesses, weights)[:, 1],
-            chance=lambda classes: 0.5,
-            majority=lambda share, classes: None,
-            two_classes=True,
-            usual=False,
-        ),
-        Metric(
-            "recall_absent",
-            Measure("the first class recognised (absence)"),
-            lambda guesses, weights: _recalls(guesses, weights)[:, 0],
-            chance=lambda classes: 0.5,
-            majority=lambda share, classes: None,
-            two_classes=True,
-            usual=False,
-        ),
+        _recall_of("recall_present", 1, "the second class recognised (presence)"),
+        _recall_of("recall_absent", 0, "the first class recognised (absence)"),
     )
 }
 OTHER_METRICS = tuple(name for name, item in METRICS.items() if not item.usual)
