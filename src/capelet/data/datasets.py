@@ -10,9 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from capelet.data.corpus import Corpus
+from capelet.data.corpus import Corpus, as_values
 from capelet.data.readers import read
 from capelet.errors import DataError, did_you_mean, name_field
 from capelet.files import cache_folder, expand_user
@@ -227,23 +225,13 @@ def is_available(name: str) -> bool:
 def _reviews() -> Corpus:
     from capelet.data.reviews import generate
 
-    reviews = generate()
-
-    def column(values: tuple[object, ...]) -> np.ndarray:
-        # Not np.array(values), which would turn numbers and strings into one fixed type.
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
-        return array
-
+    reviews, about = generate(), DATASETS["reviews"]
+    columns = {name: as_values(values, name) for name, values in vars(reviews).items()}
     return Corpus(
         name="reviews",
-        texts=column(reviews.texts),
-        label_name="stars",
-        label=column(reviews.stars),
-        private={
-            "gender": column(reviews.gender),
-            "age_group": column(reviews.age_group),
-            "country": column(reviews.country),
-        },
-        author=column(reviews.author),
+        texts=columns["texts"],
+        label_name=about.label,
+        label=columns["stars"],
+        private={name: columns[name] for name in about.private},
+        author=columns["author"],
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -135,16 +135,16 @@ def multi_label(name: str, values: Values, rare: int = RARE) -> list[Attribute]:
         note += f"; {len(counts) - len(frequent)} values too rare or too common are not measured"
     result = []
     for item in frequent:
-        flags = np.array(
-            [
-                None if value is None else ("yes" if item in map(_name, value) else "no")
-                for value in values
-            ],
-            dtype=object,
-        )
+        flags = _yes_no(None if value is None else item in map(_name, value) for value in values)
         one = attribute(f"{name}={item}", flags, rare=rare)
         result.append(replace(one, notes=(note, *one.notes), from_all_rows=True))
     return result
+
+
+def _yes_no(flags: Iterable[object]) -> Values:
+    """Presence as classes; None where nobody knows."""
+    words = [None if flag is None else ("yes" if flag else "no") for flag in flags]
+    return np.array(words, dtype=object)
 
 
 def _name(value: object) -> str:
@@ -341,17 +341,15 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
         elif word == "words" and argument:
             columns |= _word_list(corpus.texts, argument)
         elif word in _PATTERNS:
-            columns[f"has {word}"] = _presence(corpus.texts, _PATTERNS[word].search)
+            columns[f"has {word}"] = _yes_no(
+                bool(_PATTERNS[word].search(text)) for text in corpus.texts
+            )
         else:
             raise DataError(
                 f"{name_field('derive')} does not know {kind!r}; "
                 + did_you_mean(word, ["names", "topics", "words:FILE", "words:a|b|c", *_PATTERNS])
             )
     return columns
-
-
-def _presence(texts: Values, holds: Callable[[str], object]) -> Values:
-    return np.array(["yes" if holds(text) else "no" for text in texts], dtype=object)
 
 
 def _word_list(texts: Values, argument: str) -> dict[str, Values]:
@@ -365,7 +363,7 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     # Escaped: a word of a list is a word, whatever signs it has.
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, words)) + r")\b", re.IGNORECASE)
     title = path.stem if path.is_file() else "/".join(words[:3])
-    return {f"mentions {title}": _presence(texts, pattern.search)}
+    return {f"mentions {title}": _yes_no(bool(pattern.search(text)) for text in texts)}
 
 
 def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
@@ -380,12 +378,7 @@ def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
             f"{name_field('derive', 'names')} found no person name on at least {rare} of "
             f"{len(texts)} texts{best}; give a list of your own with words:FILE"
         )
-    return {
-        f"names {name}": np.array(
-            ["yes" if name in names else "no" for names in people], dtype=object
-        )
-        for name in enough
-    }
+    return {f"names {name}": _yes_no(name in names for names in people) for name in enough}
 
 
 def _people_by_spacy(texts: Values) -> list[set[str]] | None:
@@ -471,6 +464,4 @@ def topics(texts: Values, count: int = TOPICS, share: float = 0.5, seed: int = 0
     # A text of mixed topics has no label, rather than a wrong one.
     sure = shares[np.arange(len(best)), best] >= share
     values = [titles[topic] if clear else None for topic, clear in zip(best, sure, strict=True)]
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return np.array(values, dtype=object)

@@ -6,6 +6,7 @@ thousand rows are held, and a file that is larger than the memory can be release
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from capelet.data.datasets import DATASETS, load, path
 from capelet.data.formats import Format
 from capelet.data.headers import Header
 from capelet.data.messages import kind_of, no_column, several_columns
-from capelet.data.tables import TEXT, csv_options, json_row, separator_hint, unreadable_file
+from capelet.data.tables import TEXT, csv_options, json_rows, separator_hint, unreadable_file
 from capelet.errors import DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
@@ -140,25 +141,14 @@ def _csv(source: Path, columns: list[str], progress: Progress, layout: Format) -
 
 
 def _jsonl(source: Path, columns: list[str], progress: Progress, layout: Format) -> Iterator[Batch]:
-    rows: list[list[Any]] = []
-    first: dict[str, Any] | None = None
-    encoding = layout.encoding_of(source)
-    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
-    position, size = 0, source.stat().st_size
-    with source.open(encoding=encoding) as stream:
-        for number, line in enumerate(stream, 1):
-            position += len(line)
-            if line.strip():
-                row = json_row(line, number, source.name)
-                if first is None:
-                    check_columns(source.name, columns, Header(tuple(first := row)))
-                rows.append([row.get(column) for column in columns])
-            if len(rows) == _ROWS:
-                yield [list(column) for column in zip(*rows, strict=True)]
-                rows = []
-                progress("checking", position, size)
-    if rows:
-        yield [list(column) for column in zip(*rows, strict=True)]
+    size, lines = source.stat().st_size, json_rows(source, layout)
+    is_first = True
+    while block := list(itertools.islice(lines, _ROWS)):
+        if is_first:
+            check_columns(source.name, columns, Header(tuple(block[0][0])))
+            is_first = False
+        yield [[row.get(column) for row, _ in block] for column in columns]
+        progress("checking", block[-1][1], size)
 
 
 def check_columns(name: str, columns: Iterable[str], header: Header, hint: str = "") -> None:

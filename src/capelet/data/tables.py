@@ -7,7 +7,7 @@ offers (`__arrow_c_stream__`: pandas, Polars, Arrow itself) or by the module of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,16 +134,22 @@ def _read_csv(source: Path, layout: Format) -> Sheet:
 
 
 def _read_jsonl(source: Path, layout: Format) -> pa.Table:
-    rows = []
-    encoding = layout.encoding_of(source)
-    # A byte-order mark is no part of the first object.
-    with source.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding) as stream:
-        for number, line in enumerate(stream, 1):
-            if line.strip():
-                rows.append(json_row(line, number, source.name))
+    rows = [row for row, _ in json_rows(source, layout)]
     # Rows may lack keys: the columns are all that occur, in the order of their first row.
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({_whole(name): _column([row.get(name) for row in rows]) for name in names})
+
+
+def json_rows(source: Path, layout: Format) -> Iterator[tuple[dict[str, Any], int]]:
+    """The object of each line that is not blank, and how many characters were read with it."""
+    encoding = layout.encoding_of(source)
+    # A byte-order mark is no part of the first object.
+    with source.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding) as stream:
+        size = 0
+        for number, line in enumerate(stream, 1):
+            size += len(line)
+            if line.strip():
+                yield json_row(line, number, source.name), size
 
 
 def json_row(line: str | bytes, number: int, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,7 +20,15 @@ from capelet.studies.cell import canonical
 from capelet.studies.claims import Ruling
 from capelet.studies.documents import FAILS, HOLDS, UNTESTED
 from capelet.studies.plan import PlannedCell, StudyPlan
-from capelet.studies.rows import CHOICE, Row, count_of, rows_of, single_class_targets
+from capelet.studies.rows import (
+    CHOICE,
+    FIELDS,
+    Row,
+    count_of,
+    row_of,
+    rows_of,
+    single_class_targets,
+)
 from capelet.studies.store import Store
 
 TABLE, PAGE = "table.json", "table.md"
@@ -68,16 +76,8 @@ class Collection:
             else:
                 missing += 1
         rulings = tuple(claim.rule(rows, size) for claim in plan.claims)
-        return cls(
-            plan,
-            size,
-            tuple(cells),
-            tuple(rows),
-            rulings,
-            tuple(failures),
-            missing,
-            broken_cells,
-        )
+        contents = tuple(cells), tuple(rows), rulings, tuple(failures)
+        return cls(plan, size, *contents, missing, broken_cells)
 
     @property
     def verdict(self) -> str:
@@ -99,15 +99,9 @@ class Collection:
         """For machines: a line for each combination and measure, with its values by seed."""
         lines: dict[str, dict[str, Any]] = {}
         for row in self.rows:
-            about = {
-                "axes": dict(row.axes),
-                "kind": row.kind,
-                "target": row.target,
-                "metric": row.metric,
-                "chance": row.chance,
-            }
-            name = canonical({key: value for key, value in about.items() if key != "chance"})
-            line = lines.setdefault(name, {**about, "by_seed": {}, "degenerate": []})
+            about = {"axes": dict(row.axes), **{name: getattr(row, name) for name in FIELDS}}
+            new = {**about, "chance": row.chance, "by_seed": {}, "degenerate": []}
+            line = lines.setdefault(canonical(about), new)
             line["by_seed"][str(row.seed)] = row.value
             if row.degenerate:
                 line["degenerate"].append(row.seed)
@@ -157,20 +151,8 @@ def _rows_of(item: PlannedCell, findings: Findings, guesses: Any) -> list[Row]:
         attacker = {} if row.attacker in CHOICE else {"attacker": str(row.attacker)}
         # Deciles of words, repetitions of canaries, groups of people: what such findings are about.
         subgroup = {} if row.subgroup is None else {"subgroup": row.subgroup}
-        rows.append(
-            Row(
-                {**item.axes, **attacker, **subgroup},
-                item.cell.seed,
-                row.kind,
-                row.target,
-                row.metric,
-                row.value,
-                row.degenerate or row.target in single,
-                row.chance,
-                holds=row.parameters.get("holds"),
-                candidate=is_candidate,
-                single_class=row.target in single,
-            )
-        )
+        axes = {**item.axes, **attacker, **subgroup}
+        other = row_of(row, axes, item.cell.seed, row.target in single)
+        rows.append(replace(other, candidate=is_candidate))
     # A class without victims has no score; JSON has no NaN, and a mean would become one.
     return [row for row in rows if math.isfinite(row.value)]

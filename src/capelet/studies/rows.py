@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -154,23 +154,31 @@ def rows_of(
     by_target = {} if guesses is None else _guesses_by_target(guesses)
     single = single_class_targets(findings)
     return [
-        Row(
-            axes,
-            seed,
-            item.kind,
-            item.target,
-            item.metric,
-            item.value,
-            item.degenerate or item.target in single,
-            item.chance,
-            by_target.get((item.kind, item.target)) if item.metric in OF_GUESSES else None,
-            _winner(item),
-            item.parameters.get("holds"),
-            single_class=item.target in single,
+        replace(
+            row_of(item, axes, seed, item.target in single),
+            guesses=by_target.get((item.kind, item.target)) if item.metric in OF_GUESSES else None,
+            # One name has all the counts: a cell has one split.
+            winner=next(iter(item.parameters.get("chosen", {})), None),
         )
         for item in findings
         if item.attacker in CHOICE and item.subgroup is None
     ]
+
+
+def row_of(item: Finding, axes: Mapping[str, Level], seed: int, single_class: bool) -> Row:
+    """A finding of a cell as a row; one whose victims are all of a `single_class` tells nothing."""
+    return Row(
+        axes,
+        seed,
+        item.kind,
+        item.target,
+        item.metric,
+        item.value,
+        item.degenerate or single_class,
+        item.chance,
+        holds=item.parameters.get("holds"),
+        single_class=single_class,
+    )
 
 
 def single_class_targets(findings: Findings) -> set[str]:
@@ -184,11 +192,6 @@ def single_class_targets(findings: Findings) -> set[str]:
         for item in findings
         if item.metric == "accuracy" and item.majority == 1.0 and item.subgroup is None
     }
-
-
-def _winner(item: Finding) -> str | None:
-    """Who was chosen; a cell has one split, so that one name has all the counts."""
-    return next(iter(item.parameters.get("chosen", {})), None)
 
 
 def _guesses_by_target(table: Any) -> dict[tuple[str, str], PseudonymGuesses]:

@@ -167,7 +167,7 @@ def _level_down(row: Row, axes: Sequence[str]) -> Level | None:
 def join_levels(levels: Mapping[str, Level]) -> str:
     """Several levels in words; the first says by itself what it is.
 
-    >>> join_levels({"method": "cape", "lambda": 1.5})
+    >>> join_levels({"method": "cape", "adversary_weight": 1.5})
     'cape, λ 1.5'
     """
     first, *others = levels.items()
