@@ -17,14 +17,10 @@ what is missing. `--rows` and `--families` make it small.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +37,7 @@ from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
 from capelet.workflows.settings_choice import part_of
+from jobs import append_rows, read_rows, run_jobs
 
 SETS: dict[str, tuple[str, ...]] = {
     "ag_entities": ("entity_0", "entity_1", "entity_2"),
@@ -274,16 +271,6 @@ def show(measurements: list[dict[str, Any]]) -> None:
         )
 
 
-def run_jobs(jobs: list[Job], workers: int) -> Iterator[dict[str, Any]]:
-    """Each measurement as it is ready."""
-    if workers == 1:
-        yield from map(measure, jobs)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(measure, job) for job in jobs]):
-            yield future.result()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=["prepare", "run"])
@@ -303,10 +290,7 @@ def main() -> None:
         for name in arguments.sets:
             prepare(name, arguments.vectors, arguments.encoder)
         return
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # each process has one core
-    lines = arguments.out.read_text().splitlines() if arguments.out.is_file() else []
-    measurements = [json.loads(line) for line in lines]
+    measurements = read_rows(arguments.out)
     ready = {
         (row["set"], row["split"], row["release"], secret)
         for row in measurements
@@ -328,11 +312,7 @@ def main() -> None:
         for secret in SETS[name]
         if (name, place, method, secret) not in ready
     ]
-    with arguments.out.open("a") as file:
-        for row in run_jobs(jobs, arguments.workers):
-            measurements.append(row)
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+    measurements += append_rows(arguments.out, run_jobs(measure, jobs, arguments.workers))
     show(measurements)
 
 

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +38,8 @@ from capelet.mechanisms import (
     WordReplacement,
 )
 from capelet.mechanisms.specimens import PLANTED
+from jobs import Row, append_rows, read_rows, run_jobs
 
-Row = dict[str, Any]
 PARTS = ("power", "alarms", "time")
 DIMENSION, EPSILON, DELTA, RATE = 16, 1.0, 1e-5, 0.5
 TIMED = ("laplace", "gaussian", "privunit", "randomised-response")
@@ -221,15 +219,12 @@ def main() -> None:
     parser.add_argument("--old", type=Path, help="the src folder of another version, to time")
     parser.add_argument("--out", type=Path, default=Path("judge_power.jsonl"))
     arguments = parser.parse_args()
-    lines = arguments.out.read_text("utf-8").splitlines() if arguments.out.is_file() else []
-    rows = [json.loads(line) for line in lines]
+    rows = read_rows(arguments.out)
     plan = list(jobs_of(arguments))
     missing = [job for job in plan if not any(job.items() <= row.items() for row in rows)]
     print(f"{len(plan)} runs, {len(plan) - len(missing)} of them in {arguments.out}", flush=True)
-    for row in run_all(missing, arguments):
+    for row in append_rows(arguments.out, run_all(missing, arguments)):
         rows.append(row)
-        with arguments.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
         print(f"{row['part']}: {row['name']}, run {row['run']} ({row['seconds']} s)", flush=True)
     for part in arguments.parts:
         group = [row for row in rows if any(job.items() <= row.items() for job in plan)]
@@ -239,12 +234,7 @@ def main() -> None:
 def run_all(jobs: Sequence[Row], arguments: argparse.Namespace) -> Iterator[Row]:
     """Verdicts by as many processes as asked for; times one by one, when these are done."""
     verdicts = [job for job in jobs if job["part"] != "time"]
-    if arguments.workers == 1:
-        yield from map(measure, verdicts)
-    else:
-        with ProcessPoolExecutor(arguments.workers) as pool:
-            for future in as_completed([pool.submit(measure, job) for job in verdicts]):
-                yield future.result()
+    yield from run_jobs(measure, verdicts, arguments.workers)
     folders = {"this": Path(capelet.__file__).parents[1], "other": arguments.old}
     yield from (measure_time(job, folders) for job in jobs if job["part"] == "time")
 

@@ -14,13 +14,10 @@ each text from its guessed class to the barycentre of all. `--rows` and `--metho
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +38,7 @@ from capelet.mechanisms import Gaussian
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
 from capelet.workflows.settings_choice import part_of
+from jobs import append_rows, read_rows, run_jobs
 from pictures import Panel, draw_panels
 
 SECRETS = {
@@ -333,14 +331,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing new after these")
     arguments = parser.parse_args()
     deadline = time.monotonic() + 60 * arguments.minutes
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # each process has one core
     files = {name: arguments.vectors / f"{name}.npz" for name in arguments.sets}
     for name, file in files.items():
         if not file.is_file():
             prepare(name, file, arguments.encoder, arguments.rows)
-    lines = arguments.out.read_text().splitlines() if arguments.out.is_file() else []
-    measurements = [json.loads(line) for line in lines]
+    measurements = read_rows(arguments.out)
     ready = {(row["set"], row["split"], row["method"], row["strength"]) for row in measurements}
     jobs = [
         Job(name, files[name], arguments.rows, arguments.splits, place, method, strength,
@@ -353,34 +348,12 @@ def main() -> None:
         # A bottleneck serves a task, and these reviews have none.
         and not (method == "bottleneck" and "label" not in np.load(files[name]))
     ]  # fmt: skip
-    with arguments.out.open("a") as file:
-        for row in run_jobs(jobs, arguments.workers, deadline):
-            measurements.append(row)
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+    rows = run_jobs(measure, jobs, arguments.workers, deadline)
+    measurements += append_rows(arguments.out, rows)
     show(measurements)
     if arguments.picture:
         panels = [panel(measurements, name) for name in arguments.sets]
         arguments.picture.write_text(draw_panels(panels), "utf-8")
-
-
-def run_jobs(jobs: list[Job], workers: int, deadline: float) -> Any:
-    """Each measurement as it is ready; after the deadline nothing new begins."""
-    if workers == 1:
-        yield from (measure(job) for job in jobs if time.monotonic() < deadline)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting, left = set(), list(jobs)
-        while left or waiting:
-            while left and len(waiting) <= workers:
-                if time.monotonic() > deadline:
-                    left = []
-                else:
-                    waiting.add(pool.submit(measure, left.pop(0)))
-            if waiting:
-                first = next(as_completed(waiting))
-                waiting.remove(first)
-                yield first.result()
 
 
 if __name__ == "__main__":
