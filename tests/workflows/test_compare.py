@@ -47,7 +47,7 @@ def test_rows_keep_their_values_and_get_a_name() -> None:
     assert "DP-SGD promises: 8-central." in sentences
     assert "DP-SGD: whether a text was trained on is told by its loss" in sentences
     tables = {item.title: item for item in language_tables(both)}
-    assert "membership, DP-SGD" in {line.cells[0] for line in tables["Other attacks"].lines}
+    assert "texts, DP-SGD" in {line.cells[0] for line in tables["Other attacks"].lines}
 
 
 def test_equal_methods_are_called_by_their_folders() -> None:

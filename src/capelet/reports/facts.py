@@ -23,6 +23,11 @@ METHODS = {
 }
 
 
+def method_name(method: Any) -> str:
+    """How a training method of language models is called; of a single model it is not named."""
+    return METHODS.get(str(method), str(method)) if method else "this model"
+
+
 def name_of(findings: Findings) -> str:
     """The name of the data, as a title."""
     default = "a language model" if findings.recipe.get("network") else "unnamed data"

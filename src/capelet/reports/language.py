@@ -8,6 +8,7 @@ from __future__ import annotations
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, split_kind
 from capelet.reports import facts
+from capelet.reports.facts import method_name
 from capelet.reports.formatting import NOTHING, is_number, sentence_of
 from capelet.reports.kinds import report_of, reports_of
 from capelet.reports.kinds.extraction import (
@@ -16,9 +17,8 @@ from capelet.reports.kinds.extraction import (
     Extraction,
     canary_table,
     interval,
-    method_name,
 )
-from capelet.reports.kinds.generic import KindReport
+from capelet.reports.kinds.generic import KindReport, row_table
 from capelet.reports.page import (
     Code,
     Facts,
@@ -54,7 +54,7 @@ def language_page(findings: Findings) -> Page:
     command = str(findings.provenance.get("command") or "")
     model = facts.model_facts(findings)
     sections = [
-        section("exposure", KINDS["extraction"].heading, [extraction.curve(findings)]),
+        section("exposure", KINDS["extraction"].heading, [extraction.curves([(findings, "")])]),
         *others,
         section("tables", "Tables", language_tables(findings)),
         section("limits", "Limits", [text([LIMITS])]),
@@ -108,23 +108,12 @@ def language_tables(findings: Findings) -> list[Table]:
 
 
 def _other_attacks(findings: Findings) -> Table | None:
-    lines = []
-    for row in findings:
-        name, role = split_kind(row.kind)
-        if name != "membership" and row.target != "real texts":
-            continue
-        control = f" (control: {KINDS[name].control})" if role == "control" else ""
-        whose = row.parameters.get("method")
-        cells = (
-            name + control + (f", {method_name(whose)}" if whose is not None else ""),
-            row.attacker or NOTHING,
-            row.metric.replace("_", " "),
-            f"{row.value:.3f} ({interval(row, 3)})",
-            NOTHING if row.chance is None else f"{row.chance:g}",
-        )
-        lines.append(Line(cells, "control" if control else ""))
-    columns = ("attack", "attacker", "measure", "value", "chance")
-    return table("Other attacks", columns, lines, words=3)
+    rows = [
+        row
+        for row in findings
+        if split_kind(row.kind)[0] == "membership" or row.target == "real texts"
+    ]
+    return row_table("Other attacks", rows)
 
 
 def _costs(findings: Findings) -> Table | None:

@@ -13,6 +13,7 @@ from capelet.reports.formatting import NOTHING, change, decimal, score_with_inte
 from capelet.reports.page import Line, Table
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference
+from capelet.studies.documents import Triple
 from capelet.studies.rows import CONSTANT_GUESSES, SINGLE_CLASS, count_of
 from capelet.studies.statistics import CONDITIONAL, SIGNIFICANCE, Anova
 from capelet.studies.sweeps import MatchedDifference
@@ -54,21 +55,13 @@ def anova_table(result: Anova) -> Table:
     )  # fmt: skip
     measure = measure_of(result.metric).title
     title = f"Analysis of variance of {result.target} ({measure}), within splits"
-    return Table(
-        title,
-        columns,
-        tuple(lines),
-        " ".join(
-            sentence
-            for sentence in (
-                f"{count_of(result.splits, 'split')} as blocks.",
-                TWO_P_VALUES if has_repeated else "",
-                result.exclusions.sentence,
-                result.note,
-            )
-            if sentence
-        ),
-    )
+    sentences = [
+        f"{count_of(result.splits, 'split')} as blocks.",
+        TWO_P_VALUES if has_repeated else "",
+        result.exclusions.sentence,
+        result.note,
+    ]
+    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)))
 
 
 def difference_table(differences: Sequence[Difference], title: str = "Paired differences") -> Table:
@@ -111,8 +104,8 @@ def matched_table(results: Sequence[MatchedDifference], title: str = "At equal u
                 item.second,
                 item.target,
                 decimal(item.utility, 3),
-                _value(item, item.first_leakage),
-                _value(item, item.second_leakage),
+                _score(item.metric, item.first_leakage),
+                _score(item.metric, item.second_leakage),
                 _change(item.metric, item.difference),
                 count_of(item.n, item.unit),
             )
@@ -150,7 +143,7 @@ def estimate(ruling: Ruling) -> str:
         value, low, high = map(signed_points, ends)
         return f"{value} % ({low} to {high})"
     if ruling.relation == "within":
-        return score_with_interval(Finding("", "", metric, *ends))
+        return _score(metric, ends)
     return _change(metric, ends)
 
 
@@ -171,19 +164,20 @@ def _number(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def _value(item: MatchedDifference, ends: tuple[float, float, float]) -> str:
-    return score_with_interval(Finding("", item.target, item.metric, *ends))
+def _score(metric: str, ends: Triple) -> str:
+    return score_with_interval(Finding("", "", metric, *ends))
 
 
-def _change(metric: str, ends: tuple[float, float, float]) -> str:
-    value, low, high = (change(metric, end) for end in ends)
-    return f"{value} ({low} to {high})"
+def _change(metric: str, ends: Triple) -> str:
+    return _with_ends(*(change(metric, end) for end in ends))
 
 
 def _effect(item: Difference) -> str:
-    if item.effect is None:
+    effect = item.effect
+    if effect is None:
         return NOTHING
-    value, low, high = (
-        decimal(end, 2) for end in (item.effect.value, item.effect.low, item.effect.high)
-    )
+    return _with_ends(*(decimal(end, 2) for end in (effect.value, effect.low, effect.high)))
+
+
+def _with_ends(value: str, low: str, high: str) -> str:
     return f"{value} ({low} to {high})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from capelet.findings import Finding, Findings
@@ -305,46 +306,41 @@ def _need(verdict: Verdict, curve: Mapping[str, Any], attacker: str) -> str:
     )
 
 
+def read_curves(findings: Findings) -> tuple[Curve, ...]:
+    """The curves among the artefacts that can be drawn, with the full attack's score."""
+    content = artefact(findings, "learning_curve").get("curves")
+    full = {verdict.target: verdict.value for verdict in verdicts(findings)}
+    curves = (Curve.read(name, curve, full.get(name)) for name, curve in entries(content))
+    return tuple(curve for curve in curves if curve is not None)
+
+
 def learning_curves(findings: Findings) -> Curves | None:
     """A panel per attribute, with the full attack's score as a line."""
-    content = artefact(findings, "learning_curve")
-    full = {verdict.target: verdict.value for verdict in verdicts(findings)}
-    candidates = [
-        Curve.read(name, curve, full.get(name)) for name, curve in entries(content.get("curves"))
-    ]
-    curves = tuple(curve for curve in candidates if curve is not None)
+    curves = read_curves(findings)
+    attacker = artefact(findings, "learning_curve").get("attacker")
     caption = (
-        f"Balanced accuracy of {attacker_name(content.get('attacker'))} with few labelled texts "
-        "per class; the band is the 95 % interval."
+        f"Balanced accuracy of {attacker_name(attacker)} with few labelled texts per class; the "
+        "band is the 95 % interval."
     )
     return Curves(curves, "How fast the attacker learns.", caption) if curves else None
 
 
 def curve_table(findings: Findings) -> Table | None:
     """The numbers of the learning curves: a line per attribute, a column per number of labels."""
-    content = artefact(findings, "learning_curve")
-    metric = content.get("metric", PRIMARY)
-    curves = {
-        name: _curve_cells(metric, name, curve) for name, curve in entries(content.get("curves"))
-    }
-    numbers = sorted({number for cells in curves.values() for number in cells})
-    lines = [
-        Line((name, *(cells.get(number, NOTHING) for number in numbers)))
-        for name, cells in curves.items()
-    ]
+    metric = artefact(findings, "learning_curve").get("metric", PRIMARY)
+    curves = read_curves(findings)
+    numbers = sorted({number for curve in curves for number in curve.labels})
+    lines = []
+    for curve in curves:
+        ends = zip(curve.lows or repeat(None), curve.highs or repeat(None), strict=False)
+        cells = {
+            number: score_with_interval(Finding(LEAK, curve.name, metric, value, low, high))
+            for number, value, (low, high) in zip(curve.labels, curve.values, ends, strict=False)
+        }
+        lines.append(Line((curve.name, *(cells.get(number, NOTHING) for number in numbers))))
     columns = ("attribute", *(f"{count(number)} labels" for number in numbers))
     note = f"{metric_name(metric).capitalize()} by labelled texts per class, with 95 % intervals."
     return table("Learning curves", columns, lines, note)
-
-
-def _curve_cells(metric: str, name: str, curve: Mapping[str, Any]) -> dict[float, str]:
-    labels: Sequence[float] = curve.get("labels_per_class") or []
-    values = curve.get("value") or []
-    lows, highs = (list(curve.get(end) or [None] * len(labels)) for end in ("low", "high"))
-    return {
-        number: score_with_interval(Finding(LEAK, name, metric, value, low=low, high=high))
-        for number, value, low, high in zip(labels, values, lows, highs, strict=False)
-    }
 
 
 def summary_table(findings: Findings) -> Table | None:

@@ -13,22 +13,16 @@ from typing import Any
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import split_kind
 from capelet.reports.draw.curves import Series
-from capelet.reports.facts import METHODS
+from capelet.reports.facts import method_name
 from capelet.reports.formatting import NOTHING, percent, sentence_of
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, pair_up
 from capelet.reports.page import Exposure, Line, Section, Table, section, table, text
 
-THIS_MODEL = "this model"
 # From so many bits on, a sentence calls a secret remembered: one in a thousand ranks higher.
 REMEMBERED_BITS = 10.0
 GROUP = "What the model remembers"
 CANARIES, BITS, TAB = "canaries", "exposure_bits", "accuracy"
 TAB_TITLE = "Tab attack on canaries: share given back whole"
-
-
-def method_name(method: Any) -> str:
-    """How a training method is called; of a single model it is not named."""
-    return METHODS.get(str(method), str(method)) if method else THIS_MODEL
 
 
 def methods_of(findings: Findings) -> list[str | None]:
@@ -112,15 +106,11 @@ class Extraction(KindReport):
     # ---- on the page ---------------------------------------------------------------------------
 
     def section(self, findings: Findings) -> Section | None:
-        blocks = [text(self.sentences(findings)), self.curve(findings)]
+        blocks = [text(self.sentences(findings)), self.curves([(findings, "")])]
         return section("exposure", self.kind.heading, blocks, self.kind.heading)
 
-    def curve(self, findings: Findings) -> Exposure | None:
-        """Exposure over repetitions, a line for each method."""
-        return self.curves([(findings, "")])
-
     def curves(self, runs: Sequence[tuple[Findings, str]]) -> Exposure | None:
-        """The same of several runs, whose names distinguish the lines."""
+        """Exposure over repetitions, a line for each method; names of runs distinguish theirs."""
         items = [item for run, name in runs for item in series(self, run, name)]
         rows = [row for run, _ in runs for row in run.select(target=CANARIES, metric=BITS)]
         chance = next((row.chance for row in rows if row.chance is not None), 0.0)

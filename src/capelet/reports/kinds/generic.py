@@ -29,7 +29,7 @@ from capelet.findings.kinds import (
 from capelet.findings.verdicts import Figures, Judgement, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT
 from capelet.reports.draw.bars import Bar, marks_of
-from capelet.reports.facts import scored_units
+from capelet.reports.facts import method_name, scored_units
 from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
@@ -317,9 +317,7 @@ class KindReport:
             for row in findings
             if split_kind(row.kind)[0] == self.kind.name and row.metric not in self.metrics
         ]
-        columns = ("target", "attacker", "metric", "value", "chance", "commonest class", ONE_TEXT)
-        lines = [any_line(row) for row in rows]
-        return table(self.kind.title, (*columns, "n"), lines, words=3)
+        return row_table(self.kind.title, rows)
 
     # ---- two runs ------------------------------------------------------------------------------
 
@@ -371,10 +369,18 @@ def cell(row: Finding | None) -> str:
     return score_with_interval(row) + (" constant" if row.degenerate else "")
 
 
-def any_line(row: Finding) -> Line:
-    """A row of any kind with all that bounds it."""
+def row_table(title: str, rows: Iterable[Finding]) -> Table | None:
+    """Rows of any kind, each with all that bounds it."""
+    columns = ("target", "attacker", "metric", "value", "chance", "commonest class", ONE_TEXT, "n")
+    return table(title, columns, map(_row_line, rows), words=3)
+
+
+def _row_line(row: Finding) -> Line:
     kind, (_, role) = kind_of(row.kind), split_kind(row.kind)
-    target = row.target + (f", {row.subgroup}" if row.subgroup else "")
+    # Several language models side by side are told apart by their methods.
+    method = row.parameters.get("method")
+    about = (row.target, row.subgroup, method_name(method) if method else None)
+    target = ", ".join(filter(None, about))
     target += f" ({kind.control})" if role == "control" else ""
     target += " (reference)" if role == "reference" else ""
     bounds = (score(row.metric, value) for value in (row.chance, row.majority, row.ceiling))

@@ -74,16 +74,14 @@ class PersonInference(KindReport):
     def _by_size(self, findings: Findings, row: Finding) -> str:
         """What fewer texts give, and one text at a time."""
         clauses = [
-            f"{percent(item.value)} from {item.subgroup}" for item in self._sizes(findings, row)
+            f"{percent(item.value)} from {item.subgroup}"
+            for item in self.parts(findings, row, row.metric)
         ]
         if not clauses:
             return ""
         each = strongest(findings, row.target)
         alone = f"; texts taken one by one give {percent(each.value)}" if each else ""
         return f"It reaches {join_names(clauses)}{alone}."
-
-    def _sizes(self, findings: Findings, row: Finding) -> list[Finding]:
-        return self.parts(findings, row, row.metric)
 
     def clause(self, findings: Findings) -> str:
         names = [
@@ -109,7 +107,7 @@ class PersonInference(KindReport):
         rows = self.rows(findings)
         for row in rows:
             group = row.target if len(rows) > 1 else ""
-            for item in (*self._sizes(findings, row), row):
+            for item in (*self.parts(findings, row, row.metric), row):
                 label = item.subgroup or "all texts"
                 bar = self.bar(findings, item, label, group)
                 items.append(replace(bar, start=row.chance))
@@ -121,7 +119,7 @@ class PersonInference(KindReport):
         for row in self.rows(findings):
             if (each := strongest(findings, row.target)) is not None:
                 lines.append(self._line(findings, each, "texts one by one"))
-            for item in (*self._sizes(findings, row), row):
+            for item in (*self.parts(findings, row, row.metric), row):
                 lines.append(self._line(findings, item, item.subgroup or "all texts"))
         columns = ("attribute", "texts of a person", "balanced accuracy", "permuted", "ceiling")
         note = (
@@ -158,7 +156,7 @@ class PersonInference(KindReport):
             {
                 (item.target, item.subgroup): item
                 for row in self.rows(run)
-                for item in (*self._sizes(run, row), row)
+                for item in (*self.parts(run, row, row.metric), row)
             }
             for run in (before, after)
         )
