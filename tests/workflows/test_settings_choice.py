@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.attacks.families import FAMILIES
+from capelet.attacks.families import FAMILIES, Candidate
 from capelet.attacks.views import folds_of
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
@@ -415,6 +415,28 @@ def test_the_worst_gain_and_the_worst_upper_end_may_be_of_two_attributes() -> No
     point = bench._point(bench.part.vectors, {"adversary_weight": 1.0})
     assert point == Point({"adversary_weight": 1.0}, 0.3, 0.7, None, 0.5) and point.bound == 0.5
     assert Point({}, 0.3, 0.7).bound == 0.3
+
+
+def test_a_release_of_few_values_is_read_by_its_table() -> None:
+    """Whatever families were named: a fitted one that names a class always would hide the leak."""
+    bench = bench_of()
+
+    class Constant:
+        name, grid = "constant", ({},)
+
+        def fit(self, view: Any, secret: Any, settings: Any) -> Candidate:
+            rows = (np.tile([1.0, 0.0], (len(part), 1)) for part in view.rows[1:])
+            return Candidate(settings, *rows)
+
+    bench.families = [Constant()]
+    item = bench.part.secrets[0]
+    told = np.eye(2)[np.maximum(item.codes, 0)]
+    assert bench._gain(told, item)[0] == 0.0
+    gain, upper = bench._gain(told, item, outcomes=2)
+    assert gain == pytest.approx(0.5) and upper == pytest.approx(0.5)
+    # One value for all tells nothing, with room for values that did not come.
+    gain, upper = bench._gain(np.ones_like(told), item, outcomes=1)
+    assert gain == 0.0 < upper < 0.2
 
 
 def test_neighbours_are_those_of_the_test_rows_alone() -> None:

@@ -54,7 +54,7 @@ class Scoring:
         bound = bound_of(metric, truths, classes)
         constant = sum(item.degenerate for item in guesses)
         if is_exact and constant:
-            interval, constant = _with_unseen(interval, guesses), 0
+            interval, constant = with_unseen(interval, guesses), 0
         # A person has one secret and many texts; a task is asked of each text anew.
         of_person = self.ceilings.for_person(bound) if kind == "attribute-inference" else {}
         return Finding(
@@ -78,7 +78,7 @@ class Scoring:
         )
 
 
-def _with_unseen(interval: Score, guesses: Sequence[Guesses]) -> Score:
+def with_unseen(interval: Score, guesses: Sequence[Guesses]) -> Score:
     """The interval of a table that saw one value alone, with room for values that did not come.
 
     Guesses that never vary have an interval of no width, however few people were seen. A value that

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Secret, View, attack, families, one_thread
+from capelet.attacks.attribute import Family, Secret, View, attack, families, one_thread
+from capelet.attacks.outcomes import OutcomeTable, countable
 from capelet.data.corpus import Rows, Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit, method
@@ -24,6 +25,7 @@ from capelet.defences.fitting import Part
 from capelet.errors import CapeletError, MissingExtra, name_field
 from capelet.evaluation.ceilings import bound_of
 from capelet.evaluation.plan import Plan
+from capelet.evaluation.scores import with_unseen
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
@@ -329,7 +331,9 @@ class _Bench:
         inputs = self.part.vectors if private.encoder is None else self.part.texts
         assert inputs is not None
         release = private.release(inputs)
-        return replace(self._point(release.vectors, choice), guarantee=release.guarantee)
+        # As in the audit that follows: a release of few values is read by its table.
+        point = self._point(release.vectors, choice, countable(private.outcomes))
+        return replace(point, guarantee=release.guarantee)
 
     def utility_ceiling(self, guarantee: Guarantee) -> float | None:
         """The best accuracy of the task from one text; None where utility is another."""
@@ -344,23 +348,32 @@ class _Bench:
     def baseline(self) -> Point:
         return self._point(self.original, {})
 
-    def _point(self, vectors: Vectors, settings: Mapping[str, float | int]) -> Point:
+    def _point(
+        self,
+        vectors: Vectors,
+        settings: Mapping[str, float | int],
+        outcomes: int | None = None,
+    ) -> Point:
         with one_thread():
             # The worst attribute counts: a mean would let one secret pay for another.
-            leaks = [self._gain(vectors, item) for item in self.part.secrets]
+            leaks = [self._gain(vectors, item, outcomes) for item in self.part.secrets]
             leakage = max((gain for gain, _ in leaks), default=0.0)
             upper = max((top for _, top in leaks), default=0.0)
             return Point(settings, leakage, self._utility(vectors), upper=upper)
 
-    def _gain(self, vectors: Vectors, item: Attribute) -> tuple[float, float]:
+    def _gain(
+        self, vectors: Vectors, item: Attribute, outcomes: int | None = None
+    ) -> tuple[float, float]:
         """The strongest attacker's gain over chance, and the upper end of its interval."""
         attack_rows = _rows_with(item, self.attack_rows)
         test_rows = _rows_with(item, self.test_rows)
-        truth, scores = self._attack(vectors, item, attack_rows, test_rows, is_balanced=True)
+        readers = [OutcomeTable(outcomes)] if outcomes else self.families
+        truth, scores = self._attack(vectors, item, attack_rows, test_rows, readers)
         people = np.unique(self.units[test_rows], return_inverse=True)[1]
-        interval = score(
-            "balanced_accuracy", [Guesses(truth, scores, people)], Bootstrap.over(people)
-        )
+        guesses = Guesses(truth, scores, people)
+        interval = score("balanced_accuracy", [guesses], Bootstrap.over(people))
+        if outcomes and guesses.degenerate:
+            interval = with_unseen(interval, [guesses])
         chance = 1 / len(item.classes)
         # A class without a row to score has no accuracy, and nothing is shown of it.
         upper = interval.high if np.isfinite(interval.high) else 1.0
@@ -374,7 +387,7 @@ class _Bench:
             )
         learn_rows = _rows_with(task, self.learn_rows)
         test_rows = _rows_with(task, self.test_rows)
-        truth, scores = self._attack(vectors, task, learn_rows, test_rows, is_balanced=False)
+        truth, scores = self._attack(vectors, task, learn_rows, test_rows, None)
         return float((truth == scores.argmax(axis=1)).mean())
 
     def _attack(
@@ -383,15 +396,17 @@ class _Bench:
         item: Attribute,
         rows: Rows,
         test_rows: Rows,
-        *,
-        is_balanced: bool,
+        readers: Sequence[Family] | None,
     ) -> tuple[Codes, Floats]:
-        """What is true of the rows to score, and what the strongest attacker says of them."""
+        """What is true of the rows to score, and what the strongest of these says of them.
+
+        Without readers of a secret it is the task, whose classes are not weighed.
+        """
         # Settings are chosen by cross-validation: no row is spared for that.
         # Folds go by person, as in an audit.
         view = View(vectors, rows, rows[:0], test_rows, self.seed, self.units)
-        secret = Secret(view, item.codes, len(item.classes), balanced=is_balanced)
-        result = attack(view, secret, self.families)
+        secret = Secret(view, item.codes, len(item.classes), balanced=readers is not None)
+        result = attack(view, secret, readers or self.families)
         return secret.codes.scored, result.best[result.strongest].scored
 
 
