@@ -37,7 +37,6 @@ from capelet.reports.page import (
     Card,
     Cards,
     Change,
-    Changes,
     Column,
     Columns,
     Facts,
@@ -45,8 +44,10 @@ from capelet.reports.page import (
     Passage,
     Passages,
     Section,
+    Table,
     Text,
     bars,
+    changes,
     present,
     section,
     sign_off,
@@ -62,17 +63,16 @@ def comparison_page(before: Findings, after: Findings) -> Page:
     names = facts.run_names(before, after)
     runs = list(zip((before, after), names, strict=True))
     both = (before, after, names)
-    changes = all_changes(before, after)
     deviation = report_of("deviation")
     assert isinstance(deviation, Deviation)
     sections = [
-        section("changes", "What changed", [_changes(changes)], "Changes"),
+        section("changes", "What changed", [_changes(before, after)], "Changes"),
         _bars_of(LEAK, both, _LEAK_BARS, "leakage", "Leakage"),
         _others(before, after, names),
         _exposure(runs),
         _bars_of("utility", both, _TASK_BARS, "task", "Task"),
         deviation.compare(before, after, names),
-        section("tables", "Tables", _differences(before, after, names), "Tables"),
+        section("tables", "Tables", differences(*both), "Tables"),
         _columns("verdicts", "Verdicts", runs, _verdict_blocks),
         Section("limits", "Limits", (Passages(_limits(after)),), "Limits"),
         _columns("provenance", "Provenance", runs, facts.origin),
@@ -93,14 +93,14 @@ def comparison_page(before: Findings, after: Findings) -> Page:
 
 def all_changes(before: Findings, after: Findings) -> list[Change]:
     """What happened to each leak (attributes, words, writers, members), then to each task."""
-    changes = [change_of(pair) for pair in _headlines(before, after)]
-    return sorted((item for item in changes if item), key=lambda item: item.sense != "leak")
+    items = [change_of(pair) for pair in _headlines(before, after)]
+    return sorted((item for item in items if item), key=lambda item: item.sense != "leak")
 
 
 def change_summary(before: Findings, after: Findings) -> str:
     """The comparison in one sentence: which leaks fell or rose, and what became of the task."""
-    changes = all_changes(before, after)
-    if not any(change.sense == "leak" for change in changes):
+    items = all_changes(before, after)
+    if not any(change.sense == "leak" for change in items):
         return (
             "The two runs share no attribute and no other attack, so their leaks cannot be "
             "compared."
@@ -108,7 +108,7 @@ def change_summary(before: Findings, after: Findings) -> str:
     clauses = []
     # One clause for each outcome, so that the sentence stays short with many attributes.
     for sense, way, words in _CLAUSES:
-        names = [f"“{item.target}”" for item in changes if (item.sense, item.way) == (sense, way)]
+        names = [f"“{item.target}”" for item in items if (item.sense, item.way) == (sense, way)]
         if names:
             clauses.append(words.format(join_names(names)))
     return f"{sentence_of('; '.join(clauses))}."
@@ -175,9 +175,9 @@ def paired_bars(
 # ---- sections ------------------------------------------------------------------------------------
 
 
-def _changes(changes: Iterable[Change]) -> Block:
-    items = tuple(changes)
-    return Changes(items) if items else Text(("The two runs have no measurement in common.",))
+def _changes(before: Findings, after: Findings) -> Block:
+    block = changes(all_changes(before, after))
+    return block or Text(("The two runs have no measurement in common.",))
 
 
 # The name, the title and the caption of the bars of one kind.
@@ -227,7 +227,8 @@ def _exposure(runs: list[tuple[Findings, str]]) -> Section | None:
     return section("exposure", report.kind.heading, [report.curves(runs)], report.kind.heading)
 
 
-def _differences(before: Findings, after: Findings, names: tuple[str, str]) -> list[Block | None]:
+def differences(before: Findings, after: Findings, names: tuple[str, str]) -> list[Table | None]:
+    """Both runs and the difference of every measurement, kind by kind."""
     return [
         table
         for report in reports_of(before, after)

@@ -316,6 +316,12 @@ def bars(rows: Iterable[Bar], name: str, title: str, caption: str) -> Bars | Non
     return Bars(items, name, title, caption) if items else None
 
 
+def changes(items: Iterable[Change]) -> Changes | None:
+    """A block of changes; None where nothing is in both runs."""
+    present = tuple(items)
+    return Changes(present) if present else None
+
+
 def table(
     title: str, columns: tuple[str, ...], lines: Iterable[Line], note: str = "", words: int = 1
 ) -> Table | None:

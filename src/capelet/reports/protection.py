@@ -47,7 +47,6 @@ from capelet.reports.page import (
     Card,
     Cards,
     Change,
-    Changes,
     Fact,
     Facts,
     Line,
@@ -58,6 +57,7 @@ from capelet.reports.page import (
     Table,
     Tables,
     bars,
+    changes,
     present,
     section,
     sign_off,
@@ -75,13 +75,13 @@ def protection_page(before: Findings, after: Findings) -> Page:
     """In short, what leaks now, what it costs, false comfort, the search, and all numbers."""
     name = facts.name_of(after)
     leaks, uses = both_bars(before, after)
-    changes = mark_changes(before, after)
+    marked = mark_changes(before, after)
     comfort_blocks = [text(comfort_sentences(after)), comfort(after)]
     sections = [
         Section("short", "In short", (Passages(tuple(answers(before, after))),), "In short"),
-        _leakage(before, after, leaks, changes),
+        _leakage(before, after, leaks, marked),
         report_of(PERSON).section(after),
-        _task(after, uses, changes),
+        _task(after, uses, marked),
         section("comfort", "False comfort", comfort_blocks, "False comfort"),
         search_section(after),
         report_of("deviation").section(after),
@@ -102,7 +102,7 @@ def protection_page(before: Findings, after: Findings) -> Page:
 
 
 def _leakage(
-    before: Findings, after: Findings, rows: list[Bar], changes: list[Change]
+    before: Findings, after: Findings, rows: list[Bar], marked: list[Change]
 ) -> Section | None:
     scores = {item.target: item.value_words for item in verdicts(before)}
     apart = held_out_attributes(after)
@@ -120,12 +120,12 @@ def _leakage(
     blocks = [
         Cards(tuple(cards)) if cards else text(["No attribute was measured in this run."]),
         bars(rows, name, "Before and after, per attribute.", caption),
-        _changes(changes, "leak"),
+        changes(item for item in marked if item.sense == "leak"),
     ]
     return section("leakage", "What leaks now", blocks, "Leakage")
 
 
-def _task(after: Findings, rows: list[Bar], changes: list[Change]) -> Section | None:
+def _task(after: Findings, rows: list[Bar], marked: list[Change]) -> Section | None:
     caption = (
         "A longer bar is a more useful vector. The task’s bar begins at what needs no vectors at "
         "all."
@@ -135,25 +135,15 @@ def _task(after: Findings, rows: list[Bar], changes: list[Change]) -> Section | 
     blocks = [
         text(report_of(USE).sentences(after)),
         picture or text(["No task was measured."]),
-        _changes(changes, "task"),
+        changes(item for item in marked if item.sense == "task"),
     ]
     return section("task", "What it costs", blocks, "Cost")
 
 
-def _changes(changes: list[Change], sense: str) -> Changes | None:
-    items = tuple(item for item in changes if item.sense == sense)
-    return Changes(items) if items else None
-
-
 def _tables(before: Findings, after: Findings) -> list[Tables | None]:
-    differences = [
-        item
-        for kind in (LEAK, PERSON, USE, "fairness")
-        for item in report_of(kind).differences(before, after, NAMES)
-    ]
     families = [family_table(after, LEAK, target) for target in targets(after, LEAK)]
     return [
-        tables("Before and after", differences),
+        tables("Before and after", comparison.differences(before, after, NAMES)),
         tables("After: every control and every attacker", [summary_table(after), *families]),
     ]
 

@@ -37,7 +37,7 @@ import itertools
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,6 +51,8 @@ from capelet.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 Choices = dict[str, int]
+# Which fillers of a slot may be taken, by the slot's name.
+Offer = Callable[[str], Iterable[int]]
 Table = Mapping[str, Sequence[str]]
 
 SEED = 20_200_601
@@ -332,34 +334,36 @@ def _find(name: str, category: str) -> str:
     )
 
 
-def _expand(name: str, category: str, choices: Choices) -> Iterator[tuple[str, Choices]]:
-    """Every (string, choices) that the slot can become, given the choices already made."""
+def _expand(
+    name: str, category: str, choices: Choices, offer: Offer
+) -> Iterator[tuple[str, Choices]]:
+    """Every (string, choices) that a slot can become by the fillers that `offer` names of it.
+
+    A slot that was filled before is filled alike: `choices` are those already made.
+    """
     full = _find(name, category)
-    slot = _slots()[full]
-    indices = [choices[full]] if full in choices else range(len(slot.fillers))
-    for index in indices:
-        yield from _fill(slot.fillers[index], category, {**choices, full: index})
+    for index in [choices[full]] if full in choices else offer(full):
+        now = {**choices, full: index}
+        yield from _fill(_slots()[full].fillers[index], category, now, offer)
 
 
-def _fill(filler: str, category: str, choices: Choices) -> Iterator[tuple[str, Choices]]:
-    """Every (string, choices) that a filler with open places can become."""
+def _fill(
+    filler: str, category: str, choices: Choices, offer: Offer
+) -> Iterator[tuple[str, Choices]]:
+    """Every (string, choices) that a filler with open places can become, from left to right."""
     opening = _OPEN.search(filler)
     if opening is None:
         yield filler, choices
         return
     name, *spelt = opening.groups()
-    if name is not None:
-        inner: Iterator[tuple[str, Choices]] = _expand(name, category, choices)
-    else:
-        inner = ((spelt[index], now) for index, now in _spellings(choices))
-    for string, now in inner:
-        rest = filler[: opening.start()] + string + filler[opening.end() :]
-        yield from _fill(rest, category, now)
+    for string, now in _expand(name or "spelling", category, choices, offer):
+        word = spelt[int(string)] if name is None else string
+        rest = filler[: opening.start()] + word + filler[opening.end() :]
+        yield from _fill(rest, category, now, offer)
 
 
-def _spellings(choices: Choices) -> Iterator[tuple[int, Choices]]:
-    for index in [choices["spelling"]] if "spelling" in choices else (0, 1):
-        yield index, {**choices, "spelling": index}
+def _all_fillers(full: str) -> Iterable[int]:
+    return range(len(_slots()[full].fillers))
 
 
 # ── writing and reading ──────────────────────────────────────────────────────────────────────────
@@ -367,24 +371,19 @@ def _spellings(choices: Choices) -> Iterator[tuple[int, Choices]]:
 
 def _write(random: Random, state: Mapping[str, int]) -> str:
     """One text, its slots filled from left to right."""
-    choices: Choices = {}
 
-    def choose(full: str) -> str:
+    def offer(full: str) -> Iterator[int]:
         slot = _slots()[full]
-        if full not in choices:
-            choices[full] = _draw(random, slot.table[state[slot.source]])
-        return slot.fillers[choices[full]]
+        yield _draw(random, slot.table[state[slot.source]])
 
-    category = choose("category")
-
-    def replace(opening: re.Match[str]) -> str:
-        name, *spelt = opening.groups()
-        if name is None:
-            return str(spelt[int(choose("spelling"))])
-        return _OPEN.sub(replace, choose(_find(name, category)))
-
-    kinds = choose("pattern").split()
-    return " ".join(_OPEN.sub(replace, choose(_find(kind, category))) for kind in kinds)
+    (at,) = offer("category")
+    category = _slots()["category"].fillers[at]
+    ((pattern, choices),) = _expand("pattern", category, {"category": at}, offer)
+    sentences = []
+    for kind in pattern.split():
+        ((sentence, choices),) = _expand(kind, category, choices, offer)
+        sentences.append(sentence)
+    return " ".join(sentences)
 
 
 @cache
@@ -395,7 +394,7 @@ def _lexicon() -> dict[str, dict[str, tuple[str, Choices]]]:
     for category in _words()["product"]:
         sentences = result.setdefault(category, {})
         for kind in sorted(kinds):
-            for sentence, choices in _expand(kind, category, {}):
+            for sentence, choices in _expand(kind, category, {}, _all_fillers):
                 # Point 1 of the proof above, checked over the whole grammar.
                 if sentence in sentences or _SENTENCE_END.search(sentence):
                     raise ValueError(f"the grammar is ambiguous at {sentence!r} ({category})")

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from capelet.reports.draw.svg import svg, text
+from capelet.reports.draw.svg import rule, rung, svg, text
 from capelet.reports.formatting import is_number, percent, span
 
 Scale = Callable[[float], float]
@@ -119,7 +119,7 @@ def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
     step = 1 if height[1] - height[0] <= 0.5 else 2
     tenths = range(math.ceil(10 * height[0]), math.floor(10 * height[1]) + 1)
     parts = [
-        _rung(down(tenth / 10), f"{10 * tenth} %", (46, 314))
+        rung(down(tenth / 10), f"{10 * tenth} %", (46, 314))
         for tenth in tenths
         if tenth % step == 0 and 0 <= tenth <= 10
     ]
@@ -131,14 +131,11 @@ def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
         (curve.chance, "chance", "chance"),
         (curve.full, "full", "strongest attacker, all labels"),
     )
-    for value, kind, meaning in lines:
-        if value is not None:
-            y = down(value)
-            parts.append(
-                f'<line class="mark {kind}" x1="46" x2="314" y1="{y:.1f}" y2="{y:.1f}">'
-                f"<title>{meaning}: {percent(value, 1)}</title></line>"
-            )
-    return parts
+    return parts + [
+        rule(kind, (46, 314), (down(value), down(value)), f"{meaning}: {percent(value, 1)}")
+        for value, kind, meaning in lines
+        if value is not None
+    ]
 
 
 def _across(labels: Sequence[float]) -> Scale:
@@ -222,23 +219,16 @@ def _exposure_frame(
 ) -> list[str]:
     # At most seven rungs.
     step = next(size for size in (2, 5, 10, 20, 50) if top / size <= 7)
-    parts = [_rung(down(tick), str(tick), (60, 620)) for tick in range(0, int(top) + 1, step)]
-    parts += _ticks(levels, across, 24, 290)
-    parts.append(
+    axis = (
         '<text class="axis" x="340" y="312" text-anchor="middle">times that the author repeated '
         "the secret</text>"
-        f'<line class="mark chance" x1="60" x2="620" y1="{down(chance):.1f}" '
-        f'y2="{down(chance):.1f}"><title>never inserted: {chance:.1f} bits</title></line>'
     )
-    return parts
-
-
-def _rung(y: float, label: str, ends: tuple[int, int]) -> str:
-    left, right = ends
-    return (
-        f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
-    )
+    return [
+        *(rung(down(tick), str(tick), (60, 620)) for tick in range(0, int(top) + 1, step)),
+        *_ticks(levels, across, 24, 290),
+        axis,
+        rule("chance", (60, 620), (down(chance),) * 2, f"never inserted: {chance:.1f} bits"),
+    ]
 
 
 def _ticks(numbers: Sequence[float], across: Scale, gap: float, y: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from capelet.findings import Findings
-from capelet.reports.draw.svg import short, svg, text
+from capelet.reports.draw.svg import rule, rung, short, svg, text
 from capelet.reports.formatting import is_number, percent, points
 
 # The edges of the plot in a picture of 480 by 330: axes and their words stand outside.
@@ -155,12 +155,7 @@ def _grid(frontier: Frontier) -> list[str]:
     low, high = _reach(frontier)
     parts = []
     for tenth in range(round(10 * low), round(10 * high) + 1):
-        y = down(tenth / 10)
-        parts.append(
-            f'<line class="grid" x1="{WEST:g}" x2="{EAST:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="tick" x="{WEST - 6:g}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{10 * tenth} %</text>"
-        )
+        parts.append(rung(down(tenth / 10), f"{10 * tenth} %", (WEST, EAST)))
     right = _ends(frontier)[1]
     # At most seven labels.
     step = 5 if right < 0.31 else 10
@@ -195,22 +190,16 @@ def _lines(frontier: Frontier) -> list[str]:
         ("full", "utility without protection", bare[1]),
         ("wanted", "least utility asked for", demand.get("min_utility")),
     )
-    parts = []
-    for kind, meaning, value in upright:
-        if value is not None:
-            place = f'x1="{across(value):.1f}" x2="{across(value):.1f}"'
-            title = f"{meaning}: {points(value, 1)}"
-            parts.append(_line(kind, f'{place} y1="{NORTH:g}" y2="{SOUTH:g}"', title))
-    for kind, meaning, value in level:
-        if value is not None:
-            place = f'y1="{down(value):.1f}" y2="{down(value):.1f}"'
-            title = f"{meaning}: {percent(value, 1)}"
-            parts.append(_line(kind, f'{place} x1="{WEST:g}" x2="{EAST:g}"', title))
-    return parts
-
-
-def _line(kind: str, place: str, title: str) -> str:
-    return f'<line class="mark {kind}" {place}><title>{title}</title></line>'
+    parts = [
+        rule(kind, (across(value),) * 2, (NORTH, SOUTH), f"{meaning}: {points(value, 1)}")
+        for kind, meaning, value in upright
+        if value is not None
+    ]
+    return parts + [
+        rule(kind, (WEST, EAST), (down(value),) * 2, f"{meaning}: {percent(value, 1)}")
+        for kind, meaning, value in level
+        if value is not None
+    ]
 
 
 def _edge(frontier: Frontier) -> list[str]:

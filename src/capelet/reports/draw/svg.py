@@ -43,6 +43,24 @@ def short(content: Any, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 
 
+def rung(y: float, label: str, ends: tuple[float, float]) -> str:
+    """A line of the grid at this height, with its label to the left."""
+    left, right = ends
+    return (
+        f'<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text class="tick" x="{left - 6:g}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    )
+
+
+def rule(kind: str, across: tuple[float, float], down: tuple[float, float], title: str) -> str:
+    """A line of this kind that the legend explains, with a hover title of ours."""
+    (left, right), (top, bottom) = across, down
+    return (
+        f'<line class="mark {kind}" x1="{left:.1f}" x2="{right:.1f}" y1="{top:.1f}" '
+        f'y2="{bottom:.1f}"><title>{title}</title></line>'
+    )
+
+
 def standalone(picture: Markup, width: int = 640) -> str:
     """The picture as a file of its own: with its name space, the colours of a page, and a ground.
 
