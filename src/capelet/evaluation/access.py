@@ -27,7 +27,7 @@ class Redraw:
 
     def __init__(self, private: PrivateEncoder, inputs: Any, lock: Lock | None = None) -> None:
         self._private, self._inputs = private, inputs
-        # Seeds run abreast, and an encoder's cache is one file: who shares it shares a lock.
+        # Seeds run in parallel, and an encoder's cache is one file: who shares it shares a lock.
         self._lock = lock or Lock()
         is_text_noise = {step.consumes == "texts" for step in private.steps if draws(step)}
         self.most = MOST_TEXT_DRAWS if is_text_noise == {True} else MOST_DRAWS

@@ -71,7 +71,7 @@ T = TypeVar("T")
 LABELS_PER_CLASS = (10, 20, 30, 40, 50)
 # Verdicts are made of these, and controls are read under no others.
 VERDICT_METRICS = ("accuracy", "balanced_accuracy")
-# Seeds abreast; each holds the kernels of one split in memory.
+# Splits attacked in parallel; each holds the kernels of one split in memory.
 MOST_WORKERS = 4
 
 
@@ -105,7 +105,7 @@ def attack_all(
     progress: Progress,
     access: Sequence[Access] = (),
 ) -> Tally:
-    """All seeds, as many abreast as there are cores; the result does not depend on how many.
+    """All seeds, as many in parallel as there are cores; the result does not depend on how many.
 
     `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
     `access` is what attackers may use beside the vectors of each; nothing where it is empty.

@@ -45,7 +45,6 @@ def inversion_findings(
     attacker: str,
     units: npt.NDArray[np.intp] | None = None,
     recipe_hash: str | None = None,
-    seed: int | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """The rows of one attacker: F1, precision, recall, recall by frequency, and the null.
@@ -72,7 +71,6 @@ def inversion_findings(
             metric,
             *share_interval(weighted_means(weights, values, of), people).ends,
             n=len(truth),
-            seed=seed,
             recipe_hash=recipe_hash,
             **{"attacker": attacker, "parameters": extra, **more},
         )
@@ -136,7 +134,6 @@ def reference_findings(
     *,
     units: npt.NDArray[np.intp] | None = None,
     recipe_hash: str | None = None,
-    seed: int | None = None,
 ) -> list[Finding]:
     """The rows of the blind guess, kind `inversion-reference`, attacker `most-frequent`."""
     unit = np.arange(len(truth)) if units is None else units
@@ -150,7 +147,6 @@ def reference_findings(
             *share_interval(weighted_means(weights, getattr(hits, metric)), people).ends,
             n=len(truth),
             attacker="most-frequent",
-            seed=seed,
             recipe_hash=recipe_hash,
         )
         for metric in METRICS

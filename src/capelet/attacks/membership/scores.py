@@ -248,7 +248,6 @@ def membership_findings(
     units: npt.NDArray[Any] | None = None,
     subgroup: str | None = None,
     seed: int | None = None,
-    recipe_hash: str | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """Advantage, AUC and TPR at 1 % (and 0.1 %) FPR on all rows that are not auxiliary; a null.
@@ -292,7 +291,6 @@ def membership_findings(
                         "people": len(bootstrap.weights[0]),
                         "by_choice": list(interval.by_seed),
                     },
-                    recipe_hash=recipe_hash,
                 )
             )
     return rows
