@@ -13,6 +13,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[onnx,words,multilingual,protect,study,ray,service,langchain,dev]'
 	touch $@
 
+# A home that nobody can write to: what the demo trained on is remembered beside its runs.
+ifneq ($(shell test -w "$$HOME" || echo closed),)
+demo: export CAPELET_STATE ?= $(CURDIR)/runs/state
+endif
 demo: $(READY)
 	$(BIN)/capelet audit reviews --out runs/demo
 	$(BIN)/capelet protect reviews --method bottleneck --epsilon 4 --seeds 2 --out runs/demo-private

@@ -241,11 +241,13 @@ class RayCluster:
 
 def _import_ray(address: str | None) -> Any:
     """Ray, with settings that it reads when it is imported; the user's own go first."""
-    if address is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+    if address is None and "RAY_AUTH_MODE" not in os.environ:
         # Whoever reaches a cluster of our own may run code. With a token that only its processes
-        # have, others are turned away (Ray 2.52 and newer).
-        os.environ["RAY_AUTH_MODE"] = "token"
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        # have, others are turned away (Ray 2.52 and newer). Ray would write one of its own into the
+        # user's home, which may not be writable, and leave it there.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        if "ray" not in sys.modules:  # once it was imported it switches tokens on by itself
+            os.environ["RAY_AUTH_MODE"] = "token"
     try:
         import ray
     except ImportError:
@@ -258,20 +260,26 @@ def _connect(ray: Any, address: str | None, folder: str | None) -> None:
 
     Without an address one is begun here, with its logs and sockets in the folder.
     """
+    # Its messages would mix with ours, and results are for standard output.
+    settings = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        try:
+            with _of_this_machine(ray):
+                ray.init(**settings, include_dashboard=False, _temp_dir=folder)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise CapeletError(
+                f"Ray could not begin a cluster on this machine ({type(error).__name__}); try "
+                f"again, or give the address of one that runs with {name_field('address')}"
+            ) from None
+        return
     missing = (
         f"there is no Ray cluster at {address!r}; begin one with `ray start` (as head), and give "
         f"the address that it prints with {name_field('address')}"
     )
-    if address is not None and not _answers(address):
+    if not _answers(address):
         raise CapeletError(missing)
     try:
-        # Its messages would mix with ours, and results are for standard output.
-        settings = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None:
-            with _of_this_machine(ray):
-                ray.init(**settings, include_dashboard=False, _temp_dir=folder)
-        else:
-            ray.init(address=address, **settings)
+        ray.init(address=address, **settings)
     except (ConnectionError, ValueError, RuntimeError):
         raise CapeletError(missing) from None
 
