@@ -23,7 +23,9 @@ from capelet.mechanisms import Laplace, Projection, RandomisedResponse
 from capelet.release import PrivateEncoder
 from capelet.release.seeded import SeededEncoder
 from capelet.reports.answers import answers
+from capelet.reports.audit import audit_page
 from capelet.reports.kinds.attribute_inference import verdicts
+from capelet.reports.markdown import draw_markdown
 
 ROWS = 1500
 
@@ -244,6 +246,17 @@ def test_an_audit_of_a_noisy_label_is_read_by_the_table() -> None:
     assert row.parameters["draws"] == [16] and not math.isnan(row.value)
     ((name, times),) = row.parameters["chosen"].items()
     assert (name, times) == ("outcomes", 1)
+
+
+def test_a_page_says_that_the_table_is_exact_and_was_not_chosen() -> None:
+    findings = Findings(tuple(measured(corpus(told=0.6), RandomisedResponse(6.0, 3))))
+    page = draw_markdown(audit_page(findings))
+    assert "Strongest: the table of outcomes, which is exact" in page
+    assert "here the strongest is the table of how often each value" in page
+    # The table is none of the families that are chosen among.
+    assert "attackers learn to name" in page and "families of attackers" not in page
+    fitted = Findings(tuple(measured(corpus(told=0.6), Laplace(50.0))))
+    assert "the table of" not in draw_markdown(audit_page(fitted))
 
 
 def test_fitted_attackers_keep_their_way_on_infinite_releases() -> None:

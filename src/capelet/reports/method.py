@@ -15,6 +15,7 @@ from capelet.reports.formatting import (
 )
 from capelet.reports.kinds import reports_of
 from capelet.reports.kinds.attribute_inference import LEAK
+from capelet.reports.kinds.families import TABLE, is_exact
 from capelet.reports.page import Passage
 from capelet.reports.verdict import targets
 
@@ -117,7 +118,7 @@ def _of_attributes(findings: Findings) -> list[Passage]:
             "cross-validation on that part, nobody’s rows in two folds; a committee with "
             "calibrated probabilities is one candidate. The winner is fitted again on all of that "
             "part, and never sees a victim before it is scored. Where the release adds noise, the "
-            "attacker passes its own texts through it as often as that helps.",
+            f"attacker passes its own texts through it as often as that helps.{_exact(findings)}",
         ),
         Passage(
             "The score",
@@ -211,9 +212,21 @@ def _families(findings: Findings) -> str:
     names = {row.attacker for row in findings if row.kind == LEAK} - {
         "strongest",
         "committee",
+        TABLE,
         None,
     }
     return f"{len(names)} families of attackers" if len(names) > 1 else "attackers"
+
+
+def _exact(findings: Findings) -> str:
+    """Who is strongest where a release takes few values."""
+    if not any(is_exact(row) for row in findings.select(kind=LEAK, attacker="strongest")):
+        return ""
+    return (
+        " These vectors take few values: here the strongest is the table of how often each value "
+        "comes in each class, counted on the attacker’s part with as many draws as there may be. "
+        "What it does not gain, nobody gains from one vector, but for the luck of its counts."
+    )
 
 
 def _scope(findings: Findings) -> str:

@@ -18,6 +18,8 @@ from capelet.reports.formatting import (
 from capelet.reports.kinds.generic import cell, in_order
 from capelet.reports.page import Line, Table
 
+# The exact attacker of releases of few values.
+TABLE = "outcomes"
 METRIC_ORDER = ("balanced_accuracy", "accuracy", "f1_weighted", "f1_macro", "auc", "tpr_at_1_fpr")
 # What an attacker held, in words; findings made by hand need not say.
 HOLDINGS = {
@@ -98,7 +100,11 @@ def _choices(rows: Sequence[Finding]) -> str:
         if row.attacker == "strongest" and isinstance(choices, Mapping) and choices:
             ranking = sorted(choices.items(), key=lambda item: -item[1])
             names = ", ".join(f"{attacker_name(name)} × {times}" for name, times in ranking)
-            sentence = f"Strongest, chosen on the attacker’s own part, per seed: {names}."
+            sentence = (
+                "Strongest: the table of outcomes, which is exact and was not chosen among others."
+                if is_exact(row)
+                else f"Strongest, chosen on the attacker’s own part, per seed: {names}."
+            )
             holding = f" It {_holding(row)}." if _holding(row) else ""
             return f"{sentence}{holding}{_best_family(row)}{_draws(row)}"
     return ""
@@ -106,16 +112,22 @@ def _choices(rows: Sequence[Finding]) -> str:
 
 def winner_sentence(row: Finding) -> str:
     """Who was strongest, where it held more than vectors or is exact; else nothing."""
-    winners = row.parameters.get("chosen")
-    name = max(winners, key=winners.__getitem__) if isinstance(winners, Mapping) else None
-    if name == "outcomes":
+    if is_exact(row):
         return (
             "The vectors take few values, so the attacker is the table of how often each one comes "
             "in each class: nobody reads more from one vector than such a table."
         )
     if row.parameters.get("holds") in (None, "vectors"):
         return ""
+    winners = row.parameters.get("chosen")
+    name = max(winners, key=winners.__getitem__) if isinstance(winners, Mapping) else None
     return f"The strongest attacker, {attacker_name(name)}, {_holding(row)}."
+
+
+def is_exact(row: Finding) -> bool:
+    """Whether the strongest attacker is the table of all values that a vector can take."""
+    winners = row.parameters.get("chosen")
+    return isinstance(winners, Mapping) and TABLE in winners
 
 
 def _holding(row: Finding) -> str:
