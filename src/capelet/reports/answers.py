@@ -80,31 +80,23 @@ def lead(before: Findings, after: Findings) -> str:
     if not items:
         return "No private attribute was measured, so this report says nothing about leaks."
     clauses = []
-    for kind, one, several in _CLAUSES:
+    for kind, words in _CLAUSES.items():
         names = [f"“{item.target}”" for item in items if item.kind == kind]
-        if names:
-            clauses.append((one if len(names) == 1 else several).format(join_names(names)))
+        verb = "leaks" if len(names) == 1 else "leak"
+        clauses += [words.format(join_names(names), leak=verb)] if names else []
     sentences = ["; ".join(clauses), _cost(before, after), _promise(after)]
     return " ".join(f"{sentence_of(item)}." for item in sentences if item)
 
 
 # The worst news first.
-_CLAUSES = (
-    ("more", "{} leaks more than before", "{} leak more than before"),
-    ("same", "{} leaks as before, or nearly so", "{} leak as before, or nearly so"),
-    (
-        "less",
-        "{} leaks less than before, but still leaks",
-        "{} leak less than before, but still leak",
-    ),
-    ("unclear", "whether {} still leaks is inconclusive", "whether {} still leak is inconclusive"),
-    ("gone", "no leak of {} was found any more", "no leak of {} was found any more"),
-    (
-        "quiet",
-        "no leak of {} was found, before or after",
-        "no leak of {} was found, before or after",
-    ),
-)
+_CLAUSES = {
+    "more": "{} {leak} more than before",
+    "same": "{} {leak} as before, or nearly so",
+    "less": "{} {leak} less than before, but still {leak}",
+    "unclear": "whether {} still {leak} is inconclusive",
+    "gone": "no leak of {} was found any more",
+    "quiet": "no leak of {} was found, before or after",
+}
 
 
 def answers(before: Findings, after: Findings) -> list[Passage]:
