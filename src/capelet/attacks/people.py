@@ -259,17 +259,3 @@ def _log_ratios(probabilities: Floats, texts: Floats) -> Floats:
     logs = np.log(np.maximum(probabilities, LEAST))
     ratios = logs - logs.mean(axis=1, keepdims=True)
     return np.hstack([ratios, ratios * np.log(texts)[:, None]])
-
-
-__all__ = [
-    "POOLINGS",
-    "SIZES",
-    "Bags",
-    "People",
-    "attack_people",
-    "calibrate",
-    "draw_bags",
-    "log_probabilities",
-    "null_guesses",
-    "own_bags",
-]

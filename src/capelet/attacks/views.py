@@ -65,7 +65,22 @@ def in_range(vectors: Floats, exponent: int) -> Matrix:
     return np.asarray(vectors, dtype=np.float32)
 
 
-class View:
+class _Sharing:
+    """What several families, or settings of one, need and make once."""
+
+    @cached_property
+    def _shared(self) -> dict[Any, Any]:
+        return {}
+
+    def share(self, key: Any, make: Callable[[], T]) -> T:
+        """What was made under this key, or is made now."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        value: T = self._shared[key]
+        return value
+
+
+class View(_Sharing):
     """One split's vectors, prepared once for every attacker.
 
     Whatever is learnt here (means, axes, landmarks) is learnt on the rows to fit on only. `units`
@@ -89,7 +104,6 @@ class View:
         self._units = units
         self._vectors = vectors
         self._exponent = range_exponent(vectors)
-        self._shared: dict[Any, Any] = {}
 
     @property
     def source(self) -> Floats:
@@ -105,13 +119,6 @@ class View:
     def units(self) -> Codes:
         """The person of each row to fit on."""
         return self.rows.fit if self._units is None else self._units[self.rows.fit]
-
-    def share(self, key: Any, make: Callable[[], T]) -> T:
-        """What several settings or families need, made once."""
-        if key not in self._shared:
-            self._shared[key] = make()
-        value: T = self._shared[key]
-        return value
 
     def joined(self) -> View:
         """The same view with the rows to tune on among those to fit on: folds take their place."""
@@ -340,7 +347,7 @@ def _nearest(queries: Matrix, base: Matrix, most: int) -> tuple[Rows, Matrix]:
     return places, cosines
 
 
-class Secret:
+class Secret(_Sharing):
     """What is to be guessed on a view: codes per part and the number of classes.
 
     `balanced` weighs every class alike; a task probe, whose score is plain accuracy, does not.
@@ -352,7 +359,6 @@ class Secret:
         self.balanced = balanced
         self.weights = Parts(*(self._weights(part) for part in self.codes))
         self.whole: Secret | None = None
-        self._shared: dict[Any, Any] = {}
         self._all_codes = codes
 
     def _weights(self, codes: Codes) -> npt.NDArray[np.float32]:
@@ -373,13 +379,6 @@ class Secret:
         part.weights = fold._cut(self.weights)
         part.whole = self
         return part
-
-    def share(self, key: Any, make: Callable[[], T]) -> T:
-        """What several settings of a family need of this secret, made once."""
-        if key not in self._shared:
-            self._shared[key] = make()
-        value: T = self._shared[key]
-        return value
 
     def quality(self, scores: Floats) -> float:
         """Of guesses for the rows to tune on; see `quality_of`."""

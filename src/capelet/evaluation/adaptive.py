@@ -266,21 +266,3 @@ def insiders_of(encoders: Sequence[PrivateEncoder], raw: Vectors | None) -> list
         Insider.of(private, raw) if raw is not None and private.protects else None
         for private in encoders
     ]
-
-
-def adaptive_guesses(
-    attackers: AdaptiveAttackers | None, secret: Attribute
-) -> dict[str, AdaptiveGuess]:
-    """The door of this module: every adaptive attacker's guesses of one secret."""
-    return {} if attackers is None else attackers.guesses(secret)
-
-
-__all__ = [
-    "AdaptiveAttackers",
-    "AdaptiveGuess",
-    "Insider",
-    "adaptive_guesses",
-    "holds",
-    "insiders_of",
-    "strongest_of",
-]

@@ -35,7 +35,6 @@ from capelet.errors import DataError
 from capelet.evaluation.access import NO_ACCESS, Access
 from capelet.evaluation.adaptive import (
     AdaptiveAttackers,
-    adaptive_guesses,
     holds,
     strongest_of,
 )
@@ -255,7 +254,7 @@ class _SplitAttack:
             tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
 
         draws, attackers = self._draws_of(view), self.attackers
-        adaptive = adaptive_guesses(self.insiders, secret)
+        adaptive = self.insiders.guesses(secret) if self.insiders else {}
         result = attack(view, target, attackers, draws)
         for name, candidate in result.best.items():
             add("attribute-inference", name, candidate.scored)
