@@ -12,6 +12,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from capelet.data.text import private_words, spelling, treebank_pieces
+from capelet.encoders.word_vectors import read_word_vectors
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.mechanisms import vocabulary as module
 from capelet.mechanisms.vocabulary import (
@@ -22,7 +23,6 @@ from capelet.mechanisms.vocabulary import (
     known_table,
     vocabulary,
     whole_words,
-    word_vector_file,
 )
 
 RANDOM = np.random.default_rng(8)
@@ -203,15 +203,15 @@ def test_the_vectors_of_a_vocabulary_cannot_be_written_to() -> None:
 def test_files_of_vectors(tmp_path: Path) -> None:
     file = tmp_path / "v.txt"
     file.write_text("2 1\na 1\nb 2\n", encoding="utf-8")
-    words, vectors = word_vector_file(file)
+    words, vectors = read_word_vectors(file)
     assert words == ["a", "b"] and vectors.tolist() == [[1.0], [2.0]]
     file.write_text("a 1 2\nb 3 4 \n", encoding="utf-8")
-    assert word_vector_file(file)[1].tolist() == [[1, 2], [3, 4]]
+    assert read_word_vectors(file)[1].tolist() == [[1, 2], [3, 4]]
     read = vocabulary(str(file))
     assert read.name == "v" and read.words == ("a", "b")
     file.write_text("a\nb 1\n", encoding="utf-8")
-    with pytest.raises(DataError, match="line 1"):
-        word_vector_file(file)
+    with pytest.raises(EncoderError, match="line 1"):
+        read_word_vectors(file)
 
 
 def test_tables_that_nobody_can_read_are_refused_at_once() -> None:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from capelet.data.text import PRIVATE_WORD, private_words, spelling
-from capelet.errors import CapeletError, DataError
+from capelet.encoders.word_vectors import read_word_vectors
+from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.mechanisms import MECHANISMS, sampling
 from capelet.mechanisms.sampling import Stream
 from capelet.mechanisms.vocabulary import (
@@ -25,7 +26,6 @@ from capelet.mechanisms.vocabulary import (
     diameter,
     vocabulary,
     whole_words,
-    word_vector_file,
 )
 from capelet.mechanisms.words import (
     PUBLIC,
@@ -721,12 +721,12 @@ def test_word_vector_files_with_and_without_a_header(tmp_path: Path) -> None:
     file = tmp_path / "vectors.vec"
     for text in ("2 3\ngood 1 2 3\nbad 4 5 6\n", "good 1 2 3\nbad 4 5 6"):
         file.write_text(text, encoding="utf-8")
-        words, vectors = word_vector_file(file)
+        words, vectors = read_word_vectors(file)
         assert words == ["good", "bad"] and vectors.tolist() == [[1, 2, 3], [4, 5, 6]]
     for text, found in (("good 1 2\nbad 4\n", "line 2"), ("good x y\n", "line 1"), ("", "no word")):
         file.write_text(text, encoding="utf-8")
-        with pytest.raises(DataError, match=found):
-            word_vector_file(file)
+        with pytest.raises(EncoderError, match=found):
+            read_word_vectors(file)
 
 
 @pytest.mark.parametrize(

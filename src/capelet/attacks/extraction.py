@@ -120,7 +120,8 @@ def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int 
     parametric = -fit.log_cdf(losses) / math.log(2)
     # The fit may be off by a factor this far out. So only its fall from the last point that
     # counting settles is used, added to what counting says there.
-    beyond = parametric - fitted_at(fit, reference[ANCHOR - 1]) - math.log2(ANCHOR / (count + 1))
+    settled = -fit.log_cdf(reference[ANCHOR - 1 : ANCHOR]) / math.log(2)
+    beyond = parametric - settled - math.log2(ANCHOR / (count + 1))
     tail_rank = np.maximum(_smooth(losses, reference, below), 1e-9)
     # rank/|R| ≈ (below + 1)/(samples + 1): the canary is one of those ranked. With none below, its
     # rank is at most one in samples + 1.
@@ -137,10 +138,6 @@ def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int 
         space_bits,
         count,
     )
-
-
-def fitted_at(fit: SkewNormal, value: float) -> float:
-    return float(-fit.log_cdf(np.array([value]))[0] / math.log(2))
 
 
 def _smooth(losses: Floats, reference: Floats, below: Codes) -> Floats:

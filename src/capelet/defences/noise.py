@@ -8,8 +8,9 @@ has a twin here. What a twin makes carries no guarantee, and nothing of it is ev
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +22,8 @@ from capelet.mechanisms.specimens import RowRange
 from capelet.mechanisms.vectors import spherical_cap
 from capelet.privacy.guarantees import laplace_scale
 
-
-class Twin(Protocol):
-    """The noise of a mechanism on a batch of vectors."""
-
-    def __call__(self, x: Tensor, random: torch.Generator) -> Tensor: ...
+# The noise of a mechanism on a batch of vectors.
+Twin = Callable[[Tensor, torch.Generator], Tensor]
 
 
 def twin(mechanism: Any) -> Twin:

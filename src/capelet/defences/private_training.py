@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capelet.data.corpus import Rows
 from capelet.data.splits import SHARES
 from capelet.defences.network import Network
 from capelet.defences.settings import Part, Settings, TrainedMap, TrainingPrivacy
@@ -98,7 +97,10 @@ class _PrivateLearner:
         self.privacy: TrainingPrivacy = settings.training
         self.device = devices.choose(settings.schedule.device)
         network.to(self.device).train()
-        units = part.units if part.units is not None else _one_row_each(part)
+        # Where nobody counts otherwise every row is a unit; none is held back, for nothing may be
+        # watched.
+        rows = np.sort(np.concatenate([part.fit, part.tune]))[:, None]
+        units = rows if part.units is None else part.units
         self.members = units.shape[1]
         self.units = torch.from_numpy(units.astype(np.int64)).to(self.device)
         # Without a file around it, all units that are given train.
@@ -194,8 +196,3 @@ class _PrivateLearner:
 
     def watch(self) -> tuple[str, float] | None:
         return None
-
-
-def _one_row_each(part: Part) -> Rows:
-    """Every row of the part is a unit; none is held back, for nothing may be watched."""
-    return np.sort(np.concatenate([part.fit, part.tune]))[:, None]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from capelet.data.text import frequent_words, treebank_words
 from capelet.encoders.batches import fill_in_chunks
 from capelet.encoders.model_folder import AUTO_ENCODER, ModelFolder, open_folder, write_folder
-from capelet.encoders.tables import means, word_rows
+from capelet.encoders.tables import ReadsAll, means, word_rows
 from capelet.errors import DataError, EncoderError
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.privacy.origins import Origin
@@ -45,7 +45,7 @@ def vocabulary(texts: Sequence[str], most: int = VOCABULARY, rare: int = RARE) -
 
 
 @dataclass(frozen=True, eq=False)
-class AutoEncoder:
+class AutoEncoder(ReadsAll):
     """relu(mean of the words' rows + bias); a text of unknown words is relu(bias)."""
 
     name: str
@@ -80,9 +80,6 @@ class AutoEncoder:
             np.maximum(means(self.table[flat], offsets) + self.bias, 0, out=into)
 
         return fill_in_chunks(fill, texts, self.dimension, _CHUNK, progress)
-
-    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return np.zeros(len(texts), dtype=bool)
 
     def save(self, folder: Path) -> None:
         """Write the model folder."""

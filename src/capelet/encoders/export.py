@@ -14,15 +14,16 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capelet.encoders.folders import content_hash
+from capelet.encoders.folders import content_hash, make_whole
 from capelet.encoders.quiet import quiet
-from capelet.files import TemporaryFolder, cache_folder, private_folder
+from capelet.files import cache_folder, private_folder
 from capelet.interfaces import Progress, Vectors, silent
 
 if TYPE_CHECKING:
@@ -62,9 +63,10 @@ def export_folder(folder: Path, backend: str, progress: Progress = silent) -> Pa
         progress("preparing the encoder", 0, 1)
         if backend == "int8":
             exact = export_folder(folder, "onnx", progress)
-            _write_folder_whole(ready, lambda place: _quantise(exact, place))
+            write = partial(_quantise, exact)
         else:
-            _write_folder_whole(ready, lambda place: _export(folder, place))
+            write = partial(_export, folder)
+        make_whole(ready, "export", partial(_write_with_card, write))
         progress("preparing the encoder", 1, 1)
     card = _card(ready)
     if "refused" in card:
@@ -104,21 +106,15 @@ def _card(ready: Path) -> dict[str, Any]:
         return {}
 
 
-def _write_folder_whole(ready: Path, write: Callable[[Path], dict[str, Any]]) -> None:
-    """Let `write` fill a temporary folder and give it its name; the first of two processes wins."""
-    with TemporaryFolder(ready.parent, "export") as temporary:
-        # One level down: the temporary folder itself is removed at the end, renamed or not.
-        place = temporary / "whole"
+def _write_with_card(write: Callable[[Path], dict[str, Any]], place: Path) -> None:
+    """Let `write` fill the folder; its settings, or why there are none, are the card."""
+    try:
+        card = write(place)
+    except NotExportable as refusal:
+        shutil.rmtree(place)
         place.mkdir(mode=0o700)
-        try:
-            card = write(place)
-        except NotExportable as refusal:
-            shutil.rmtree(place)
-            place.mkdir(mode=0o700)
-            card = {"refused": str(refusal)}
-        (place / "encoder.json").write_text(json.dumps(card, sort_keys=True), encoding="utf-8")
-        with contextlib.suppress(OSError):  # another process was first; its export is as good
-            place.rename(ready)
+        card = {"refused": str(refusal)}
+    (place / "encoder.json").write_text(json.dumps(card, sort_keys=True), encoding="utf-8")
 
 
 def _export(folder: Path, place: Path) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from capelet.encoders.packages import minilm_folder, mpnet_folder
 from capelet.encoders.weights import file_hash
 from capelet.errors import EncoderError
-from capelet.files import expand_user
+from capelet.files import TemporaryFolder, expand_user, private_folder
 from capelet.interfaces import Vectors
 from capelet.silence import warn_if_late
 
@@ -87,6 +88,34 @@ def model_files(folder: Path) -> list[Path]:
         if not any(part.startswith(".") or part in _FOREIGN_EXPORTS for part in parts)
         and parts != _MANIFEST  # says what the folder holds and decides no vector
     ]
+
+
+def make_whole(ready: Path, label: str, fill: Callable[[Path], object]) -> None:
+    """Let `fill` fill a temporary folder and give it its name; the first of two processes wins."""
+    with TemporaryFolder(private_folder(ready.parent), label) as temporary:
+        # One level down: the temporary folder itself is removed at the end, renamed or not.
+        place = temporary / "whole"
+        place.mkdir(mode=0o700)
+        fill(place)
+        try:
+            place.rename(ready)
+        except OSError:
+            # Another process was first; what it made is as good.
+            if not ready.is_dir():
+                raise
+
+
+def copy_model(folder: Path, place: Path, leave_out: Callable[[Path], bool]) -> list[Path]:
+    """Copy the model's files that are not left out; those that are, for the caller to write."""
+    left_out = []
+    for path in model_files(folder):
+        target = place / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if leave_out(path):
+            left_out.append(path)
+        else:
+            shutil.copyfile(path, target)
+    return left_out
 
 
 def token_table(folder: Path) -> tuple[list[str], Vectors]:

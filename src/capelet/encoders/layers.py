@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
-from capelet.encoders.folders import content_hash, model_files, transformer_folder
+from capelet.encoders.folders import content_hash, copy_model, make_whole, transformer_folder
 from capelet.encoders.transformer import TransformerEncoder
 from capelet.errors import EncoderError
-from capelet.files import TemporaryFolder, cache_folder, private_folder
+from capelet.files import cache_folder, private_folder
 
 _NAME = re.compile(r"(?P<name>.+):layers=(?P<count>\d{1,3})")
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
@@ -58,26 +57,15 @@ def cut_folder(folder: Path, count: int) -> Path:
     if not 1 <= count <= layers:
         raise EncoderError(f"layers={count} is asked for, and the encoder has {layers}")
     private_folder(cache_folder())
-    with TemporaryFolder(private_folder(ready.parent), "layers") as temporary:
-        place = temporary / "whole"
-        _write_cut(folder, place, count, {**config, "num_hidden_layers": count})
-        try:
-            place.rename(ready)
-        except OSError:
-            # Another process was first; equal weights make equal files.
-            if not ready.is_dir():
-                raise
+    cut = {**config, "num_hidden_layers": count}
+    make_whole(ready, "layers", lambda place: _write_cut(folder, place, count, cut))
     return ready
 
 
 def _write_cut(folder: Path, place: Path, count: int, config: dict[str, object]) -> None:
     from safetensors.torch import load_file, save_file
 
-    for path in model_files(folder):
-        target = place / path.relative_to(folder)
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if target not in (place / _WEIGHTS, place / _CONFIG):
-            shutil.copyfile(path, target)
+    copy_model(folder, place, lambda path: path in (folder / _WEIGHTS, folder / _CONFIG))
     weights = load_file(folder / _WEIGHTS)
     numbers = {name: _LAYER.search(name) for name in weights}
     first = {

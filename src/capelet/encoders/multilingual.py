@@ -13,11 +13,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from capelet.encoders.batches import fill_in_chunks
-from capelet.encoders.tables import package_folder
+from capelet.encoders.tables import ReadsAll, package_folder
 from capelet.encoders.tokens import sound
 from capelet.encoders.weights import check_weights
 from capelet.interfaces import Progress, Vectors, silent
@@ -29,7 +26,7 @@ _DIMENSION = 384
 _CHUNK = 64  # texts between two calls of progress
 
 
-class MultilingualEncoder:
+class MultilingualEncoder(ReadsAll):
     """Vectors of length one for texts in many languages, on the processor."""
 
     dimension = _DIMENSION
@@ -60,9 +57,6 @@ class MultilingualEncoder:
 
         with self._lock:
             return fill_in_chunks(fill, texts, _DIMENSION, _CHUNK, progress)
-
-    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return np.zeros(len(texts), dtype=bool)
 
     def _ready_engine(self) -> Any:
         if self._engine is None:

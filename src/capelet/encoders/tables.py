@@ -27,7 +27,14 @@ Places = npt.NDArray[np.intp]
 Index = TypeVar("Index")  # what finds the rows of a text: a tokenizer, a dictionary of words
 
 
-class TableEncoder(Generic[Index]):
+class ReadsAll:
+    """An encoder that reads texts of any length to their end."""
+
+    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(texts), dtype=bool)
+
+
+class TableEncoder(ReadsAll, Generic[Index]):
     """A text's vector is the mean of its tokens' rows, not normalised; zero where it has none.
 
     The table lies in a folder, often that of an installed package of weights. A member says which
@@ -77,9 +84,6 @@ class TableEncoder(Generic[Index]):
         are texts.
         """
         raise NotImplementedError
-
-    def truncated(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return np.zeros(len(texts), dtype=bool)
 
     def open_table(self) -> tuple[Vectors, Index]:
         """The table and what finds its rows, read at the first use."""

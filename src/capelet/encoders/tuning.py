@@ -8,7 +8,6 @@ tuned; whether one is such is tried on a few texts, not guessed from its name.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capelet.encoders.export import cosines
-from capelet.encoders.folders import model_files
+from capelet.encoders.folders import copy_model
 from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.encoders.transformer import TransformerEncoder, sentence_transformer
 from capelet.errors import EncoderError, name_field
@@ -182,19 +181,14 @@ def _write_copy(source: Path, weights: Mapping[str, Tensor]) -> TemporaryFolder:
     copy = TemporaryFolder(private_folder(cache_folder() / "tuned"), "tuned")
     folder = copy.path
     missing = set(weights)
-    for path in model_files(source):
-        target = folder / path.relative_to(source)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix != ".safetensors":
-            shutil.copyfile(path, target)
-            continue
+    for path in copy_model(source, folder, lambda path: path.suffix == ".safetensors"):
         tensors = load_file(path)
         for name, tensor in weights.items():
             # Folders differ in what precedes a name ("bert."); what follows is the same.
             for key in [key for key in tensors if key == name or key.endswith(f".{name}")]:
                 tensors[key] = tensor.to(tensors[key].dtype)
                 missing.discard(name)
-        save_file(tensors, target, {"format": "pt"})
+        save_file(tensors, folder / path.relative_to(source), {"format": "pt"})
     if missing:
         raise EncoderError(f"the weights of {sorted(missing)[0]!r} are not in the model folder")
     return copy

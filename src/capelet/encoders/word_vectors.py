@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -80,19 +81,35 @@ class WordFileEncoder(WordTable):
         return np.stack(vectors), rows
 
 
-def word_lines(path: Path, name: str) -> Iterator[tuple[str, Vectors]]:
+def read_word_vectors(
+    path: Path | str, errors: Literal["strict", "replace"] = "strict"
+) -> tuple[list[str], Vectors]:
+    """All words of a text file as they stand there, and their vectors.
+
+    `errors`: what becomes of bytes that are no UTF-8.
+    """
+    words, vectors = [], []
+    for word, vector in word_lines(Path(path), str(path), errors):
+        words.append(word)
+        vectors.append(vector)
+    if not words:
+        raise EncoderError(f"the file {str(path)!r} holds no word vectors")
+    return words, np.stack(vectors)
+
+
+def word_lines(path: Path, name: str, errors: str = "strict") -> Iterator[tuple[str, Vectors]]:
     """Each word and its vector; `name` is what messages call the file."""
     number, width = 0, 0
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", errors=errors) as file:
             while line := file.readline(_LONGEST_LINE):
                 number += 1
                 word, *numbers = line.rstrip("\r\n ").split(" ")
                 # word2vec's first line: how many words, how many dimensions.
-                if not numbers or (number == 1 and len(numbers) == 1):
+                if (number == 1 and len(numbers) == 1) or not (word or numbers):
                     continue
                 vector = np.array(numbers, dtype=np.float32)
-                if not np.isfinite(vector).all():
+                if not numbers or not np.isfinite(vector).all():
                     raise ValueError
                 if width not in (0, len(vector)):
                     raise EncoderError(

@@ -100,7 +100,7 @@ def noisy_words(
     noise = (
         rounded_gaussian(len(words), sigma)
         if random is None
-        else _gaussian_integers(sigma, words, random)
+        else random.normal(0.0, sigma, len(words)).round()
     )
     noisy = {word: counts[word] + int(more) for word, more in zip(words, noise, strict=True)}
     # Rounding adds at most a half, which must not lift a word over the threshold.
@@ -112,9 +112,3 @@ def noisy_words(
             "or more texts"
         )
     return tuple(sorted(above, key=lambda word: (-noisy[word], word)))
-
-
-def _gaussian_integers(
-    sigma: float, words: Sequence[str], random: np.random.Generator
-) -> list[int]:
-    return [round(value) for value in random.normal(0.0, sigma, len(words)).tolist()]

@@ -284,5 +284,11 @@ class Connection(ABC):
             "again to go on"
         )
 
+    def _unusable(self, error: Exception, advice: str) -> OutputError:
+        """A sentence for an error at the opening."""
+        kind = StoreDown if self._is_away(error) else OutputError
+        reason = self._reason(error)
+        return kind(f"{self.place!r} cannot be used as a ledger ({reason}); give {advice}")
+
     def _reason(self, error: Exception) -> str:
         return " ".join(str(error).split())

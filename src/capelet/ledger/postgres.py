@@ -111,11 +111,8 @@ class PostgresConnection(Connection):
             self._prepare()
         except self.errors as error:
             self.close()
-            kind = StoreDown if self._is_away(error) else OutputError
-            raise kind(
-                f"{self.place!r} cannot be used as a ledger ({self._reason(error)}); give a "
-                "database in which this user may make a schema"
-            ) from None
+            advice = "a database in which this user may make a schema"
+            raise self._unusable(error, advice) from None
         except OutputError:
             self.close()
             raise

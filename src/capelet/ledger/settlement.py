@@ -243,7 +243,7 @@ class Settling:
         new_rows = undrawn(names, self._releases, self._draws)
         needs = needs_of([people[row] for row in new_rows], new_rows)
         # A charge is for texts that pass; what training texts are promised costs nobody here.
-        guarantee = _of_passing_texts(order.guarantee)
+        guarantee = replace(order.guarantee, training=None)
         self._balances.check(needs, guarantee, limits)
         draws = {
             names[row]: _Draw(people[row], order.run, vectors[row].tobytes()) for row in new_rows
@@ -371,10 +371,6 @@ def _stack(rows: Sequence[Vectors], width: int) -> Vectors:
         raise CapeletError("the ledger holds a vector of another width under one of these names")
     # Not `stack`, which takes five times as long for the one row of most requests.
     return np.array(rows, dtype=np.float32).reshape(len(rows), width)
-
-
-def _of_passing_texts(guarantee: Guarantee) -> Guarantee:
-    return guarantee if guarantee.training is None else replace(guarantee, training=None)
 
 
 def _sum(

@@ -52,11 +52,7 @@ class SQLiteConnection(Connection):
             raise StoreDown(f"cannot open the ledger {self.place!r} ({error.strerror})") from None
         except sqlite3.Error as error:
             self.close()
-            kind = StoreDown if self._is_away(error) else OutputError
-            raise kind(
-                f"{self.place!r} cannot be used as a ledger ({error}); give one that Capelet "
-                "made, or a new name"
-            ) from None
+            raise self._unusable(error, "one that Capelet made, or a new name") from None
         except OutputError:
             self.close()
             raise

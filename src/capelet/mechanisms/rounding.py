@@ -34,16 +34,13 @@ class Rounding(OnVectors):
     """
 
     step: ClassVar[str] = "rounding"
+    guarantee: ClassVar[None] = None
     precision: str
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             hint = did_you_mean(str(self.precision), PRECISIONS)
             raise CapeletError(f"there is no precision {self.precision!r}; {hint}")
-
-    @property
-    def guarantee(self) -> None:
-        return None
 
     def __call__(self, batch: Any) -> Vectors:
         rows = checked_rows(batch, None)

@@ -312,14 +312,11 @@ class Projection(OnVectors):
     """
 
     step: ClassVar[str] = "projection"
+    guarantee: ClassVar[None] = None
     dimension: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimension", check_count("dimension", self.dimension))
-
-    @property
-    def guarantee(self) -> None:
-        return None
 
     def __call__(self, batch: Any) -> Vectors:
         rows = checked_rows(batch, None)

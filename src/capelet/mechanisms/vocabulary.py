@@ -16,7 +16,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from capelet.data.text import PRIVATE_WORD, spelling, treebank_pieces
 from capelet.encoders import load
+from capelet.encoders.word_vectors import read_word_vectors
 from capelet.errors import CapeletError, DataError, EncoderError
 from capelet.files import expand_user
 from capelet.interfaces import Vectors
@@ -306,7 +306,7 @@ def _cut_down(table: Vocabulary, size: int) -> Vocabulary:
 def _read(name: str, size: int | None) -> Vocabulary:
     file = expand_user(name)
     if file.is_file():
-        return Vocabulary.of(*word_vector_file(file), file.stem, size)
+        return Vocabulary.of(*read_word_vectors(file, "replace"), file.stem, size)
     encoder = load(name)
     if not isinstance(encoder, HasTokenTable):
         raise EncoderError(
@@ -326,26 +326,3 @@ def whole_words(tokens: Sequence[str], table: Vectors) -> tuple[list[str], Vecto
     if 10 * len(rows) <= len(tokens):
         return list(tokens), table
     return [tokens[row][1:] for row in rows], table[rows]
-
-
-def word_vector_file(file: Path) -> tuple[list[str], Vectors]:
-    """Words and vectors of a text file, `word number number …` a line, with or without a header."""
-    words, vectors = [], []
-    with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
-            word, *values = line.rstrip().split(" ")
-            if number == 1 and len(values) == 1:
-                continue  # word2vec's header: how many words, how many dimensions
-            try:
-                vectors.append(np.array(values, dtype=np.float32))
-            except ValueError:
-                vectors.append(np.empty(0, dtype=np.float32))
-            words.append(word)
-            if not len(vectors[-1]) or len(vectors[-1]) != len(vectors[0]):
-                raise DataError(
-                    f"line {number} of {file.name!r} is no word with its vector; "
-                    "each line must hold a word and equally many numbers"
-                )
-    if not words:
-        raise DataError(f"the file {file.name!r} holds no word vectors")
-    return words, np.stack(vectors)

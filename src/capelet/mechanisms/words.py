@@ -350,6 +350,7 @@ class WordDropout(NoiseStep, OnTexts):
     """
 
     step: ClassVar[str] = "word-dropout"
+    guarantee: ClassVar[None] = None
     mu: float
     mask: tuple[str, ...] = ()
 
@@ -362,10 +363,6 @@ class WordDropout(NoiseStep, OnTexts):
     @property
     def draws(self) -> bool:  # type: ignore[override]
         return self.mu > 0
-
-    @property
-    def guarantee(self) -> None:
-        return None
 
     def describe(self) -> dict[str, Any]:
         return entry(self, mask=list(self.mask) or None)

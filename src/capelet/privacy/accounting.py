@@ -13,6 +13,7 @@ from capelet.errors import CapeletError
 from capelet.privacy.guarantees import (
     SEEDED_CAVEAT,
     Guarantee,
+    Neighbours,
     Status,
     Unit,
     check_count,
@@ -102,12 +103,14 @@ def central(
     is_seeded: bool = False,
     outside: Sequence[str] = (),
     remarks: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    neighbours: Neighbours = "add-remove",
 ) -> Guarantee:
     """The guarantee of something trained with DP-SGD; whatever lies `outside` leaves it claimed.
 
-    `remarks` say what it means, and cost nothing.
+    `remarks`, which come first, and `notes` say what it means, and cost nothing.
     """
-    caveats = [*remarks, "real arithmetic: the noise is added in floating point", *outside]
+    caveats = [*remarks, "real arithmetic: the noise is added in floating point", *notes, *outside]
     # Whoever knows the seed can subtract the noise.
     if is_seeded:
         caveats.insert(0, SEEDED_CAVEAT)
@@ -118,6 +121,6 @@ def central(
         "central",
         unit,
         "none" if is_seeded else status,
-        neighbours="add-remove",
+        neighbours=neighbours,
         caveat="; ".join(caveats),
     )

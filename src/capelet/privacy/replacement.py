@@ -16,15 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from capelet.errors import CapeletError
-from capelet.privacy.accounting import MOST_NOISE, epsilon_of, largest_delta, noise_for
-from capelet.privacy.guarantees import (
-    SEEDED_CAVEAT,
-    Guarantee,
-    Status,
-    Unit,
-    check_count,
-    check_number,
-)
+from capelet.privacy.accounting import MOST_NOISE, central, epsilon_of, largest_delta, noise_for
+from capelet.privacy.guarantees import Guarantee, Unit, check_count, check_number
 
 DELTA = 1e-5
 # Below this the accountant cuts tails off, and finds no finite ε.
@@ -82,19 +75,11 @@ class Target:
         """What a training with that noise promises; it may be a little less than the target."""
         _, share = self.half
         epsilon, delta = replacement(epsilon_of(self.noise(), self.rate, self.steps, share), share)
-        caveats = [
-            "real arithmetic: the noise is added in floating point",
+        notes = (
             "it covers the map; figures and reports beside it are exact",
             f"the list of classes and the number of {unit}s are public",
-        ]
-        # Whoever knows the seed can subtract the noise.
-        if is_seeded:
-            caveats.insert(0, SEEDED_CAVEAT)
-        status: Status = "none" if is_seeded else "proven"
-        caveat = "; ".join(caveats)
-        return Guarantee(
-            epsilon, delta, "central", unit, status, neighbours="replace", caveat=caveat
         )
+        return central(epsilon, delta, unit, is_seeded=is_seeded, notes=notes, neighbours="replace")
 
 
 @lru_cache(maxsize=64)

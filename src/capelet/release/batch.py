@@ -44,7 +44,7 @@ from capelet.release.drawing import Drawer, Request, Workers, open_drawer
 from capelet.release.jobs import ROW, VECTOR, Columns, Job, Summary, table_of
 from capelet.release.partial_output import PartialOutput, open_output
 from capelet.release.recipe import PrivateEncoder, matrix_of
-from capelet.release.rows import Block, LeaveOut, join_digests
+from capelet.release.rows import LeaveOut, join_digests
 
 __all__ = ["ROW", "VECTOR", "Summary", "Workers", "encode"]
 
@@ -109,36 +109,13 @@ def encode(
             stack.enter_context(with_anchor(book, charging.anchor))
             account = Account(book, charging.repeats, job.recipe_name)
         with open_output(job.target) as parts:
-            summary = _release(job, parts, account, workers, overwrite, progress)
+            summary = _Run(job, parts, account, overwrite, progress).summary(workers)
             # They are let out, and nobody will ask for them again; `same` ones stay: the next run
             # may ask. While the folder is there: a rerun after a kill still knows whose they are.
             # Not where the target was whole before: then they may be of a run that is not over.
             if account is not None and charging.repeats == "fresh" and parts.over:
                 account.ledger.forget(parts.run)
         return summary
-
-
-def _release(
-    job: Job,
-    parts: PartialOutput,
-    account: Account | None,
-    workers: Workers | None,
-    overwrite: bool,
-    progress: Progress,
-) -> Summary:
-    # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
-    is_fixed = job.folder is not None or not overwrite  # a folder is never overwritten
-    if is_fixed and (summary := _summary_of_last_run(job, parts)) is not None:
-        return summary
-    if job.folder is None:
-        _check_target(job.target, overwrite)
-    elif (summary := _summary_of_target(job, account)) is not None:
-        return summary
-    # Before the first pass: a cluster that is not there is known at once.
-    with open_drawer(job, parts, workers) as drawer:
-        checked = _first_pass(job, parts, account, overwrite, progress)
-        _second_pass(job, checked, parts, account, drawer, progress)
-    return _assemble(job, checked, parts, account)
 
 
 def _check_apart(target: Path, *inputs: Path | str | None) -> None:
@@ -197,136 +174,207 @@ class _FirstPass:
         return self.starts[-1]
 
 
-def _first_pass(
-    job: Job, parts: PartialOutput, account: Account | None, overwrite: bool, progress: Progress
-) -> _FirstPass:
-    """Check every row and every budget; nothing is drawn, and the ledger is only read."""
-    book = account.ledger if account else None
-    is_resumed = parts.begin(job.facts(), book.identity if book else "", overwrite)
-    with parts.counting():
-        checked = _count(job, parts, account, is_resumed, progress)
-        same = parts.same_rows(join_digests(checked.digests), overwrite)
-        if same and book is not None:
-            book.check(parts.needs(), job.guarantee, job.charging.budget)
-    # Other rows, and --overwrite: the old parts are dropped, and everything is counted again.
-    if not same:
-        parts.renew()
-        return _first_pass(job, parts, account, overwrite, progress)
-    if book is not None:
-        # Only now is the ledger's file made: a run that was refused leaves none behind.
-        book.open()
-        if job.charging.budget is not None:
-            book.limit(job.charging.budget)
-        parts.remember("ledger", book.identity)
-    return checked
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One run: what was asked, where its parts wait, and the ledger that charges for them."""
 
+    job: Job
+    parts: PartialOutput
+    account: Account | None
+    overwrite: bool
+    progress: Progress
 
-def _count(
-    job: Job, parts: PartialOutput, account: Account | None, is_resumed: bool, progress: Progress
-) -> _FirstPass:
-    """Check all rows; add up what each person needs, and notice people who look alike."""
-    digests, starts, alike = [], [0], LookAlikes()
-    for block in job.source.blocks(progress):
-        digests.append(block.digest)
-        starts.append(block.start + len(block))
-        if account is not None:
-            alike.look(block, parts, account.ledger)
-            parts.count(account.needs(block, parts, is_resumed))
-    if not digests:
-        raise DataError(f"{job.source.name!r} has no rows")
-    empty = job.source.empty_rows()
-    left_out = [f"{empty:,} rows were left out: they are empty"] if empty else []
-    return _FirstPass(starts, digests, is_resumed, (*left_out, *alike.warnings()))
+    def summary(self, workers: Workers | None) -> Summary:
+        """Release what is not yet released, and let all of it out."""
+        job = self.job
+        # Killed between the rename and the end: the target is whole and paid for, nothing is drawn.
+        is_fixed = job.folder is not None or not self.overwrite  # a folder is never overwritten
+        if is_fixed and (summary := self._of_last_run()) is not None:
+            return summary
+        if job.folder is None:
+            _check_target(job.target, self.overwrite)
+        elif (summary := self._of_target()) is not None:
+            return summary
+        # Before the first pass: a cluster that is not there is known at once.
+        with open_drawer(job, self.parts, workers) as drawer:
+            first = self._first_pass()
+            self._second_pass(first, drawer)
+        return self._assemble(first)
 
+    @property
+    def _identity(self) -> str:
+        return self.account.ledger.identity if self.account else ""
 
-def _second_pass(
-    job: Job,
-    checked: _FirstPass,
-    parts: PartialOutput,
-    account: Account | None,
-    drawer: Drawer,
-    progress: Progress,
-) -> None:
-    """Draw what is not drawn, settle it, write it down; block by block, in order."""
-    rows, pending = 0, set[bytes]()
-    requests = _requests(job, checked, parts, account, pending)
-    for request, draws in drawer.draw(requests):
-        block = request.block
-        if account is not None:
-            _settle(job, request, draws, parts, account)
-            pending.difference_update(request.names)
-        elif len(request.rows):
-            parts.write(block.number, table_of(job, block, draws))
-        rows += len(block)
-        progress("releasing", rows, checked.rows)
+    def _first_pass(self) -> _FirstPass:
+        """Check every row and every budget; nothing is drawn, and the ledger is only read."""
+        job, parts = self.job, self.parts
+        book = self.account.ledger if self.account else None
+        is_resumed = parts.begin(job.facts(), self._identity, self.overwrite)
+        with parts.counting():
+            first = self._count(is_resumed)
+            same = parts.same_rows(join_digests(first.digests), self.overwrite)
+            if same and book is not None:
+                book.check(parts.needs(), job.guarantee, job.charging.budget)
+        # Other rows, and --overwrite: the old parts are dropped, and everything is counted again.
+        if not same:
+            parts.renew()
+            return self._first_pass()
+        if book is not None:
+            # Only now is the ledger's file made: a run that was refused leaves none behind.
+            book.open()
+            if job.charging.budget is not None:
+                book.limit(job.charging.budget)
+            parts.remember("ledger", book.identity)
+        return first
 
+    def _count(self, is_resumed: bool) -> _FirstPass:
+        """Check all rows; add up what each person needs, and notice people who look alike."""
+        source, account = self.job.source, self.account
+        digests, starts, alike = [], [0], LookAlikes()
+        for block in source.blocks(self.progress):
+            digests.append(block.digest)
+            starts.append(block.start + len(block))
+            if account is not None:
+                alike.look(block, self.parts, account.ledger)
+                self.parts.count(account.needs(block, self.parts, is_resumed))
+        if not digests:
+            raise DataError(f"{source.name!r} has no rows")
+        empty = source.empty_rows()
+        left_out = [f"{empty:,} rows were left out: they are empty"] if empty else []
+        return _FirstPass(starts, digests, is_resumed, (*left_out, *alike.warnings()))
 
-def _requests(
-    job: Job,
-    checked: _FirstPass,
-    parts: PartialOutput,
-    account: Account | None,
-    pending: set[bytes],
-) -> Iterator[Request]:
-    """Each block with the rows that nobody has drawn: repeats are taken out before the draw.
+    def _second_pass(self, first: _FirstPass, drawer: Drawer) -> None:
+        """Draw what is not drawn, settle it, write it down; block by block, in order."""
+        rows, pending = 0, set[bytes]()
+        for request, draws in drawer.draw(self._requests(first, pending)):
+            block = request.block
+            if self.account is not None:
+                self._settle(request, draws, self.account.ledger)
+                pending.difference_update(request.names)
+            elif len(request.rows):
+                self.parts.write(block.number, table_of(self.job, block, draws))
+            rows += len(block)
+            self.progress("releasing", rows, first.rows)
 
-    `pending` are the names that were asked for and are not settled: a drawer may read ahead, and a
-    text of a block ahead may be one of them.
-    """
-    place = 0
-    for block in job.source.blocks():
-        # Other rows than were checked and budgeted: nothing of them may leave.
-        if checked.digests[place : place + 1] != [block.digest]:
-            raise _change_error(job)
-        place += 1
-        if account is None:
-            is_stored = block.number in parts.stored_blocks
-            yield Request(block, (), () if is_stored else range(len(block)))
+    def _requests(self, first: _FirstPass, pending: set[bytes]) -> Iterator[Request]:
+        """Each block with the rows that nobody has drawn: repeats are taken out before the draw.
+
+        `pending` are the names that were asked for and are not settled: a drawer may read ahead,
+        and a text of a block ahead may be one of them.
+        """
+        place = 0
+        for block in self.job.source.blocks():
+            # Other rows than were checked and budgeted: nothing of them may leave.
+            if first.digests[place : place + 1] != [block.digest]:
+                raise self._change_error()
+            place += 1
+            is_stored = block.number in self.parts.stored_blocks
+            names: Sequence[bytes] = ()
+            rows: Sequence[int] = () if is_stored else range(len(block))
+            if self.account is not None:
+                names = self.account.names_of(block, self.parts.run)
+                known = () if is_stored else self.account.ledger.names_among(names)
+                rows = () if is_stored else undrawn(names, known, pending)
+                pending.update(names[row] for row in rows)
+            yield Request(block, names, rows)
+        if place != len(first.digests):
+            raise self._change_error()
+
+    def _settle(self, request: Request, draws: Vectors, book: Ledger) -> None:
+        """Charge for a block and keep it, both or neither; the part is what the ledger returns."""
+        job, parts, block = self.job, self.parts, request.block
+        is_stored = block.number in parts.stored_blocks
+        # A part that lies there was settled. It is settled again all the same, which costs nothing,
+        # unless the ledger was put back to an older state: then it is charged once more.
+        if is_stored:
+            vectors = matrix_of(parts.read(block.number)[VECTOR])
         else:
-            yield _request(block, parts, account, pending)
-    if place != len(checked.digests):
-        raise _change_error(job)
+            vectors = _fill(request, draws, book)
+        parts.begin_charging()
+        try:
+            settlement = book.settle(
+                block.subjects,
+                request.names,
+                vectors,
+                job.guarantee,
+                run=parts.run,
+                budget=job.charging.budget,
+            )
+        except BudgetError as error:
+            raise CapeletError(
+                "the ledger was changed by another process meanwhile: "
+                f"{error.from_row(block.start)}. Nothing is written; what was charged so far is "
+                f"kept, and the same command goes on from row {block.start}"
+            ) from None
+        if not is_stored or not np.array_equal(settlement.vectors, vectors):
+            parts.write(block.number, table_of(job, block, settlement.vectors))
 
+    def _change_error(self) -> DataError:
+        name = self.job.source.name
+        return DataError(f"{name!r} was changed while it was read; run the command again")
 
-def _request(block: Block, parts: PartialOutput, account: Account, pending: set[bytes]) -> Request:
-    names = account.names_of(block, parts.run)
-    if block.number in parts.stored_blocks:
-        return Request(block, names, ())
-    rows = undrawn(names, account.ledger.names_among(names), pending)
-    pending.update(names[row] for row in rows)
-    return Request(block, names, rows)
+    # ---- the end ----
 
+    def _assemble(self, first: _FirstPass) -> Summary:
+        """Join the parts to one file, or gather them in one folder, and let it out."""
+        job, parts = self.job, self.parts
+        width = parts.read(0).schema.field(VECTOR).type.list_size
+        if job.folder is None:
+            with parts.whole(job.schema(width)) as writer:
+                for number in range(len(first.digests)):
+                    writer.write_table(parts.read(number))
+        else:
+            name = manifest.plan_of(job, join_digests(first.digests), self._identity)
+            manifest.gather(job, parts, first.starts, name, width)
+        draws, highest = first.rows, None
+        if self.account is not None:
+            draws = self.account.ledger.releases_of(parts.run)
+            highest = self.account.ledger.counts().highest_epsilon
+        content: dict[str, Any] = {
+            "rows": first.rows,
+            "dimension": width,
+            "drawn": draws,
+            "kept": first.rows - draws,
+            "highest_epsilon": highest,
+            "warnings": first.warnings,
+        }
+        parts.let_out(json.dumps(content))
+        return Summary(job.target, **content, is_resumed=first.is_resumed, **job.promises())
 
-def _settle(
-    job: Job, request: Request, draws: Vectors, parts: PartialOutput, account: Account
-) -> None:
-    """Charge for a block and keep it, both or neither; the part is what the ledger returns."""
-    block, names = request.block, request.names
-    is_stored = block.number in parts.stored_blocks
-    # A part that lies there was settled. It is settled again all the same, which costs nothing,
-    # unless the ledger was put back to an older state: then it is charged once more.
-    if is_stored:
-        vectors = matrix_of(parts.read(block.number)[VECTOR])
-    else:
-        vectors = _fill(request, draws, account.ledger)
-    parts.begin_charging()
-    try:
-        settlement = account.ledger.settle(
-            block.subjects,
-            names,
-            vectors,
-            job.guarantee,
-            run=parts.run,
-            budget=job.charging.budget,
-        )
-    except BudgetError as error:
-        raise CapeletError(
-            "the ledger was changed by another process meanwhile: "
-            f"{error.from_row(block.start)}. Nothing is written; what was charged so far is kept, "
-            f"and the same command goes on from row {block.start}"
-        ) from None
-    if not is_stored or not np.array_equal(settlement.vectors, vectors):
-        parts.write(block.number, table_of(job, block, settlement.vectors))
+    def _of_last_run(self) -> Summary | None:
+        """The summary of this run where it was killed just after its target appeared."""
+        summary = self.parts.summary(self.job.facts())
+        if not summary or self.parts.rows() != self._digest_of_rows():
+            return None
+        self.parts.over = True
+        content = json.loads(summary)
+        content["warnings"] = tuple(content["warnings"])
+        return Summary(self.job.target, **content, is_resumed=True, **self.job.promises())
+
+    def _of_target(self) -> Summary | None:
+        """The summary where the target is this very run, finished; other content is refused."""
+        target = self.job.target
+        if target.exists() and not target.is_dir():
+            raise OutputError(f"{str(target)!r} is a file; name a folder for the parts")
+        if not target.exists() or not any(target.iterdir()):
+            return None
+        content = manifest.read(target)
+        plan = manifest.plan_of(self.job, self._digest_of_rows(), self._identity)
+        if content is None or not manifest.is_same_run(content, plan):
+            raise OutputError(
+                f"the folder {str(target)!r} is not empty, and not of this run; choose another "
+                "(a folder that was released is never overwritten)"
+            )
+        manifest.check_parts(target, content)
+        total = int(content["rows"])
+        highest = self.account.ledger.counts().highest_epsilon if self.account else None
+        return Summary(
+            target, total, content["dimension"], 0, total, True, **self.job.promises(),
+            highest_epsilon=highest,
+        )  # fmt: skip
+
+    def _digest_of_rows(self) -> str:
+        return join_digests(block.digest for block in self.job.source.blocks())
 
 
 def _fill(request: Request, draws: Vectors, book: Ledger) -> Vectors:
@@ -340,77 +388,3 @@ def _fill(request: Request, draws: Vectors, book: Ledger) -> Vectors:
             f"the same command goes on from row {request.block.start}"
         )
     return np.stack([by_name[name] for name in request.names])
-
-
-def _change_error(job: Job) -> DataError:
-    return DataError(f"{job.source.name!r} was changed while it was read; run the command again")
-
-
-# ---- the end -------------------------------------------------------------------------------------
-
-
-def _assemble(
-    job: Job, checked: _FirstPass, parts: PartialOutput, account: Account | None
-) -> Summary:
-    """Join the parts to one file, or gather them in one folder, and let it out."""
-    width = parts.read(0).schema.field(VECTOR).type.list_size
-    if job.folder is None:
-        with parts.whole(job.schema(width)) as writer:
-            for number in range(len(checked.digests)):
-                writer.write_table(parts.read(number))
-    else:
-        name = manifest.plan_of(job, join_digests(checked.digests), _identity(account))
-        manifest.gather(job, parts, checked.starts, name, width)
-    draws, highest = checked.rows, None
-    if account is not None:
-        draws = account.ledger.releases_of(parts.run)
-        highest = account.ledger.counts().highest_epsilon
-    content: dict[str, Any] = {
-        "rows": checked.rows,
-        "dimension": width,
-        "drawn": draws,
-        "kept": checked.rows - draws,
-        "highest_epsilon": highest,
-        "warnings": checked.warnings,
-    }
-    parts.let_out(json.dumps(content))
-    return Summary(job.target, **content, is_resumed=checked.is_resumed, **job.promises())
-
-
-def _summary_of_last_run(job: Job, parts: PartialOutput) -> Summary | None:
-    """The summary of this run where it was killed just after its target appeared."""
-    summary = parts.summary(job.facts())
-    if not summary or parts.rows() != join_digests(block.digest for block in job.source.blocks()):
-        return None
-    parts.over = True
-    content = json.loads(summary)
-    content["warnings"] = tuple(content["warnings"])
-    return Summary(job.target, **content, is_resumed=True, **job.promises())
-
-
-def _summary_of_target(job: Job, account: Account | None) -> Summary | None:
-    """The summary where the target is this very run, finished; any other content is refused."""
-    if job.target.exists() and not job.target.is_dir():
-        raise OutputError(f"{str(job.target)!r} is a file; name a folder for the parts")
-    if not job.target.exists() or not any(job.target.iterdir()):
-        return None
-    content = manifest.read(job.target)
-    rows = join_digests(block.digest for block in job.source.blocks())
-    if content is None or not manifest.is_same_run(
-        content, manifest.plan_of(job, rows, _identity(account))
-    ):
-        raise OutputError(
-            f"the folder {str(job.target)!r} is not empty, and not of this run; choose another "
-            "(a folder that was released is never overwritten)"
-        )
-    manifest.check_parts(job.target, content)
-    total = int(content["rows"])
-    highest = account.ledger.counts().highest_epsilon if account else None
-    return Summary(
-        job.target, total, content["dimension"], 0, total, True, **job.promises(),
-        highest_epsilon=highest,
-    )  # fmt: skip
-
-
-def _identity(account: Account | None) -> str:
-    return account.ledger.identity if account else ""

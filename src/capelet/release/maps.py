@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +38,9 @@ ROWS = 4096  # rows that go through all layers together
 Matrix = npt.NDArray[np.float32]
 
 
-def _relu(x: Matrix) -> Matrix:
-    return np.maximum(x, 0)
-
-
 ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {
     "none": lambda x: x,
-    "relu": _relu,
+    "relu": lambda x: np.maximum(x, 0),
     "softmax": numerics.softmax,
     "tanh": np.tanh,
 }
@@ -95,6 +91,7 @@ class _Step:
     consumes: Kind = "vectors"
     emits: Kind = "vectors"
     isolates_rows = True
+    guarantee: ClassVar[None] = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +119,6 @@ class Map(_Step):
             raise CapeletError(f"the layers of the map do not fit each other: {widths}")
         if self.skip is not None and self.skip.weight.shape != (widths[-1][0], widths[0][0]):
             raise CapeletError("the skip of the map does not lead from its first to its last layer")
-
-    @property
-    def guarantee(self) -> None:
-        return None
 
     @property
     def training(self) -> Guarantee:

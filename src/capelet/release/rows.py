@@ -138,18 +138,9 @@ class Source:
 
         Rows that stay are numbered without gaps: a gap would tell which rows were left out.
         """
-        if self.leave_out is None:
-            yield from self._all_blocks(progress)
-            return
-        number = start = 0
-        for block in self._all_blocks(progress):
-            rows = np.flatnonzero(~self.leave_out(block.values)).tolist()
-            if rows:
-                subjects = [block.subjects[row] for row in rows] if block.subjects else []
-                yield Block(number, start, block.take(rows), subjects)
-                number, start = number + 1, start + len(rows)
+        yield from _numbered(self._parts(progress), self.leave_out)
 
-    def _all_blocks(self, progress: Progress) -> Iterator[Block]:
+    def _parts(self, progress: Progress) -> Iterator[Part]:
         start, width = 0, None
         batches = column_batches(self.path, self.columns, progress, self.layout)
         for values, owners in _regular(batches, self.size):
@@ -159,7 +150,7 @@ class Source:
             else:
                 rows = _texts(values, self.column, start)
             subjects = _subjects(owners, self.subject, start) if self.subject else []
-            yield Block(start // self.size, start, rows, subjects)
+            yield rows, subjects, None
             start += len(values)
 
 
@@ -225,18 +216,15 @@ class FolderSource:
 
     def blocks(self, progress: Progress = silent) -> Iterator[Block]:
         """The rows in blocks, every row checked; rows that stay are numbered without gaps."""
-        number, start, width = 0, 0, None
-        spans = list(self.spans())
+        yield from _numbered(self._parts(progress), self.leave_out)
+
+    def _parts(self, progress: Progress) -> Iterator[Part]:
+        width, spans = None, list(self.spans())
         for place, span in enumerate(spans, 1):
             values, subjects = self.reading.read(span, width)
-            rows: Sequence[int] = range(len(values))
-            if self.leave_out is not None and len(values):
-                rows = np.flatnonzero(~self.leave_out(values)).tolist()
-            if len(rows):
-                width = np.shape(values)[1] if self.reading.kind == "vectors" else None
-                owners = [subjects[row] for row in rows] if subjects else []
-                yield Block(number, start, take(values, rows), owners, span, rows)
-                number, start = number + 1, start + len(rows)
+            if self.reading.kind == "vectors" and len(values):
+                width = np.shape(values)[1]
+            yield values, subjects, span
             progress("checking", place, len(spans))
 
 
@@ -260,6 +248,24 @@ def source_of(
         )
     reading = RowFormat(kind, column, subject, layout.drop_empty)
     return FolderSource(str(source), list_files(source), reading, size, leave_out)
+
+
+# Rows that were read together, whom they are about, and where they stand among many files.
+Part = tuple[list[str] | Vectors, list[str], Span | None]
+
+
+def _numbered(parts: Iterable[Part], leave_out: LeaveOut | None) -> Iterator[Block]:
+    """Blocks of what is not left out, numbered without gaps: a gap would tell what was."""
+    number = start = 0
+    for values, subjects, span in parts:
+        rows: Sequence[int] = range(len(values))
+        if leave_out is not None and len(values):
+            rows = np.flatnonzero(~leave_out(values)).tolist()
+            values = take(values, rows)
+            subjects = [subjects[row] for row in rows] if subjects else []
+        if len(rows):
+            yield Block(number, start, values, subjects, span, rows if span else ())
+            number, start = number + 1, start + len(rows)
 
 
 def _column_names(column: str, subject: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from capelet import interfaces
 from capelet.encoders import DEFAULT, load
@@ -29,13 +29,10 @@ class EncoderStep:
 
     consumes: Kind = "texts"
     emits: Kind = "vectors"
+    guarantee: ClassVar[None] = None
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
-
-    @property
-    def guarantee(self) -> None:
-        return None
 
     def describe(self) -> dict[str, Any]:
         """The step in a recipe; the last entry tells whether another encoder took the name.

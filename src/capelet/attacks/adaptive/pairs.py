@@ -8,9 +8,9 @@ no label.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,8 @@ EPOCHS = 100
 SHARE = 0.1  # of the pairs, held back to choose by
 
 
-class Inverse(Protocol):
-    """Released vectors in, guesses of the raw ones out."""
-
-    def __call__(self, outputs: Vectors) -> Matrix: ...
+# Released vectors in, guesses of the raw ones out.
+Inverse = Callable[[Vectors], Matrix]
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from capelet.attacks.membership.scores import (
     windows_of,
 )
 from capelet.data.text import sentences_of, words_of
-from capelet.encoders.word_vectors import word_lines
+from capelet.encoders.word_vectors import read_word_vectors
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
@@ -306,10 +306,7 @@ def _places(words: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.i
 
 def read_words(path: Path | str) -> WordTable:
     """A table in a text file: a word and its numbers on each line, a header or none."""
-    words, rows = [], []
-    for word, row in word_lines(Path(path), str(path)):
-        words.append(word)
-        rows.append(row)
+    words, vectors = read_word_vectors(path)
     if len(words) < 10:
         raise DataError(f"{str(path)!r} holds {len(words)} word vectors; at least 10 are needed")
-    return WordTable(tuple(words), np.stack(rows))
+    return WordTable(tuple(words), vectors)
