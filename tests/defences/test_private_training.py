@@ -170,7 +170,7 @@ def test_a_method_that_cannot_says_so(name: str, part: Part) -> None:
     ("name", "changes", "sentence"),
     [
         ("gr", {"keep": "neighbours"}, "a private training keeps a task"),
-        ("fx", {"layers": 1}, "leave tune_layers= out"),
+        ("fx", {"tune_layers": 1}, "leave tune_layers= out"),
         ("bottleneck", {"adversary_weight": 1.0}, "leave adversary_weight= out"),
         ("bottleneck", {"mechanism": "laplace"}, "one symbol for each class"),
     ],

@@ -35,7 +35,7 @@ def part() -> Part:
 
 def tuned(part: Part, name: str, settings: Settings = QUICK, pace: float = 0.05) -> Any:
     assert part.texts is not None
-    top = top_layers(load("minilm", "torch"), part.texts, settings.layers)
+    top = top_layers(load("minilm", "torch"), part.texts, settings.tune_layers)
     top.pace = pace
     return fit(name, replace(part, top=top), settings)
 
