@@ -296,12 +296,7 @@ def tab_attack(model: Model, sequences: Tokens, start: int, pad: int = -1) -> Co
 
 
 def membership(
-    losses: Floats,
-    member: Flags,
-    author: Codes,
-    reference: Floats | None = None,
-    *,
-    seed: int = 0,
+    losses: Floats, member: Flags, author: Codes, reference: Floats | None = None, *, seed: int = 0
 ) -> list[Finding]:
     """How well trained-on texts are told from others by their loss; findings with a null.
 
@@ -324,12 +319,7 @@ def membership(
 
 
 def _membership_rows(
-    kind: str,
-    attacker: str,
-    scores: Floats,
-    member: Flags,
-    author: Codes,
-    seed: int,
+    kind: str, attacker: str, scores: Floats, member: Flags, author: Codes, seed: int
 ) -> list[Finding]:
     people, places = np.unique(author, return_inverse=True)
     half = np.random.default_rng([seed, 0x3F]).permutation(people)[: len(people) // 2]
@@ -394,11 +384,7 @@ def _advantage(positive: Flags, member: Flags, weights: Any) -> float:
 
 
 def canary_findings(
-    exposure: Exposure,
-    completion: Completion,
-    repetitions: Codes,
-    author: Codes,
-    chance_tab: float,
+    exposure: Exposure, completion: Completion, repetitions: Codes, author: Codes, chance_tab: float
 ) -> list[Finding]:
     """Mean exposure and tab accuracy for each number of repetitions; 0 is the control.
 

@@ -93,10 +93,7 @@ def fit_autoencoder(
 
 
 def autoencode(
-    part: Part,
-    schedule: Schedule,
-    checkpoints: Path | None = None,
-    progress: Progress = silent,
+    part: Part, schedule: Schedule, checkpoints: Path | None = None, progress: Progress = silent
 ) -> AutoEncoder:
     """An auto-encoder of the part's texts: words and weights come from the rows to fit on."""
     assert part.texts is not None

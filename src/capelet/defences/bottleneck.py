@@ -86,10 +86,7 @@ def squeeze_privately(part: Part, settings: Settings, progress: Progress = silen
 
 
 def squeeze(
-    part: Part,
-    settings: Settings,
-    checkpoints: Path | None = None,
-    progress: Progress = silent,
+    part: Part, settings: Settings, checkpoints: Path | None = None, progress: Progress = silent
 ) -> Candidate:
     """The best bottleneck for this ε; with λ > 0 it is also kept from telling the secrets."""
     assert part.task is not None

@@ -21,14 +21,7 @@ from capelet.errors import name_field
 from capelet.interfaces import Progress, silent
 from capelet.training import device as devices
 from capelet.training.checkpoint import Parts, Store
-from capelet.training.loop import (
-    Listeners,
-    Position,
-    StoppingRule,
-    TrainingError,
-    descend,
-    run,
-)
+from capelet.training.loop import Listeners, Position, StoppingRule, TrainingError, descend, run
 
 # A training that ends with a loss this many times that of blind guessing has diverged.
 RUNAWAY = 10.0

@@ -85,11 +85,7 @@ class BatchSize:
 
 
 def fill_in_chunks(
-    fill: Callable[[Any, Vectors], None],
-    items: Any,
-    dimension: int,
-    chunk: int,
-    progress: Progress,
+    fill: Callable[[Any, Vectors], None], items: Any, dimension: int, chunk: int, progress: Progress
 ) -> Vectors:
     """The vectors of all items, `chunk` of them at a time: `fill` puts theirs into its place."""
     vectors = np.zeros((len(items), dimension), dtype=np.float32)

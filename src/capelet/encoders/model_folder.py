@@ -36,13 +36,7 @@ from typing import Any
 from capelet import __version__
 from capelet.encoders.folders import PICKLES
 from capelet.errors import CapeletError, FolderError
-from capelet.files import (
-    copy_whole,
-    private_folder,
-    sha256_of_file,
-    writable_folder,
-    write_whole,
-)
+from capelet.files import copy_whole, private_folder, sha256_of_file, writable_folder, write_whole
 from capelet.privacy.origins import Origin
 
 MANIFEST = "manifest.json"

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.encoders.batches import (
-    BatchSize,
-    encode_batches,
-    fill_in_chunks,
-    keeps_bits,
-    workers,
-)
+from capelet.encoders.batches import BatchSize, encode_batches, fill_in_chunks, keeps_bits, workers
 from capelet.encoders.tokens import FastTokens, Ints, Tokens, token_arrays
 from capelet.interfaces import Progress, Vectors
 from capelet.silence import warn_if_late

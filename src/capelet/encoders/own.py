@@ -14,12 +14,7 @@ from capelet.encoders.autoencoder import AutoEncoder
 from capelet.encoders.cache import CachedEncoder
 from capelet.encoders.dual import DualEncoder
 from capelet.encoders.folders import check_folder, model_files
-from capelet.encoders.model_folder import (
-    AUTO_ENCODER,
-    TUNED_ENCODER,
-    ModelFolder,
-    write_folder,
-)
+from capelet.encoders.model_folder import AUTO_ENCODER, TUNED_ENCODER, ModelFolder, write_folder
 from capelet.encoders.transformer import TransformerEncoder
 from capelet.files import TemporaryFolder, expand_user
 from capelet.interfaces import Encoder

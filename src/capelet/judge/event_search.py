@@ -174,12 +174,7 @@ Looks = dict[tuple[Pair, CallLayout], dict[str, set[str]] | None]
 
 
 def _search_family(
-    source: Source,
-    family: Family,
-    pairs: list[Pair],
-    claim: Claim,
-    budget: int,
-    progress: Progress,
+    source: Source, family: Family, pairs: list[Pair], claim: Claim, budget: int, progress: Progress
 ) -> tuple[list[Event], int]:
     """The events of the last round, and how many the first one tried."""
     looks: Looks = {(pair, plan): None for pair in pairs for plan in family.plans}

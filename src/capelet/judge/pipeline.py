@@ -191,10 +191,7 @@ BATCH = "batch"  # the one check that looks at vectors before their noise
 
 
 def verify_pipeline(
-    private: PrivateEncoder,
-    *,
-    release: Encode = encode,
-    progress: Progress = silent,
+    private: PrivateEncoder, *, release: Encode = encode, progress: Progress = silent
 ) -> Inspection:
     """Release neighbouring files through `release` and tell what differs beside the vectors.
 

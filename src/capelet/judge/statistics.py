@@ -282,8 +282,6 @@ def _lookup(ratios: dict[Hashable, float], texts: Sequence[str]) -> Reals:
 
 
 def _total(
-    ratios: dict[Hashable, float],
-    split: Callable[[str], Iterable[Hashable]],
-    texts: Sequence[str],
+    ratios: dict[Hashable, float], split: Callable[[str], Iterable[Hashable]], texts: Sequence[str]
 ) -> Reals:
     return np.array([sum(ratios.get(symbol, 0.0) for symbol in split(text)) for text in texts])

@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from capelet.data.canaries import Canary
-from capelet.encoders.model_folder import (
-    LANGUAGE_MODEL,
-    ModelFolder,
-    open_folder,
-    write_folder,
-)
+from capelet.encoders.model_folder import LANGUAGE_MODEL, ModelFolder, open_folder, write_folder
 from capelet.errors import OutputError
 from capelet.language.model import NETWORKS, Network, state_of
 from capelet.language.records import Record

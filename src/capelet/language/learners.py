@@ -31,14 +31,7 @@ from capelet.language.vocabulary import PAD, Codes, Samples, Tokens
 from capelet.mechanisms.sampling import Stream
 from capelet.training.checkpoint import Parts
 from capelet.training.device import choose, seeded_fork
-from capelet.training.dpsgd import (
-    Clipping,
-    Noise,
-    SeededNoise,
-    SystemNoise,
-    add_noise,
-    clipped_sum,
-)
+from capelet.training.dpsgd import Clipping, Noise, SeededNoise, SystemNoise, add_noise, clipped_sum
 from capelet.training.loop import Position, descend
 
 if TYPE_CHECKING:
@@ -59,11 +52,7 @@ class NextWord:
     names: tuple[str, ...] = ("loss",)
 
     def __init__(
-        self,
-        plan: Training,
-        network: Network,
-        samples: Samples,
-        validation: Tokens | None = None,
+        self, plan: Training, network: Network, samples: Samples, validation: Tokens | None = None
     ) -> None:
         self.plan, self.network, self.samples = plan, network, samples
         self.validation = validation if validation is not None and len(validation) else None

@@ -49,10 +49,7 @@ def _copy_to_file(source: Connection, path: Path) -> int:
     if path.exists():
         raise OutputError(f"{str(path)!r} is there already; a copy replaces nothing, name another")
     check_writable(path.parent)
-    with (
-        onto_disk(path),
-        TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder,
-    ):
+    with onto_disk(path), TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         draft = Path(folder) / path.name
         with SQLiteConnection(draft) as target:
             entries = _copy(source, target)

@@ -10,13 +10,7 @@ from collections.abc import Callable
 
 from capelet.interfaces import Step
 from capelet.mechanisms.rounding import Rounding
-from capelet.mechanisms.vectors import (
-    Gaussian,
-    Laplace,
-    PrivUnit,
-    Projection,
-    RandomisedResponse,
-)
+from capelet.mechanisms.vectors import Gaussian, Laplace, PrivUnit, Projection, RandomisedResponse
 from capelet.mechanisms.words import TruncatedExponential, WordDropout, WordReplacement
 
 MECHANISMS: dict[str, Callable[..., Step]] = {

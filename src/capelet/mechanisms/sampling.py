@@ -374,9 +374,7 @@ def _rational(name: str, value: float | Fraction, least: float) -> Fraction:
 
 
 def _in_blocks(
-    shape: Shape,
-    draw: Callable[[int, Stream], npt.NDArray[Any]],
-    stream: Stream | None,
+    shape: Shape, draw: Callable[[int, Stream], npt.NDArray[Any]], stream: Stream | None
 ) -> Integers:
     source = stream or Stream()
     out = np.empty(shape, dtype=np.int64)

@@ -27,14 +27,7 @@ from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Kind
 from capelet.mechanisms.sampling import Integers, NoiseStep, Stream
 from capelet.mechanisms.vectors import LEAST, MOST, entry
-from capelet.mechanisms.vocabulary import (
-    ROWS,
-    Table,
-    Vocabulary,
-    diameter,
-    known_table,
-    vocabulary,
-)
+from capelet.mechanisms.vocabulary import ROWS, Table, Vocabulary, diameter, known_table, vocabulary
 from capelet.privacy.guarantees import Guarantee, check_count, check_number
 
 Reals = npt.NDArray[np.float64]

@@ -16,14 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capelet.errors import OutputError, name_field
-from capelet.files import (
-    copy_whole,
-    inner_folder,
-    onto_disk,
-    private_folder,
-    sync,
-    write_whole,
-)
+from capelet.files import copy_whole, inner_folder, onto_disk, private_folder, sync, write_whole
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import Need
 from capelet.ledger.people import fold_person

@@ -210,10 +210,7 @@ def trace_lstm(lstm: nn.LSTM, words: Tensor) -> tuple[Tensor, list[Place]]:
         after = _Recurrence.apply(gates, recurrent)  # type: ignore[no-untyped-call]
         # The recurrent weight met the state one position earlier; before the first there is none.
         before = functional.pad(after.detach()[:-1], (0, 0, 0, 0, 1, 0))
-        activations = [
-            (into, states.detach().transpose(0, 1)),
-            (recurrent, before.transpose(0, 1)),
-        ]
+        activations = [(into, states.detach().transpose(0, 1)), (recurrent, before.transpose(0, 1))]
         site = Site(activations, [bias, other])
         gates.register_hook(lambda g, site=site: site.keep(g.transpose(0, 1)))  # type: ignore[no-untyped-call]
         places.append(site)

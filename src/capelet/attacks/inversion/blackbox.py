@@ -110,11 +110,7 @@ class WordAttack(ABC):
     sees_prefix: ClassVar[bool] = False
 
     def fit(
-        self,
-        vectors: Floats,
-        sets: WordSets,
-        vocabulary: Vocabulary,
-        progress: Progress = silent,
+        self, vectors: Floats, sets: WordSets, vocabulary: Vocabulary, progress: Progress = silent
     ) -> Inverter:
         """Learn on auxiliary vectors, `(texts, d)` or `(draws, texts, d)`.
 
@@ -268,11 +264,7 @@ def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
 
 
 def _fit(
-    attack: WordAttack,
-    vectors: Floats,
-    sets: WordSets,
-    vocabulary: Vocabulary,
-    progress: Progress,
+    attack: WordAttack, vectors: Floats, sets: WordSets, vocabulary: Vocabulary, progress: Progress
 ) -> Inverter:
     """Train the networks on nine tenths of the auxiliary texts; tune the cut on the last tenth."""
     draws = draws_of(vectors, len(sets), _LEAST_TEXTS)

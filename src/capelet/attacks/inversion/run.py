@@ -104,10 +104,7 @@ class Inversion:
         return self._findings(world, dict(release.recipe), progress)
 
     def _parts(
-        self,
-        texts: Sequence[str],
-        auxiliary: Sequence[str] | None,
-        authors: Sequence[Any] | None,
+        self, texts: Sequence[str], auxiliary: Sequence[str] | None, authors: Sequence[Any] | None
     ) -> TextParts:
         random = np.random.default_rng([self.seed, 0x1E])
         groups = _groups(texts, authors)
@@ -354,9 +351,7 @@ class _AttackData:
         return Vocabulary.of(self.parts.auxiliary).with_words(self.white_box.words())
 
 
-def _sender(
-    private: PrivateEncoder,
-) -> Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]]:
+def _sender(private: PrivateEncoder) -> Callable[[Sequence[str]], npt.NDArray[np.floating[Any]]]:
     """The release as a function of texts, past the cache: hundreds of thousands come once each."""
     from capelet.encoders.own import unwrap
 

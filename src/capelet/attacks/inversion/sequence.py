@@ -167,10 +167,7 @@ class SequenceInverter:
     weights: Weights
 
     def read(
-        self,
-        vectors: Floats,
-        progress: Progress = silent,
-        notice: Callable[[str], None] = quiet,
+        self, vectors: Floats, progress: Progress = silent, notice: Callable[[str], None] = quiet
     ) -> list[Read]:
         """For each vector the sentence it is thought to come from, and how near it came."""
         return self._run_search(vectors, progress, notice).best(self.weights)
@@ -220,10 +217,7 @@ class SequenceInverter:
         )
 
     def _run_search(
-        self,
-        vectors: Floats,
-        progress: Progress = silent,
-        notice: Callable[[str], None] = quiet,
+        self, vectors: Floats, progress: Progress = silent, notice: Callable[[str], None] = quiet
     ) -> CandidateSearch:
         attack, search = self.attack, self._search(vectors)
         search.propose(attack.samples, self._drafts(vectors), progress)

@@ -139,12 +139,7 @@ class Authors(Adversary):
     """Who wrote the sentence: one class for each author; rows of unknown authors are left out."""
 
     def __init__(
-        self,
-        width: int,
-        counts: npt.NDArray[np.int64],
-        readers: int,
-        renew: int,
-        hidden: int = 384,
+        self, width: int, counts: npt.NDArray[np.int64], readers: int, renew: int, hidden: int = 384
     ) -> None:
         share = torch.from_numpy(counts / counts.sum()).float().clamp(min=1e-9)
         super().__init__(width, hidden, share.log(), readers, renew)
