@@ -7,13 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import capelet
 from capelet.cli import app
 from capelet.data.datasets import is_available
 from capelet.defences import METHODS
 from capelet.findings import Findings
+from terminal import CliRunner
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIAL = DOCS / "tutorials/protect-news.md"

@@ -11,17 +11,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from typer.testing import CliRunner
 
 import capelet
 from capelet.attacks.attribute import Candidate, Secret, View
-from capelet.cli import app, options
+from capelet.cli import app
 from capelet.cli.catalogue import TABLES
+from capelet.cli.doors import Json
 from capelet.data.corpus import Corpus
 from capelet.defences import Schedule
 from capelet.defences.uses import Use
@@ -35,6 +35,7 @@ from capelet.privacy.guarantees import Guarantee
 from capelet.reports import write_protection
 from capelet.workflows.protect import protect
 from documentation import undocumented
+from terminal import CliRunner
 
 NAME = "throw-away"
 
@@ -165,7 +166,7 @@ def test_an_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert NAME in (tmp_path / "run/report.html").read_text("utf-8")
 
 
-def shout(word: options.Data, json: options.Json = False) -> None:
+def shout(word: Annotated[str, "What to say."], /, *, json: Json = False) -> None:
     """Say it louder.
 
     Example: `capelet throw-away hello`

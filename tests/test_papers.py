@@ -11,7 +11,6 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli.commands import app
 from capelet.data.datasets import DATASETS, is_available
@@ -27,6 +26,7 @@ from capelet.studies.statistics import anova
 from capelet.studies.store import Store
 from capelet.studies.tables import join_levels, tabulate
 from capelet.workflows.cells import VictimGuesses
+from terminal import CliRunner
 
 PAPERS = Path(__file__).parents[1] / "papers"
 PLANS = sorted(PAPERS.rglob("*.toml"))

@@ -52,6 +52,7 @@ _TRACES = "spans for OpenTelemetry, to nobody until an application configures a 
 # fmt: off
 CHECKS: dict[str, Check] = {
     # ---- what reports by itself ----
+    "cyclopts": Check("5.4.0", "", _BOTH),
     "onnxruntime": Check(
         "1.31.1",
         "at import a device id and a queue of events in the user's cache, `.ses` in the temporary "
@@ -169,7 +170,6 @@ CHECKS: dict[str, Check] = {
         "commands of Capelet remove",
         _ALL,
     ),
-    "typer": Check("0.29.0", "", _BOTH),
     "uvicorn": Check("0.54.0", "", _BOTH),
     "wordllama": Check("0.4.0.post1", "", _BOTH),
 }

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.findings import Findings
+from terminal import CliRunner
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 
@@ -79,7 +79,7 @@ def test_invert_shows_words_when_asked(texts: Path, tmp_path: Path) -> None:
 def test_invert_reads_sentences(texts: Path, tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     code, said, _ = run(
-        "invert", texts, "--text", "body", "--sentences", "--encoder", "wordllama", "--attack",
+        "invert", texts, "--text", "body", "--sentences", "--encoder", "wordllama", "--attacks",
         "sequence", "--max-texts", 130, "--minutes", 0.05, "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0

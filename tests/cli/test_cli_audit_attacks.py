@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from capelet.attacks.authorship import TextCnn
 from capelet.attacks.inversion.run import Inversion
@@ -17,6 +16,7 @@ from capelet.evaluation.attacks import TextAttacks
 from capelet.findings import Findings
 from capelet.reports import all_verdicts
 from capelet.workflows import audit as workflow
+from terminal import CliRunner
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.ledger.budgets import Budget
 from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
+from terminal import CliRunner
 
 
 def call(*arguments: object) -> tuple[int, str, str]:

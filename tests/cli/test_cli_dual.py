@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
+from terminal import CliRunner
 
 SMALL = ["--width", "32", "--layers", "1", "--dimension", "16", "--vocabulary", "200"]
 SMALL += ["--epochs", "1", "--batch", "64"]

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app, main
 from capelet.cli.terminal import echo
 from capelet.findings import Finding, Findings
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
+from terminal import CliRunner
 
 RECIPE = '[[steps]]\nstep = "laplace"\nepsilon = 8.0\n'
 

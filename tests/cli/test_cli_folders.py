@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
+from terminal import CliRunner
 
 
 def call(*arguments: object) -> tuple[int, str, str]:

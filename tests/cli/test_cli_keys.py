@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.ledger.store import Ledger
+from terminal import CliRunner
 
 
 def call(*arguments: object) -> tuple[int, str, str]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
 from capelet.cli import app
 from capelet.findings import Findings
+from terminal import CliRunner, Result
 
 SIZES = ["--vocabulary", "70", "--width", "24", "--layers", "1", "--length", "8"]
 BY_AUTHOR = ["--method", "dpsgd", "--unit", "author"]
@@ -124,7 +124,7 @@ def test_with_its_texts_every_attack_runs(folder: Path, tmp_path: Path) -> None:
         (["--method", "dpsgd", "--epsilon", 8, "--texts-per-author", 3], "of the unit 'author'"),
         (
             [*BY_AUTHOR, "--epsilon", 8, "--texts-per-author", 0],
-            "texts_per_author is 0; it must be at least 1",
+            "texts-per-author is 0; it must be at least 1",
         ),
         ([*BY_AUTHOR, "--epsilon", 8, "--delta", 0.05], "must be at most"),
         (["--words", "private"], "paid from the epsilon of 'dpsgd'"),
@@ -133,7 +133,7 @@ def test_with_its_texts_every_attack_runs(folder: Path, tmp_path: Path) -> None:
         (["--method", "tripled"], "did you mean 'triplet'"),
         (["--epsilon", 3], "'none' promises nothing"),
         (["--delta", 0.001], "'none' promises nothing"),
-        (["--vocabulary", 0], "a vocabulary of 0 words was asked for"),
+        (["--vocabulary", 0], "vocabulary is 0; it must be at least 1"),
         (["--network", "gru"], "no network 'gru'"),
         (["--canaries", "often"], "write 1,5,20,50"),
         (["--canaries", "1", "--length", 3], "so it would be cut off"),

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.findings import Findings
 from capelet.release import PrivateEncoder
+from terminal import CliRunner
 
 COLUMNS = ["--vectors", "vector", "--label", "task", "--private", "named,other"]
 

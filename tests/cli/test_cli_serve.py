@@ -17,7 +17,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.ledger.store import Ledger
@@ -25,6 +24,7 @@ from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
 from capelet.release.heads import Head
 from capelet.release.maps import Layer
+from terminal import CliRunner
 
 RECIPE = """
 [[steps]]

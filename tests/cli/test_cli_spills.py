@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.cli.terminal import guard
 from capelet.errors import DataError
+from terminal import CliRunner
 
 # Every text in the table has the first sign, every number the digits.
 SIGNS = ("zq", "7340")

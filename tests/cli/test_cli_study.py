@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli.commands import app
 from capelet.engines import Ending
 from capelet.findings import Finding, Findings
 from capelet.studies.cell import Cell, Encoding, Measurement, Outcome
+from terminal import CliRunner
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
 PLAN = """

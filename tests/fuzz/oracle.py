@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
 from capelet.cli import app
 from capelet.errors import CapeletError
+from terminal import CliRunner
 
 Case = Callable[[random.Random, Path], None]
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.mechanisms import Laplace
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
+from terminal import CliRunner
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_no_line_is_too_wide_and_no_cell_is_shown(tmp_path: Path) -> None:
 def test_the_command_works_when_it_is_pasted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from typer.testing import CliRunner
+    from terminal import CliRunner
 
     monkeypatch.chdir(tmp_path)
     survey(tmp_path / "umfrage.csv")

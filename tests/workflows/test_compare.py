@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from capelet.cli import app
 from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.reports.language import language_tables, model_sentences
 from capelet.workflows.language import compare_models
+from terminal import CliRunner
 
 
 def run(method: str, bits: float, canaries: int = 6, texts: int = 90) -> Findings:

@@ -14,8 +14,6 @@ __all__ = ["app", "main"]
 
 # As a shell reports a program that was interrupted: 128 + SIGINT.
 INTERRUPTED = 130
-# What the app is told when it is run as the program, and not called from another one.
-PROGRAM = "capelet"
 
 
 def main() -> None:
@@ -25,7 +23,7 @@ def main() -> None:
         # Here, not above: its imports take a moment, in which somebody may press Ctrl-C.
         from capelet.cli.commands import app
 
-        app(obj=PROGRAM)
+        app(is_program=True)
     except KeyboardInterrupt:
         print("capelet: stopped", file=sys.stderr)
         sys.exit(INTERRUPTED)

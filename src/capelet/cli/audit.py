@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from capelet.cli import options
+from capelet.cli.doors import Group, Json
 from capelet.cli.inputs import (
-    Columns,
-    Reading,
     member_flags,
     open_encoder,
-    parse_bins,
-    parse_seeds,
     read_auxiliary,
     read_corpus,
-    split_names,
 )
 from capelet.cli.terminal import (
     echo,
@@ -32,6 +26,7 @@ from capelet.cli.terminal import (
     with_command,
 )
 from capelet.errors import DataError, name_field, spell
+from capelet.question import Attacks, Columns, Count, Names, Protocol, Source
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
@@ -42,48 +37,55 @@ if TYPE_CHECKING:
 
 
 def audit(
-    data: options.Data,
-    text: options.Text = None,
-    label: options.Label = None,
-    private: options.Private = None,
-    derive: options.Derive = None,
-    author: options.Author = None,
-    where: options.Where = None,
-    drop_empty: options.DropEmpty = False,
-    merge_rare: options.MergeRare = None,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    encoder: options.Encoder = "minilm",
-    backend: options.Backend = "auto",
-    vectors: options.Vectors = None,
-    recipe: options.RecipeToAudit = None,
-    split: options.Split = "auto",
-    seeds: options.Seeds = "5",
-    attacks: options.KindsOfAttack = "attributes",
-    attackers: options.Attackers = None,
-    member: options.MemberIfAny = None,
-    auxiliary: options.AuxiliaryData = None,
-    show_texts: options.ShowInverted = False,
-    bins: options.Bins = None,
-    fail_over: options.FailOver = None,
-    require_under: options.RequireUnder = None,
-    min_victims: options.MinVictims = None,
-    seeded_noise: options.SeededRelease = False,
-    threads: options.Threads = None,
-    metrics: options.Metrics = None,
-    compare_map: options.CompareMap = None,
-    no_cache: options.NoCache = False,
-    out: options.OutReport = None,
-    json: options.Json = False,
+    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    /,
+    *,
+    columns: Annotated[Columns, Group.DATA],
+    protocol: Annotated[Protocol, Group.MEASURE],
+    source: Annotated[Source, Group.DATA],
+    attacks: Annotated[Names, Group.MEASURE, "Kinds of attack: {kinds of attack}, or all."] = (
+        "attributes",
+    ),
+    member: Annotated[
+        str | None, Group.DATA, "Column that says who was trained on (yes/no, 1/0)."
+    ] = None,
+    auxiliary: Annotated[
+        str | None,
+        Group.DATA,
+        "Other labelled data that teach one more attacker: a file with columns of the same names, "
+        "or a set.",
+    ] = None,
+    show_texts: Annotated[
+        bool, Group.OUTPUT, "Put texts and words into inversion's examples."
+    ] = False,
+    fail_over: Annotated[
+        float | None,
+        Group.MEASURE,
+        "Exit with 1 when an attacker gains more than this over chance (95 % confidence).",
+    ] = None,
+    require_under: Annotated[
+        float | None,
+        Group.MEASURE,
+        "Exit with 0 only when every attacker is shown to gain less than this over chance (95 % "
+        "confidence); 1 when one gains more, 3 when neither is shown.",
+    ] = None,
+    min_victims: Annotated[
+        Count | None, Group.MEASURE, "Exit with 3 when fewer people than this were scored."
+    ] = None,
+    compare_map: Annotated[
+        list[Path] | None,
+        Group.MEASURE,
+        "A recipe whose release is plotted on the same t-SNE map as the vectors. May be repeated.",
+    ] = None,
+    out: Annotated[Path | None, Group.OUTPUT, "Folder of the report."] = None,
+    json: Json = False,
 ) -> None:
     """Measure what embeddings of your texts give away, and write a report.
 
     Example: `capelet audit mails.parquet --text body --label topic --private gender,age
     --author sender --out runs/mails`
     """
-    from capelet.data.official import column_of
     from capelet.files import check_writable
-    from capelet.question import Attacks, Protocol
     from capelet.reports import write_report
     from capelet.reports.gates import Gates, decide
     from capelet.workflows.audit import PlannedAudit
@@ -91,26 +93,12 @@ def audit(
     folder = out or Path("runs") / Path(data).stem
     check_writable(folder)
     gates = Gates(fail_over, require_under, min_victims)
-    _check_gates(gates, private, derive, data, split_names(attacks))
-    names = tuple(private or ())
-    columns = Columns(text, label, names, author, vectors, column_of(split))
-    reading = Reading(where, drop_empty, merge_rare, encoding, separator)
-    corpus, members = _read_with_members(data, columns, reading, member)
-    protocol = Protocol(
-        split,
-        parse_seeds(seeds),
-        split_names(attackers),
-        split_names(metrics),
-        split_names(derive),
-        parse_bins(bins),
-        seeded_noise,
-        threads,
-    )
-    other = None if auxiliary is None else read_auxiliary(auxiliary, corpus, columns, reading)
-    compared = _read_recipes(compare_map or [])
-    asked = Attacks(split_names(attacks), members, other, show_texts, compared)
-    private_encoder = open_encoder(corpus, recipe, encoder, backend)
-    planned = PlannedAudit.of(corpus, private_encoder, protocol, asked, not no_cache)
+    _check_gates(gates, columns.private, protocol.derive, data, attacks)
+    corpus, members = _read_with_members(data, columns, protocol.split, member)
+    other = None if auxiliary is None else read_auxiliary(auxiliary, corpus, columns)
+    asked = Attacks(attacks, members, other, show_texts, _read_recipes(compare_map or []))
+    private = open_encoder(corpus, source)
+    planned = PlannedAudit.of(corpus, private, protocol, asked, source.cache)
     _announce(planned)
     with progress_bars(json) as progress:
         findings = with_command(planned.measure(progress))
@@ -119,7 +107,7 @@ def audit(
     _print(findings, page, rulings, json)
     # 1 is a finding, 2 bad input, 3 lack of data: a build can tell them apart.
     if code := decide(rulings):
-        raise typer.Exit(code)
+        raise SystemExit(code)
 
 
 def _read_recipes(paths: list[Path]) -> dict[str, PrivateEncoder]:
@@ -136,27 +124,27 @@ def _read_recipes(paths: list[Path]) -> dict[str, PrivateEncoder]:
 
 
 def _read_with_members(
-    data: str, columns: Columns, reading: Reading, member: str | None
+    data: str, columns: Columns, split: str | None, member: str | None
 ) -> tuple[Corpus, list[bool] | None]:
     """The corpus, and apart from it who was trained on: that is no attribute to be inferred."""
     if member is None:
-        return read_corpus(data, columns, reading), None
+        return read_corpus(data, columns, split), None
     # Read like a private column, then taken out: membership is no attribute to guess.
     names = dict.fromkeys((*columns.private, member))
-    corpus = read_corpus(data, replace(columns, private=tuple(names)), reading)
+    corpus = read_corpus(data, replace(columns, private=tuple(names)), split)
     others = {name: column for name, column in corpus.private.items() if name != member}
     return replace(corpus, private=others), member_flags(corpus.private[member].tolist(), member)
 
 
 def _check_gates(
-    gates: Gates, private: list[str] | None, derive: str | None, data: str, attacks: list[str]
+    gates: Gates, private: Sequence[str], derive: Sequence[str], data: str, attacks: Sequence[str]
 ) -> None:
     """A gate that nothing can trip is a mistake, not a pass."""
     from capelet.data.datasets import DATASETS
     from capelet.data.labels import makes_task
 
     of_set = DATASETS[data].private if data in DATASETS else ()
-    secrets = [kind for kind in split_names(derive) if not makes_task(kind)]
+    secrets = [kind for kind in derive if not makes_task(kind)]
     has_attributes = bool(private or secrets or of_set) and bool({"attributes", "all"} & {*attacks})
     if gates.names and not has_attributes:
         raise DataError(

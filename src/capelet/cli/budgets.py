@@ -6,9 +6,10 @@ import json as jsonlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from capelet.cli import options
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo
 from capelet.errors import CapeletError
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def show(
-    ledger: options.LedgerPlace, anchor: options.Anchor = None, json: options.Json = False
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    /,
+    *,
+    anchor: Annotated[
+        Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Say what a ledger's cap is, how it came about, and the highest sum of one person.
 
@@ -50,10 +57,12 @@ def show(
 
 
 def raise_cap(
-    ledger: options.LedgerPlace,
-    to: options.NewBudget = None,
-    lifetime: options.NewLifetime = None,
-    json: options.Json = False,
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    /,
+    *,
+    to: Annotated[float | None, "The new cap of ε per person; a day's, if it refills."] = None,
+    lifetime: Annotated[float | None, "The new cap of all days, where one refills."] = None,
+    json: Json = False,
 ) -> None:
     """Raise the cap of everyone in a ledger; the time and both values are written down in it.
 
@@ -80,7 +89,13 @@ def raise_cap(
         echo(f"raised from {old.sentence()} to {limits.sentence()}")
 
 
-def erase(ledger: options.LedgerPlace, person: options.Person, json: options.Json = False) -> None:
+def erase(
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    /,
+    *,
+    person: Annotated[str, "The person's name, as the subjects' column has it."],
+    json: Json = False,
+) -> None:
     """Delete a person's name and stored vectors; what was spent stays under a pseudonym.
 
     Example: `capelet budgets erase people.db --person "Ann Lee"`
@@ -98,7 +113,11 @@ def erase(ledger: options.LedgerPlace, person: options.Person, json: options.Jso
 
 
 def backup(
-    ledger: options.LedgerPlace, target: options.LedgerCopy, json: options.Json = False
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    target: Annotated[Path, "The ledger file that the copy becomes."],
+    /,
+    *,
+    json: Json = False,
 ) -> None:
     """Copy a ledger, whole and consistent, into a new file, while others go on charging.
 
@@ -111,10 +130,14 @@ def backup(
 
 
 def restore(
-    source: options.LedgerBackup,
-    ledger: options.EmptyPlace,
-    anchor: options.Anchor = None,
-    json: options.Json = False,
+    source: Annotated[Path, "A ledger file that `backup` wrote."],
+    ledger: Annotated[str, "Where no ledger is yet: a file or a postgresql:// URL."],
+    /,
+    *,
+    anchor: Annotated[
+        Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Go on with a backup, or move a ledger file into PostgreSQL; nothing there is replaced.
 
@@ -134,7 +157,13 @@ def restore(
         )
 
 
-def rotate(ledger: options.LedgerPlace, to: options.NewKeyFile, json: options.Json = False) -> None:
+def rotate(
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    /,
+    *,
+    to: Annotated[Path, "File of the new key; made where it is not there."],
+    json: Json = False,
+) -> None:
     """Lock the ledger's key by another one, which lies in a file; no name changes, nothing leaves.
 
     Example: `capelet budgets rotate people.db --to /etc/capelet/store-2.key`

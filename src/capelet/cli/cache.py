@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json as jsonlib
 
-from capelet.cli import options
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo
 
 
-def clear(json: options.Json = False) -> None:
+def clear(
+    *,
+    json: Json = False,
+) -> None:
     """Forget all cached vectors.
 
     Example: `capelet cache clear`
@@ -19,7 +22,10 @@ def clear(json: options.Json = False) -> None:
     echo(jsonlib.dumps({"bytes": size}) if json else f"forgot {size / 1e6:.1f} MB of vectors")
 
 
-def where(json: options.Json = False) -> None:
+def where(
+    *,
+    json: Json = False,
+) -> None:
     """Say where the cache is.
 
     Example: `capelet cache where`

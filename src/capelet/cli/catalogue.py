@@ -6,13 +6,16 @@ everyone without being written down here.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from capelet.cli import options
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo, print_json
 
 
@@ -40,6 +43,24 @@ class Table:
         # Imported when asked for, so that `capelet --help` loads no room.
         return getattr(import_module(self.module), self.name)
 
+    @property
+    def names(self) -> list[str]:
+        """The names alone, read off the source: a room may take seconds to import."""
+        if self.module in sys.modules:
+            return list(self.members)
+        path = Path(__file__).parents[1].joinpath(*self.module.split(".")[1:])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        for item in ast.parse(file.read_text(encoding="utf-8")).body:
+            targets = (
+                item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+            )
+            table = getattr(item, "value", None)
+            if self.name in [getattr(target, "id", None) for target in targets] and isinstance(
+                table, ast.Dict
+            ):
+                return [ast.literal_eval(key) for key in table.keys if key is not None]
+        return list(self.members)
+
     def lines(self) -> dict[str, str]:
         """One line about each member, by its name."""
         return {name: self.describe(name, member) for name, member in self.members.items()}
@@ -62,12 +83,12 @@ def _measure_title(name: str, metric: Any) -> str:
 TABLES: dict[str, Table] = {
     "encoders": Table("capelet.encoders", "ENCODERS"),
     "mechanisms": Table("capelet.mechanisms", "MECHANISMS"),
-    "defences": Table("capelet.defences", "METHODS"),
-    "uses": Table("capelet.defences", "USES"),
+    "defences": Table("capelet.defences.methods", "METHODS"),
+    "uses": Table("capelet.defences.uses", "USES"),
     "data sets": Table("capelet.data.datasets", "DATASETS", describe=_describe_set),
     "kinds of attack": Table("capelet.evaluation.attacks", "ATTACKS", describe=_title),
     "inversion attacks": Table("capelet.attacks.inversion.run", "ATTACKS"),
-    "attackers": Table("capelet.attacks.attribute", "FAMILIES"),
+    "attackers": Table("capelet.attacks.families", "FAMILIES"),
     "splits": Table("capelet.data.splits", "SPLITS"),
     "kinds of finding": Table("capelet.findings.kinds", "KINDS"),
     "metrics": Table("capelet.findings.metrics", "METRICS", describe=_measure_title),
@@ -88,7 +109,7 @@ class Names:
         self.table = table
 
     def __format__(self, word: str) -> str:
-        *names, last = self.table.members
+        *names, last = self.table.names
         return f"{', '.join(names)} {word} {last}" if word and names else ", ".join([*names, last])
 
 
@@ -97,7 +118,10 @@ def fill_names(help_text: str) -> str:
     return help_text.format_map({kind: Names(table) for kind, table in TABLES.items()})
 
 
-def show(json: options.Json = False) -> None:
+def show(
+    *,
+    json: Json = False,
+) -> None:
     """What there is, one line each: encoders, mechanisms, defences, sets, attackers, splits.
 
     Example: `capelet list --json`

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from capelet.cli import options
+from typing import Annotated
+
+from capelet.cli.doors import Group, Json
 from capelet.cli.inputs import split_columns
 from capelet.cli.terminal import echo, print_json
+from capelet.question import Columns
 
 
 def check(
-    data: options.Data,
-    text: options.Text = None,
-    label: options.Label = None,
-    private: options.Private = None,
-    author: options.Author = None,
-    vectors: options.Vectors = None,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    json: options.Json = False,
+    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    /,
+    *,
+    columns: Annotated[Columns, Group.DATA, "text label private author vectors encoding separator"],
+    json: Json = False,
 ) -> None:
     """Look at a file before it is audited: columns, problems, how sure, and the next command.
 
@@ -27,9 +26,10 @@ def check(
     from capelet.data.formats import Format
     from capelet.workflows.check import Roles, column_names, inspect
 
-    layout = Format(encoding, separator)
-    secrets = split_columns(private, column_names(data, layout)) if private else ()
-    roles = Roles(text, label, tuple(secrets), author, vectors)
+    layout = Format(columns.encoding, columns.separator)
+    names = columns.private and column_names(data, layout)
+    secrets = split_columns(columns.private, names)
+    roles = Roles(columns.text, columns.label, tuple(secrets), columns.author, columns.vectors)
     result = inspect(data, roles, layout).spelled("terminal")
     if json:
         print_json(result.to_json())

@@ -7,16 +7,16 @@ that `capelet --help` answers at once.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import cyclopts
 
 from capelet.cli import (
-    PROGRAM,
     audit,
     budgets,
     cache,
@@ -34,7 +34,9 @@ from capelet.cli import (
     study,
     verify,
 )
-from capelet.cli.terminal import guard
+from capelet.cli.doors import as_command, words_of_config
+from capelet.cli.terminal import echo, guard
+from capelet.errors import CapeletError
 from capelet.silence import give_torch_a_folder
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -80,6 +82,8 @@ GROUPS = {
 # Groups whose name alone, with arguments of its own, is one of their commands.
 DEFAULTS = {"study": "run"}
 EXAMPLE = "Example: "
+CONFIG = "--config"
+HELP = "--help"
 # Commands that may work longer than two seconds, imports included (torch alone takes three): they
 # begin with a line that says what they are about to do.
 LONG = (
@@ -100,84 +104,113 @@ LONG = (
 )
 
 
-class FilledCommand(TyperCommand):
-    """A command whose help names the members of tables, and which says at once what it is about.
-
-    The members are looked up when help is shown.
-    """
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        # Filled only here: the tables may import a model framework, which no other run of the
-        # command line should wait for.
-        self.help = catalogue.fill_names(self.help or "")
-        for parameter in self.params:
-            text = getattr(parameter, "help", None)
-            if text:
-                parameter.help = catalogue.fill_names(text)  # type: ignore[attr-defined]
-        super().format_help(ctx, formatter)
-
-    def invoke(self, ctx: Any) -> Any:
-        path = " ".join(ctx.command_path.split()[1:])
-        # Called from another program, nobody waits before a screen for imports, nor is torch ours.
-        if path in LONG and ctx.find_root().obj == PROGRAM:
-            if not ctx.params.get("json"):
-                claim = (self.help or "").splitlines()[0].rstrip(".")
-                line = f"capelet: {path}: {claim[:1].lower()}{claim[1:]}"
-                # Flushed: all else may be minutes away.
-                print(line, file=sys.stderr, flush=True)
-            give_torch_a_folder()
-        return super().invoke(ctx)
+_EPILOGUE = f"`{CONFIG} FILE` reads options from a TOML file; those on the line go before it."
+_OPTIONS = cyclopts.Group("Options", sort_key=0)
+_ABOUT = "Find out what your text embeddings give away about the people who wrote the texts."
 
 
-class CommandTable(TyperGroup):
-    """All commands of the table, which is read each time that the app starts."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "commands": _build_commands()})
+def app(arguments: Sequence[str] | None = None, *, is_program: bool = False) -> None:
+    """Run a command; `is_program` where this process is capelet and nothing else."""
+    guard(_run)(list(sys.argv[1:] if arguments is None else arguments), is_program)
 
 
-class GroupWithDefault(TyperGroup):
-    """A group that takes what is no command of its own for arguments of its default command."""
+def _run(words: list[str], is_program: bool) -> None:
+    if words and words[0] in DEFAULTS and not _path_of(words[:2]) and words[1:2] != [HELP]:
+        # What is no command of the group is an argument of its default one.
+        words = [words[0], *([DEFAULTS[words[0]]] if words[1:] else []), *words[1:]]
+    path = _path_of(words)
+    try:
+        if path is not None:
+            words = _with_config(path, words)
+        whole = build(path if HELP in words else None, is_program)
+        whole(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        echo(f"capelet: {_sentence(error)}", file=sys.stderr)
+        raise SystemExit(2) from None
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, "--help"):
-            args = [DEFAULTS[str(self.name)], *args]
-        return list(super().parse_args(ctx, args))
+
+def _path_of(words: Sequence[str]) -> str | None:
+    """The command that the words begin with."""
+    return next((name for name in (" ".join(words[:2]), *words[:1]) if name in COMMANDS), None)
 
 
-def _build_commands() -> dict[str, Any]:
-    whole = typer.Typer(rich_markup_mode="markdown")
-    groups = {name: typer.Typer(no_args_is_help=True, help=text) for name, text in GROUPS.items()}
-    for path, function in COMMANDS.items():
+def _with_config(path: str, words: list[str]) -> list[str]:
+    """The words with those of a file of options in the place of its name."""
+    flat = [part for word in words for part in _split_config(word)]
+    if CONFIG not in flat:
+        return words
+    place = flat.index(CONFIG)
+    if place + 1 >= len(flat) or CONFIG in flat[place + 2 :]:
+        raise CapeletError(f"{CONFIG} takes one TOML file", field="config")
+    given = flat[:place] + flat[place + 2 :]
+    return [*given, *words_of_config(COMMANDS[path], Path(flat[place + 1]), given)]
+
+
+def _split_config(word: str) -> list[str]:
+    return word.split("=", 1) if word.startswith(f"{CONFIG}=") else [word]
+
+
+def _announced(path: str, command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which says at once what it is about to do: all else may be minutes away."""
+
+    @functools.wraps(command)
+    def run(*places: Any, **options: Any) -> None:
+        if not options.get("json"):
+            claim = (command.__doc__ or "").splitlines()[0].rstrip(".")
+            print(f"capelet: {path}: {claim[:1].lower()}{claim[1:]}", file=sys.stderr, flush=True)
+        give_torch_a_folder()
+        command(*places, **options)
+
+    return run
+
+
+def _sentence(error: cyclopts.CycloptsError) -> str:
+    """What Cyclopts found, in one line that says what to do."""
+    argument = error.argument
+    name = "" if argument is None else (*argument.names, argument.name)[0]
+    match error:
+        case cyclopts.CoercionError() if error.token is not None:
+            return f"{name} is a switch and takes no value; found {error.token.value!r}"
+        case cyclopts.MissingArgumentError():
+            return f"{name} needs a value; {HELP} shows how it is given"
+        case cyclopts.UnusedCliTokensError():
+            return f"nothing is expected at {(error.unused_tokens or [''])[0]!r}; see {HELP}"
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def build(shown: str | None = None, is_program: bool = False) -> cyclopts.App:
+    """The app with all commands; the help of one that is `shown` has the names of its tables."""
+    whole = _group("capelet", _ABOUT)
+    whole.version_flags = ("--version",)
+    groups: dict[str, cyclopts.App] = {}
+    for place, (path, function) in enumerate(COMMANDS.items()):
         *parents, name = path.split()
-        parent = groups[parents[0]] if parents else whole
+        fill = catalogue.fill_names if path == shown else str
         text, _, example = inspect.cleandoc(function.__doc__ or "").partition(EXAMPLE)
-        epilog = EXAMPLE + " ".join(example.split())
-        parent.command(name, cls=FilledCommand, help=text, epilog=epilog)(guard(function))
-    for name, group in groups.items():
-        cls = GroupWithDefault if name in DEFAULTS else TyperGroup
-        whole.add_typer(group, name=name, cls=cls)
-    return dict(typer.main.get_group(whole).commands)
+        # Called from another program, nobody waits before a screen for imports, nor is torch ours.
+        told = _announced(path, function) if is_program and path in LONG else function
+        command = as_command(told, fill)
+        epilogue = f"{EXAMPLE}{' '.join(example.split())}\n\n{_EPILOGUE}"
+        # A group where its first command stands, so that help has the order of the table.
+        if parents and parents[0] not in groups:
+            groups[parents[0]] = _group(parents[0], GROUPS[parents[0]], place)
+            whole.command(groups[parents[0]], name=parents[0])
+        parent = groups[parents[0]] if parents else whole
+        parent.command(command, name=name, help=fill(text), help_epilogue=epilogue, sort_key=place)
+    return whole
 
 
-app = typer.Typer(
-    name="capelet",
-    cls=CommandTable,
-    help="Find out what your text embeddings give away about the people who wrote the texts.",
-    no_args_is_help=True,
-    add_completion=False,
-    # Typer's tracebacks can print local variables, which may be people's texts.
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+def _group(name: str, text: str, place: int = 0) -> cyclopts.App:
+    from capelet import __version__
 
-
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    if version:
-        from capelet import __version__
-
-        print(__version__)
-        raise typer.Exit
+    return cyclopts.App(
+        name=name,
+        help=text,
+        help_format="markdown",
+        version=__version__,
+        version_flags=(),
+        help_flags=(HELP,),
+        group_parameters=_OPTIONS,
+        sort_key=place,
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli import options
-from capelet.cli.inputs import Columns, Reading, read_corpus, split_names
+from capelet.cli.doors import Group, Json
+from capelet.cli.inputs import read_corpus
 from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError, DataError
+from capelet.question import Between, Columns, Count, Names, Rounds, Seed, Units
 
 if TYPE_CHECKING:
     from capelet.defences.contrastive import Dual
@@ -18,29 +19,28 @@ SUMMARY_FIELDS = ("target", "metric", "value", "low", "high", "majority", "n")
 
 
 def train(
-    data: options.Data,
-    out: options.OutEncoder,
-    text: options.Text = None,
-    author: options.Author = None,
-    where: options.Where = None,
-    drop_empty: options.DropEmpty = False,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    network: options.DualNetwork = "transformer",
-    lambda_words: options.LambdaWords = 0.0,
-    lambda_authors: options.LambdaAuthors = 0.0,
-    negatives: options.Negatives = None,
-    start: options.Start = "none",
-    vocabulary: options.DualVocabulary = 20_000,
-    width: options.Width = 384,
-    layers: options.Layers = 3,
-    dimension: options.Dimension = 384,
-    length: options.Length = 64,
-    epochs: options.PairEpochs = 5,
-    batch: options.PairBatch = 1024,
-    rate: options.DualRate = 5e-4,
-    seed: options.DualSeed = 0,
-    json: options.Json = False,
+    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    /,
+    *,
+    out: Annotated[Path, Group.OUTPUT, "Folder of the encoder."],
+    columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
+    network: Annotated[str, "transformer or lstm."] = "transformer",
+    lambda_words: Annotated[float, "λ against readers of words."] = 0.0,
+    lambda_authors: Annotated[float, "λ against readers of authors."] = 0.0,
+    negatives: Annotated[
+        str | None, "any, or author: told apart from the same author's other posts."
+    ] = None,
+    start: Annotated[str, "Word vectors to begin from: none, or glove (extra: words)."] = "none",
+    vocabulary: Annotated[Count, "How many words the encoder knows."] = 20000,
+    width: Annotated[Units, "Size of word vectors and states."] = 384,
+    layers: Annotated[Annotated[int, Between(1, 128)], "Layers of the network."] = 3,
+    dimension: Annotated[Units, "Size of the released vectors."] = 384,
+    length: Annotated[Rounds, "Words of a text that are read."] = 64,
+    epochs: Annotated[Rounds, "Times that all pairs are seen."] = 5,
+    batch: Annotated[Count, "Pairs per step."] = 1024,
+    rate: Annotated[float, "Learning rate."] = 0.0005,
+    seed: Annotated[Seed, "Of the weights and the batches."] = 0,
+    json: Json = False,
 ) -> None:
     """Train a sentence encoder on which sentence follows which; the folder is an encoder.
 
@@ -54,8 +54,7 @@ def train(
     check_writable(out)
     if start not in ("none", "glove"):
         raise CapeletError(f"--start is {start!r}; give none or glove")
-    reading = Reading(where, drop_empty, None, encoding, separator)
-    corpus = read_corpus(data, Columns(text=text, author=author), reading)
+    corpus = read_corpus(data, columns)
     # After the data were read: what is wrong with them is said before torch is loaded.
     from capelet.defences.contrastive import Contrastive, Sentences
 
@@ -102,10 +101,12 @@ def _print_training(encoder: Dual, out: Path, as_json: bool) -> None:
 
 
 def utility(
-    encoder: options.EncoderArgument,
-    tasks: options.Tasks = None,
-    backend: options.Backend = "auto",
-    json: options.Json = False,
+    encoder: Annotated[str, "{encoders}, a folder or a Hugging Face id."],
+    /,
+    *,
+    tasks: Annotated[Names, "{sentence tasks}; all that are here."] = (),
+    backend: Annotated[str, Group.DATA, "auto, torch, onnx or int8."] = "auto",
+    json: Json = False,
 ) -> None:
     """Score any encoder on small tasks of sentence analysis by logistic regression.
 
@@ -115,7 +116,7 @@ def utility(
     from capelet.encoders import load
     from capelet.evaluation.sentences import TASKS, SentenceTask, measure_all
 
-    names = split_names(tasks) or [name for name in TASKS if is_available(name)]
+    names = tasks or [name for name in TASKS if is_available(name)]
     if not names:
         raise DataError(f"none of the sets {', '.join(TASKS)} is here; see `capelet list`")
     model = load(encoder, backend)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
 
-from capelet.cli import options
+from capelet.cli.doors import Group, Json
 from capelet.cli.terminal import echo, print_trained, progress_bars
+from capelet.question import Columns, Rounds
 
 if TYPE_CHECKING:
     from capelet.release.charging import Repeats
@@ -20,25 +22,47 @@ _CONSEQUENCES = {
 
 
 def encode(
-    source: options.Source,
-    target: options.Target,
-    recipe: options.Recipe,
-    text: options.Text = None,
-    vectors: options.Vectors = None,
-    drop_empty: options.DropEmpty = False,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    subject: options.Subject = None,
-    ledger: options.Ledger = None,
-    budget: options.Budget = None,
-    repeats: options.Repeats = None,
-    anchor: options.Anchor = None,
-    overwrite: options.Overwrite = False,
-    only_unseen: options.OnlyUnseen = False,
-    engine: options.Engine = None,
-    address: options.Address = None,
-    workers: options.Workers = None,
-    json: options.Json = False,
+    source: Annotated[
+        str,
+        "A Parquet, CSV or JSONL file of any size, or a set; or many Parquet files: a folder, a "
+        "pattern in quotes, an address.",
+    ],
+    target: Annotated[str, "The Parquet file of released vectors; of many files, a folder."],
+    /,
+    *,
+    recipe: Annotated[
+        Path,
+        Group.DATA,
+        "A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}.",
+    ],
+    columns: Annotated[Columns, Group.DATA, "text vectors drop_empty encoding separator"],
+    subject: Annotated[str | None, "Column of whom a row is about."] = None,
+    ledger: Annotated[
+        str | None, "File or postgresql:// URL in which subjects are charged."
+    ] = None,
+    budget: Annotated[
+        float | None, "The most ε that a subject may cost; a ledger's first stays its cap."
+    ] = None,
+    repeats: Annotated[
+        str | None,
+        "fresh (default): draw and pay for each row; same: equal texts of a person get the same "
+        "vector, which shows that they are equal.",
+    ] = None,
+    anchor: Annotated[
+        Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
+    ] = None,
+    overwrite: Annotated[bool, "Replace the target."] = False,
+    only_unseen: Annotated[bool, "Leave out rows that trained the private encoder."] = False,
+    engine: Annotated[
+        str | None, "Who draws the parts of a folder: local (default) or ray (extra: ray)."
+    ] = None,
+    address: Annotated[
+        str | None, "Of a Ray cluster, HOST:PORT or auto; without it one is begun."
+    ] = None,
+    workers: Annotated[
+        Rounds | None, "How many draw at once; local: 1, this process; ray: all cores."
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Release the vectors of a file or folder; every row and budget is checked before any draw.
 
@@ -52,8 +76,8 @@ def encode(
     is_plain = (engine, address, workers) == (None, None, None)
     crew = None if is_plain else Workers(recipe, engine or "local", workers, address)
     encoder = PrivateEncoder.from_recipe(recipe)
-    layout = Format(encoding, separator, drop_empty)
-    trained = overlap.trained_rows(encoder, source, text, vectors, layout)
+    layout = Format(columns.encoding, columns.separator, columns.drop_empty)
+    trained = overlap.trained_rows(encoder, source, columns.text, columns.vectors, layout)
     leave_out = overlap.only_unseen(encoder, trained) if only_unseen else None
     print_trained(encoder, trained, _CONSEQUENCES[only_unseen])
     with progress_bars(json) as progress:
@@ -61,8 +85,8 @@ def encode(
             source,
             target,
             encoder,
-            text=text,
-            vectors=vectors,
+            text=columns.text,
+            vectors=columns.vectors,
             subject=subject,
             ledger=ledger,
             budget=budget,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli import options
-from capelet.cli.inputs import Columns, Reading, open_encoder, read_corpus, split_names
+from capelet.cli.doors import Group, Json
+from capelet.cli.inputs import open_encoder, read_corpus
 from capelet.cli.terminal import (
     echo,
     print_verdicts,
@@ -15,34 +15,42 @@ from capelet.cli.terminal import (
     verdict_summaries,
     with_command,
 )
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
+from capelet.question import Columns, Count, Names, Rounds, Seed, Source
 
 if TYPE_CHECKING:
     from capelet.findings import Finding, Findings
 
 
 def invert(
-    data: options.Data,
-    text: options.Text = None,
-    author: options.Author = None,
-    where: options.Where = None,
-    drop_empty: options.DropEmpty = False,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    encoder: options.Encoder = "minilm",
-    backend: options.Backend = "auto",
-    recipe: options.RecipeToAttack = None,
-    auxiliary: options.Auxiliary = None,
-    attacks: options.InversionAttacks = "multi-label,multi-set",
-    sentences: options.Sentences = False,
-    draws: options.Draws = 1,
-    max_texts: options.MaxTexts = None,
-    minutes: options.Minutes = None,
-    show_texts: options.ShowTexts = False,
-    allow_overlap: options.AllowOverlap = False,
-    seed: options.AttackSeed = 0,
-    out: options.OutReport = None,
-    json: options.Json = False,
+    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    /,
+    *,
+    columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
+    source: Annotated[Source, Group.DATA, "encoder backend recipe"],
+    auxiliary: Annotated[
+        str | None,
+        Group.DATA,
+        "The attacker's own texts: a file with the same text column, or a set.",
+    ] = None,
+    attacks: Annotated[Names, Group.MEASURE, "{inversion attacks}."] = ("multi-label", "multi-set"),
+    sentences: Annotated[bool, Group.DATA, "Cut texts into sentences of 5 to 20 words."] = False,
+    draws: Annotated[
+        Rounds, Group.MEASURE, "How often the attacker sends each text through a noised release."
+    ] = 1,
+    max_texts: Annotated[
+        Count | None, Group.DATA, "Use at most this many texts, drawn at random."
+    ] = None,
+    minutes: Annotated[
+        float | None, Group.MEASURE, "How long the attack 'sequence' may learn."
+    ] = None,
+    show_texts: Annotated[bool, Group.OUTPUT, "Put texts and words into the examples."] = False,
+    allow_overlap: Annotated[
+        bool, Group.MEASURE, "Allow victims among the auxiliary texts."
+    ] = False,
+    seed: Annotated[Seed, Group.MEASURE, "Seed of the split and of the attackers."] = 0,
+    out: Annotated[Path | None, Group.OUTPUT, "Folder of the report."] = None,
+    json: Json = False,
 ) -> None:
     """Try to read the words of texts back from their vectors.
 
@@ -56,21 +64,21 @@ def invert(
     clock = Clock()
     folder = out or Path("runs") / f"{Path(data).stem}-inverted"
     check_writable(folder)
-    _check_numbers(draws, minutes)
-    reading = Reading(where, drop_empty, None, encoding, separator)
-    corpus = read_corpus(data, Columns(text=text, author=author), reading)
+    if minutes is not None and not minutes > 0:
+        raise DataError(f"{name_field('minutes')} is {minutes}; it must be above 0")
+    corpus = read_corpus(data, columns)
     texts, authors = texts_to_invert(corpus, sentences, max_texts, seed)
-    other = None if auxiliary is None else read_corpus(auxiliary, Columns(text=text))
+    other = None if auxiliary is None else read_corpus(auxiliary, Columns(text=columns.text))
     own = None if other is None else texts_to_invert(other, sentences, max_texts, seed)[0]
     attack = Inversion(
-        attacks=split_names(attacks),
+        attacks=list(attacks),
         draws=draws,
         redact=not show_texts,
         overlap=allow_overlap,
         seed=seed,
         options=None if minutes is None else {"sequence": {"minutes": minutes}},
     )
-    private = open_encoder(corpus, recipe, encoder, backend)
+    private = open_encoder(corpus, source)
     with progress_bars(json) as progress, clock("inversion"):
         findings = attack.measure(texts, private, auxiliary=own, authors=authors, progress=progress)
     origin = inversion_provenance(
@@ -78,13 +86,6 @@ def invert(
     )
     findings = with_command(findings, origin)
     report_findings(findings, folder, json, summarise=_summary, show=_print)
-
-
-def _check_numbers(draws: int, minutes: float | None) -> None:
-    if draws < 1:
-        raise DataError(f"--draws is {draws}; it must be at least 1")
-    if minutes is not None and not minutes > 0:
-        raise DataError(f"--minutes is {minutes}; it must be above 0")
 
 
 def _overall(findings: Findings, metric: str, **which: Any) -> list[Finding]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json as jsonlib
 from dataclasses import asdict
+from typing import Annotated
 
-from capelet.cli import options
 from capelet.cli.budgets import open_ledger
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo
 
 
 def add(
-    place: options.LedgerHere,
-    label: options.KeyLabel,
-    subject: options.KeySubject = None,
-    operator: options.IsOperator = False,
-    json: options.Json = False,
+    *,
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    label: Annotated[str, "What to call the key, to find it again."],
+    subject: Annotated[str | None, "The one person whom requests with it are charged."] = None,
+    operator: Annotated[bool, "The key also opens the operator's page."] = False,
+    json: Json = False,
 ) -> None:
     """Make an API key, and print its secret: this once, for the ledger holds only a hash of it.
 
@@ -23,21 +25,25 @@ def add(
     """
     from capelet.ledger.store import Ledger
 
-    with Ledger(place, keeps_names=False) as ledger:
-        key, secret = ledger.keys.add(label, subject, operator)
+    with Ledger(ledger, keeps_names=False) as book:
+        key, secret = book.keys.add(label, subject, operator)
     if json:
         echo(jsonlib.dumps({**asdict(key), "secret": secret}))
     else:
         echo(f"{key.id}\n{secret}\nkeep it: it is not shown again")
 
 
-def show(place: options.LedgerHere, json: options.Json = False) -> None:
+def show(
+    *,
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    json: Json = False,
+) -> None:
     """List the API keys of a ledger, without their secrets; people by pseudonym.
 
     Example: `capelet keys list --ledger people.db`
     """
-    with open_ledger(place) as ledger:
-        keys = ledger.keys.all()
+    with open_ledger(ledger) as book:
+        keys = book.keys.all()
     if json:
         echo(jsonlib.dumps([asdict(key) for key in keys]))
         return
@@ -51,11 +57,17 @@ def show(place: options.LedgerHere, json: options.Json = False) -> None:
         echo("no keys")
 
 
-def revoke(key: options.KeyId, place: options.LedgerHere, json: options.Json = False) -> None:
+def revoke(
+    key: Annotated[str, "The id that `capelet keys list` shows."],
+    /,
+    *,
+    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    json: Json = False,
+) -> None:
     """End an API key: from now on every replica refuses its secret.
 
     Example: `capelet keys revoke key-1f00c3a2b4d5 --ledger people.db`
     """
-    with open_ledger(place) as ledger:
-        record = ledger.keys.revoke(key)
+    with open_ledger(ledger) as book:
+        record = book.keys.revoke(key)
     echo(jsonlib.dumps(asdict(record)) if json else f"revoked: {record.id} ({record.label})")

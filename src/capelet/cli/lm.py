@@ -3,56 +3,65 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from capelet.cli import options
-from capelet.cli.inputs import Columns, Reading, read_corpus, split_names
+from capelet.cli.doors import Group, Json
+from capelet.cli.inputs import read_corpus
 from capelet.cli.terminal import echo, print_json, progress_bars, with_command
 from capelet.errors import DataError
+from capelet.question import Between, ColumnNames, Columns, Count, Rounds, Seed, Units
 
 if TYPE_CHECKING:
     from capelet.workflows.language import LanguageSettings
 
 
 def train(
-    data: options.Data,
-    out: options.OutModel,
-    text: options.Text = None,
-    author: options.Author = None,
-    where: options.Where = None,
-    drop_empty: options.DropEmpty = False,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    method: options.ModelMethod = "none",
-    network: options.ModelNetwork = "lstm",
-    vocabulary: options.ModelVocabulary = 10_000,
-    words: options.WordList = None,
-    width: options.Width = 256,
-    layers: options.Layers = 2,
-    length: options.Length = 20,
-    epochs: options.TextEpochs = 10,
-    batch: options.TextBatch = 100,
-    rate: options.ModelRate = 1e-3,
-    batching: options.Batching = "grouped",
-    strength: options.Strength = 4.0,
-    position: options.Position = "random",
-    epsilon: options.ModelEpsilon = None,
-    delta: options.Delta = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    clip: options.Clip = 1.0,
-    unit: options.Unit = "record",
-    texts_per_author: options.TextsPerAuthor = None,
-    canaries: options.Canaries = None,
-    canary_authors: options.CanaryAuthors = None,
-    seed: options.ModelSeed = 0,
-    seeded_noise: options.SeededNoise = False,
-    device: options.Device = "auto",
-    json: options.Json = False,
+    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    /,
+    *,
+    out: Annotated[Path, Group.OUTPUT, "Folder of the model."],
+    columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
+    method: Annotated[str, "{language methods:or}."] = "none",
+    network: Annotated[str, "lstm or transformer."] = "lstm",
+    vocabulary: Annotated[Count, "How many words the model knows."] = 10000,
+    words: Annotated[
+        str | None,
+        "Where they come from: public:glove, a public file with one per line, or private (read off "
+        "the texts through noise that ε pays for); else read off the texts.",
+    ] = None,
+    width: Annotated[Units, "Size of word vectors and states."] = 256,
+    layers: Annotated[Annotated[int, Between(1, 128)], "Layers of the network."] = 2,
+    length: Annotated[Rounds, "Words of a text that are read."] = 20,
+    epochs: Annotated[Rounds, "Times that all texts are seen."] = 10,
+    batch: Annotated[Count, "Texts per step; authors, where they are the unit."] = 100,
+    rate: Annotated[float, "Learning rate of Adam."] = 0.001,
+    batching: Annotated[str, "uniform, author or grouped; dpsgd samples by itself."] = "grouped",
+    strength: Annotated[float, "λ of adversarial and triplet."] = 4.0,
+    position: Annotated[
+        str, "The state that is kept from authors: random (prefix) or last."
+    ] = "random",
+    epsilon: Annotated[float | None, "The ε that dpsgd must keep."] = None,
+    delta: Annotated[float | None, "Its δ; at most n^−1.1, the default."] = None,
+    noise_multiplier: Annotated[float | None, "The noise of dpsgd instead of its ε."] = None,
+    clip: Annotated[float, "The longest gradient of one text, or author."] = 1.0,
+    unit: Annotated[str, "What ε covers: record (one text) or author (all of them)."] = "record",
+    texts_per_author: Annotated[
+        Count | None, "Texts of an author that train, at most, with --unit author; 16."
+    ] = None,
+    canaries: Annotated[
+        Sequence[int], "Insert made-up secrets; the number of insertions per secret: 1,5,20,50."
+    ] = (),
+    canary_authors: Annotated[
+        Count | None, "Authors per number of repetitions; all of them."
+    ] = None,
+    seed: Annotated[Seed, "Of the split, the weights and the batches."] = 0,
+    seeded_noise: Annotated[bool, "Repeatable noise, for studies: no guarantee."] = False,
+    device: Annotated[str, "auto, cpu or cuda."] = "auto",
+    json: Json = False,
 ) -> None:
     """Train a language model on people's texts; run it again to go on where it was interrupted.
 
@@ -67,8 +76,7 @@ def train(
         ScheduleSettings,
     )
 
-    reading = Reading(where, drop_empty, None, encoding, separator)
-    texts, authors, _ = _texts_and_authors(data, Columns(text=text, author=author), reading)
+    texts, authors, _ = _texts_and_authors(data, columns)
     settings = LanguageSettings(
         NetworkSettings(network, *_vocabulary(words, vocabulary, (width, layers, length))),
         ScheduleSettings(epochs, batch, rate, batching, seed, device),
@@ -84,7 +92,7 @@ def train(
             seeded_noise,
             texts_per_author,
         ),
-        CanarySettings(_repetitions(canaries), canary_authors),
+        CanarySettings(canaries, canary_authors),
     )
     model = _train(texts, authors, out, settings, json)
     _print_model(model, out, json)
@@ -143,23 +151,25 @@ def _print_cap(model: Any, size: int) -> None:
 
 
 def attack(
-    model: options.ModelFolder,
-    out: options.OutOrModel = None,
-    data: options.TrainingTexts = None,
-    text: options.Text = None,
-    author: options.Author = None,
-    where: options.Where = None,
-    drop_empty: options.DropEmpty = False,
-    merge_rare: options.MergeRare = None,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    subgroups: options.Subgroups = None,
-    reference: options.ReferenceModel = None,
-    baseline: options.BaselineModel = None,
-    samples: options.RandomSequences = 20_000,
-    seed: options.ExtractionSeed = 0,
-    device: options.Device = "auto",
-    json: options.Json = False,
+    model: Annotated[Path, "A folder that `capelet lm train` wrote."],
+    /,
+    *,
+    out: Annotated[Path | None, Group.OUTPUT, "Where to write; the model's folder."] = None,
+    data: Annotated[str | None, "The texts it was trained on, for the other attacks."] = None,
+    columns: Annotated[
+        Columns, Group.DATA, "text author where drop_empty merge_rare encoding separator"
+    ],
+    subgroups: Annotated[
+        ColumnNames,
+        Group.DATA,
+        "Column whose classes are reported separately. As --private elsewhere.",
+    ] = (),
+    reference: Annotated[Path | None, "A model trained on other texts, for membership."] = None,
+    baseline: Annotated[Path | None, "A model without privacy, for the drop per author."] = None,
+    samples: Annotated[Count, "Random sequences that rank a canary."] = 20000,
+    seed: Annotated[Seed, "Of what the attacker draws."] = 0,
+    device: Annotated[str, "auto, cpu or cuda."] = "auto",
+    json: Json = False,
 ) -> None:
     """Try to get training texts out of a model: canaries, tab attack, membership, per author.
 
@@ -179,9 +189,8 @@ def attack(
             "findings about the texts do not belong into the folder of a model that promises "
             "something and may be handed on; say with --out where they shall lie"
         )
-    columns = Columns(text=text, private=tuple(subgroups or ()), author=author)
-    reading = Reading(where, drop_empty, merge_rare, encoding, separator)
-    rows = None if data is None else _texts_and_authors(data, columns, reading)
+    named = replace(columns, private=subgroups)
+    rows = None if data is None else _texts_and_authors(data, named)
     with progress_bars(json) as progress:
         findings = attack_model(
             model,
@@ -203,9 +212,11 @@ def attack(
 
 
 def compare(
-    runs: options.Runs,
-    out: options.OutComparison,
-    json: options.Json = False,
+    runs: Annotated[list[Path], "Folders that `capelet lm attack` wrote, two or more."],
+    /,
+    *,
+    out: Annotated[Path, Group.OUTPUT, "Folder of the comparison."],
+    json: Json = False,
 ) -> None:
     """Put attacked language models side by side: exposure, tab attack, membership, perplexity.
 
@@ -245,25 +256,18 @@ def _resumable(out: Path) -> Iterator[None]:
             file=sys.stderr,
         )
         # What a shell gives for a program that was stopped by Ctrl-C (128 + SIGINT).
-        raise typer.Exit(130) from None
+        raise SystemExit(130) from None
 
 
 def _texts_and_authors(
-    data: str, columns: Columns, reading: Reading
+    data: str, columns: Columns
 ) -> tuple[list[str], list[str] | None, dict[str, list[Any]]]:
-    corpus = read_corpus(data, columns, reading)
+    corpus = read_corpus(data, columns)
     if corpus.texts is None:
         raise DataError(f"{corpus.name!r} holds no texts; name their column with --text")
     groups = {name: values.tolist() for name, values in corpus.private.items()}
     authors = None if corpus.author is None else corpus.author.tolist()
     return corpus.texts.tolist(), authors, groups
-
-
-def _repetitions(canaries: str | None) -> list[int]:
-    try:
-        return [int(item) for item in split_names(canaries)]
-    except ValueError:
-        raise DataError(f"--canaries {canaries!r} is not understood; write 1,5,20,50") from None
 
 
 def _vocabulary(words: str | None, size: int, shape: tuple[int, int, int]) -> tuple[Any, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli import options
-from capelet.cli.inputs import Columns, Reading, member_flags, open_encoder, read_corpus
+from capelet.cli.doors import Group, Json
+from capelet.cli.inputs import member_flags, open_encoder, read_corpus
 from capelet.cli.terminal import (
     echo,
     print_verdicts,
@@ -16,28 +17,29 @@ from capelet.cli.terminal import (
     with_command,
 )
 from capelet.errors import DataError
+from capelet.question import Columns, Rounds, Seed, Source
 
 if TYPE_CHECKING:
     from capelet.findings import Findings
 
 
 def membership(
-    data: options.DataFile,
-    member: options.Member,
-    text: options.Text = None,
-    author: options.AuthorOfAggregates = None,
-    where: options.Where = None,
-    drop_empty: options.DropEmpty = False,
-    encoding: options.Encoding = None,
-    separator: options.Separator = None,
-    words: options.WordVectors = None,
-    encoder: options.EncoderInstead = None,
-    recipe: options.RecipeInstead = None,
-    window: options.Window = 5,
-    by_frequency: options.ByFrequency = False,
-    seed: options.AttackSeed = 0,
-    out: options.OutReport = None,
-    json: options.Json = False,
+    data: Annotated[str, "A Parquet, CSV or JSONL file."],
+    /,
+    *,
+    member: Annotated[str, Group.DATA, "Column that says who was trained on (yes/no, 1/0)."],
+    columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
+    words: Annotated[
+        Path | None, Group.MEASURE, "Word vectors in word2vec's text format, to be attacked."
+    ] = None,
+    source: Annotated[Source, Group.DATA, "encoder recipe"],
+    window: Annotated[Rounds, Group.MEASURE, "Words to either side of a window's centre."] = 5,
+    by_frequency: Annotated[
+        bool, Group.MEASURE, "Look at pairs of sentences by how frequent their words are, too."
+    ] = False,
+    seed: Annotated[Seed, Group.MEASURE, "Seed of the split and of the attackers."] = 0,
+    out: Annotated[Path | None, Group.OUTPUT, "Folder of the report."] = None,
+    json: Json = False,
 ) -> None:
     """Tell which texts a model was trained on, by how alike things of one context are.
 
@@ -50,22 +52,21 @@ def membership(
 
     folder = out or Path("runs") / f"{Path(data).stem}-members"
     check_writable(folder)
-    if sum(item is not None for item in (words, encoder, recipe)) != 1:
+    if sum(item is not None for item in (words, source.encoder, source.recipe)) != 1:
         raise DataError("name one model to attack: --words FILE, --encoder NAME or --recipe FILE")
     if by_frequency and words is not None:
         raise DataError(
             "windows of words are always looked at by frequency; leave --by-frequency out"
         )
     clock = Clock()
-    reading = Reading(where, drop_empty, None, encoding, separator)
-    corpus = read_corpus(data, Columns(text=text, private=(member,), author=author), reading)
+    corpus = read_corpus(data, replace(columns, private=(member,)))
     if corpus.texts is None:
         raise DataError("membership is asked of texts; name their column (--text)")
     flags = member_flags(corpus.private[member].tolist(), member)
     attack = Membership(window=window, seed=seed, by_frequency=by_frequency)
     texts = [str(item) for item in corpus.texts]
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
-    model = words or open_encoder(corpus, recipe, encoder or "", "auto")
+    model = words or open_encoder(corpus, source)
     with progress_bars(json) as progress, clock("membership"):
         if isinstance(model, Path):
             findings = attack.of_words(texts, flags, model, authors)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json as jsonlib
+from pathlib import Path
+from typing import Annotated
 
-from capelet.cli import options
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo
 
 
 def report(
-    run: options.Run,
-    other: options.OtherRun = None,
-    out: options.OutOrRun = None,
-    json: options.Json = False,
+    run: Annotated[
+        Path, "A folder that `audit`, `protect`, `invert`, `membership` or `lm attack` wrote."
+    ],
+    other: Annotated[Path | None, "A second one, to compare with."] = None,
+    /,
+    *,
+    out: Annotated[Path | None, "Where to write; the (second) run itself."] = None,
+    json: Json = False,
 ) -> None:
     """Write the report of a run again, or of two runs side by side.
 

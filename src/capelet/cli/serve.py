@@ -6,11 +6,12 @@ import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
-from capelet.cli import options
+from capelet.cli.doors import Group
 from capelet.cli.terminal import echo
 from capelet.errors import CapeletError, MissingExtra
+from capelet.question import Between, Columns
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -25,23 +26,42 @@ _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
 
 def serve(
-    recipe: options.ServedRecipe = None,
-    place: options.ServedLedger = None,
-    budget: options.ServedBudget = None,
-    head: options.ServedHead = None,
-    refill: options.Refill = "none",
-    lifetime: options.Lifetime = None,
-    repeats: options.ServedRepeats = "same",
-    model: options.ServedModel = None,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8000,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
-    demo_data: options.DemoData = None,
-    text: options.Text = None,
-    private: options.Private = None,
-    no_demo: options.NoDemo = False,
-    allow_unproven: options.AllowUnproven = False,
+    *,
+    recipe: Annotated[
+        Path | None,
+        "A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}. Needs "
+        "--ledger and --budget.",
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        "A ledger file, or the postgresql:// URL of a database. It has the API keys, too.",
+    ] = None,
+    budget: Annotated[float | None, "The most ε that a person may cost; the store's cap."] = None,
+    head: Annotated[
+        Path | None, "Folder of a private encoder: label vectors with its head."
+    ] = None,
+    refill: Annotated[
+        str, "none, or daily: the budget is that of a day (UTC), with --lifetime."
+    ] = "none",
+    lifetime: Annotated[
+        float | None, "With --refill daily: the most ε that a person may ever cost."
+    ] = None,
+    repeats: Annotated[
+        str,
+        "same: a text that comes again gets its stored vector, which shows that it is equal; "
+        "fresh: every request is drawn and paid for, and needs an Idempotency-Key.",
+    ] = "same",
+    model: Annotated[str | None, "The model's name for clients; the recipe's."] = None,
+    host: Annotated[str, "Where to listen; beyond this machine only with API keys."] = "127.0.0.1",
+    port: Annotated[Annotated[int, Between(0, 65_535)], "The port; 0 takes a free one."] = 8000,
+    certificate: Annotated[Path | None, "PEM file of the certificate, for TLS."] = None,
+    key: Annotated[Path | None, "PEM file of the certificate's key."] = None,
+    demo_data: Annotated[
+        str | None, "Texts on which the page's attackers learn; the embedded sample."
+    ] = None,
+    columns: Annotated[Columns, Group.DATA, "text private"],
+    no_demo: Annotated[bool, "Teach the operator's page no attackers."] = False,
+    allow_unproven: Annotated[bool, "Serve a guarantee that is only claimed, too."] = False,
 ) -> None:
     """Serve private embeddings to OpenAI clients, every text charged to a person; or a head.
 
@@ -61,9 +81,9 @@ def serve(
         }
         _check_head_alone(head, [name for name, value in charges.items() if value is not None])
         assert head is not None
-        _serve_head(head, place, address)
+        _serve_head(head, ledger, address)
         return
-    if place is None or budget is None:
+    if ledger is None or budget is None:
         raise CapeletError(
             "a recipe is served with --ledger, in which people are charged, and --budget, the most "
             "that each may cost"
@@ -82,12 +102,12 @@ def serve(
     limits = Limits(Budget(budget), cast("Refill", refill), ever)
     encoder = PrivateEncoder.from_recipe(recipe)
     labels = None if head is None else load_head(head)
-    with Ledger(place, keeps_names=False) as ledger:
-        gateway = Gateway(encoder, ledger, settings, limits, allow_unproven=allow_unproven)
-        _check_open(address, ledger)
-        ledger.open()
-        ledger.limit(limits.budget, limits.refill, limits.lifetime)
-        readings = None if no_demo else Readings(encoder, _demo(demo_data, text, private))
+    with Ledger(ledger, keeps_names=False) as book:
+        gateway = Gateway(encoder, book, settings, limits, allow_unproven=allow_unproven)
+        _check_open(address, book)
+        book.open()
+        book.limit(limits.budget, limits.refill, limits.lifetime)
+        readings = None if no_demo else Readings(encoder, _demo(demo_data, columns))
         app = create_app(gateway, readings=readings, head=labels, has_tls=address.has_tls)
         _run(app, address, settings.model, gateway.guarantee.sentence())
 
@@ -150,15 +170,15 @@ def _name_of(recipe: Path) -> str:
     return whole.parent.name if whole.name == "recipe.toml" else whole.stem
 
 
-def _demo(source: str | None, text: str | None, private: list[str] | None) -> Corpus:
+def _demo(source: str | None, columns: Columns) -> Corpus:
     """The texts on which the page's attackers learn: the operator's own, or the embedded sample."""
     import capelet
 
     if source is None:
-        if text is not None or private:
+        if columns.text is not None or columns.private:
             raise CapeletError("--text and --private name columns of --demo-data; give that too")
         return capelet.load("reviews")
-    names = [name for item in private or [] for name in item.split(",")]
-    if text is None or not names:
+    names = [name for item in columns.private for name in item.split(",")]
+    if columns.text is None or not names:
         raise CapeletError("--demo-data needs --text and at least one --private attribute")
-    return capelet.read(source, text=text, private=names)
+    return capelet.read(source, text=columns.text, private=names)

@@ -6,13 +6,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from capelet.cli import options
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError
+from capelet.question import Count
 
 if TYPE_CHECKING:
     from capelet.studies.claims import Ruling
@@ -22,17 +21,23 @@ if TYPE_CHECKING:
 
 
 def run(
-    plan: options.PlanFile,
-    size: options.Size = "full",
-    out: options.OutStudy = None,
-    cells_folder: options.CellsFolder = None,
-    engine: options.StudyEngine = "local",
-    address: options.Address = None,
-    workers: options.CellsAbreast = None,
-    retry: options.Retry = False,
-    dry_run: options.DryRun = False,
-    yes: options.ManyCells = False,
-    json: options.Json = False,
+    plan: Annotated[Path, "A plan: a TOML file."],
+    /,
+    *,
+    size: Annotated[str, "Which size of the plan: small or full."] = "full",
+    out: Annotated[Path | None, "Folder of the table."] = None,
+    cells: Annotated[
+        Path | None, "Folder of the cells, which studies may share; OUT/store."
+    ] = None,
+    engine: Annotated[str, "Where cells are measured: local or ray."] = "local",
+    address: Annotated[
+        str | None, "Of a Ray cluster, HOST:PORT or auto; without it one is begun."
+    ] = None,
+    workers: Annotated[Count | None, "Cells at once; as many as there are cores."] = None,
+    retry: Annotated[bool, "Measure cells again that failed before."] = False,
+    dry_run: Annotated[bool, "Say what would be measured and how long it would take."] = False,
+    yes: Annotated[bool, "Allow more than 100,000 cells."] = False,
+    json: Json = False,
 ) -> None:
     """Measure every cell of a plan that is not stored yet, and write its table.
 
@@ -46,14 +51,14 @@ def run(
 
     study = StudyPlan.read(plan)
     folder = out or Path("runs") / f"{study.name}-{size}"
-    place = cells_folder or folder / "store"
+    place = cells or folder / "store"
     check_writable(place)
-    cells = study.cells(size, yes)
+    planned = study.cells(size, yes)
     if dry_run:
-        _print_estimate(study, cells, place, workers, json)
+        _print_estimate(study, planned, place, workers, json)
         return
     engine_settings = (engine, workers, address)
-    results, counts = _measure(study, size, cells, place, folder, engine_settings, retry, json)
+    results, counts = _measure(study, size, planned, place, folder, engine_settings, retry, json)
     if json:
         print_json(_summary(results, counts, folder))
         return
@@ -63,7 +68,12 @@ def run(
     echo(f"table: {folder / 'table.md'}")
 
 
-def status(folder: options.StudyFolder, json: options.Json = False) -> None:
+def status(
+    folder: Annotated[Path, "A folder that `capelet study` wrote."],
+    /,
+    *,
+    json: Json = False,
+) -> None:
     """Say how far a study is: cells stored, at work, failed with their reasons, and missing.
 
     Example: `capelet study status runs/strategies`
@@ -86,14 +96,20 @@ def status(folder: options.StudyFolder, json: options.Json = False) -> None:
 
 
 def check(
-    plans: options.PlanFiles,
-    size: options.Size = "small",
-    out: options.OutStudy = None,
-    cells_folder: options.CellsFolder = None,
-    engine: options.StudyEngine = "local",
-    address: options.Address = None,
-    workers: options.CellsAbreast = None,
-    json: options.Json = False,
+    plans: Annotated[list[Path], "Plans, or folders of plans."],
+    /,
+    *,
+    size: Annotated[str, "Which size of the plan: small or full."] = "small",
+    out: Annotated[Path | None, "Folder of the table."] = None,
+    cells: Annotated[
+        Path | None, "Folder of the cells, which studies may share; OUT/store."
+    ] = None,
+    engine: Annotated[str, "Where cells are measured: local or ray."] = "local",
+    address: Annotated[
+        str | None, "Of a Ray cluster, HOST:PORT or auto; without it one is begun."
+    ] = None,
+    workers: Annotated[Count | None, "Cells at once; as many as there are cores."] = None,
+    json: Json = False,
 ) -> None:
     """Run plans and compare what their claims come to with what they expect.
 
@@ -106,17 +122,17 @@ def check(
     files = _plan_files(plans)
     # All of them before the first one runs: a slip in the last must not cost an hour.
     studies = [(file, StudyPlan.read(file)) for file in files]
-    cells = {file: study.cells(size) for file, study in studies}
+    planned = {file: study.cells(size) for file, study in studies}
     base = out or Path("runs") / "papers"
     surprises = 0
     summaries = []
     for file, study in studies:
         # One store for all: unprotected cells are shared between plans.
-        place = cells_folder or base / "store"
+        place = cells or base / "store"
         folder = base / file.parent.name / study.name
         engine_settings = (engine, workers, address)
         results, counts = _measure(
-            study, size, cells[file], place, folder, engine_settings, True, json
+            study, size, planned[file], place, folder, engine_settings, True, json
         )
         surprises += sum(item.surprising for item in results.rulings) + len(results.failures)
         summaries.append(_summary(results, counts, folder))
@@ -127,16 +143,22 @@ def check(
     if json:
         print_json(summaries)
     if surprises:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def results(
-    plans: options.PlansToShow = None,
-    size: options.Size = "full",
-    out: options.OutStudy = None,
-    cells_folder: options.CellsFolder = None,
-    to: options.OutResults = Path("docs/results"),
-    json: options.Json = False,
+    plans: Annotated[
+        list[Path] | None, "Plans, or folders of plans; without any all pages are drawn again."
+    ] = None,
+    /,
+    *,
+    size: Annotated[str, "Which size of the plan: small or full."] = "full",
+    out: Annotated[Path | None, "Folder of the table."] = None,
+    cells: Annotated[
+        Path | None, "Folder of the cells, which studies may share; OUT/store."
+    ] = None,
+    to: Annotated[Path, "Folder of the pages of results."] = Path("docs/results"),
+    json: Json = False,
 ) -> None:
     """Put finished studies among the pages of results: their rows and differences, no guesses.
 
@@ -163,7 +185,7 @@ def results(
     studies = [StudyPlan.read(file) for file in _plan_files(plans)]
     # One plan has the folder of its run; several have the store that a check of them shares.
     base = Path("runs") / (f"{studies[0].name}-{size}" if len(studies) == 1 else "papers")
-    place = cells_folder or (out or base) / "store"
+    place = cells or (out or base) / "store"
     if not (place / ABOUT).is_file():
         raise CapeletError(
             f"there are no cells in {str(place)!r}; run the study first, or name --cells"

@@ -17,8 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
-
 from capelet.cli import INTERRUPTED
 from capelet.errors import CapeletError, describe_fault
 
@@ -69,24 +67,21 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except CapeletError as error:
             echo(f"capelet: {error.spell('terminal')}", file=sys.stderr)
-            raise typer.Exit(2) from None
+            raise SystemExit(2) from None
         except KeyboardInterrupt:
             echo(
                 "capelet: stopped; every file is as it was or whole; run it again", file=sys.stderr
             )
-            raise typer.Exit(INTERRUPTED) from None
+            raise SystemExit(INTERRUPTED) from None
         # Whoever closed a pipe, as `head` does, has seen enough.
         except BrokenPipeError:
-            raise typer.Exit(0) from None
-        # Typer's own ways to end a command, which are exceptions too.
-        except (typer.Exit, typer.Abort):
-            raise
+            raise SystemExit(0) from None
         except Exception as error:
             if (sentence := _trouble_of_the_machine(error)) is not None:
                 echo(f"capelet: {sentence}", file=sys.stderr)
-                raise typer.Exit(2) from None
+                raise SystemExit(2) from None
             _print_fault(error)
-            raise typer.Exit(OUR_FAULT) from None
+            raise SystemExit(OUR_FAULT) from None
 
     return run
 

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from capelet.cli import options
+from capelet.cli.doors import Json
 from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError
+from capelet.question import Count
 
 if TYPE_CHECKING:
     from capelet.judge import Inspection, Verdict
 
 
 def verify(
-    file: options.ReleasedFile = None,
-    recipe: options.RecipeToVerify = None,
-    pipeline: options.Pipeline = False,
-    samples: options.Samples = None,
-    confidence: options.Confidence = None,
-    specimens: options.Specimens = False,
-    json: options.Json = False,
+    file: Annotated[
+        Path | None, "A released Parquet file: what does it tell beside its vectors?"
+    ] = None,
+    /,
+    *,
+    recipe: Annotated[
+        Path | None, "A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}."
+    ] = None,
+    pipeline: Annotated[
+        bool, "Judge the whole road: release neighbouring files, compare what leaves."
+    ] = False,
+    samples: Annotated[
+        Count | None, "Outputs drawn of each input of a noise step [1000000]."
+    ] = None,
+    confidence: Annotated[
+        float | None, "How sure a refutation of a noise step must be [0.999]."
+    ] = None,
+    specimens: Annotated[bool, "Allow known-broken steps, to see them fail."] = False,
+    json: Json = False,
 ) -> None:
     """Try to refute a guarantee; exit with 1 when it is refuted.
 
@@ -62,7 +73,7 @@ def verify(
             _print_result(result)
     if not all(result.passed for result in results):
         # 1 for a false claim, as for a gate that closes; 2 is bad input.
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _print_result(result: Verdict | Inspection) -> None:

@@ -79,7 +79,7 @@ class Method:
     - `mechanisms`: the noise that may be asked for by name; specimens are for studies alone.
     - `weight`: its λ where none is chosen.
     - `options`: of what a user may choose beside these, what its training reads: `HEADS`,
-      `SCHEDULE`, "adversary_loss", "table".
+      `SCHEDULE`, "adversary_loss", "table", "table_size".
     """
 
     summary: str
@@ -271,7 +271,7 @@ METHODS: dict[str, Method] = {
         noise="words",
         tunes=(WIDTH,),  # not ε: every trial would have to rewrite and encode all texts
         rewrites=_replace_words,
-        options=NETWORK | {"table"},
+        options=NETWORK | {"table", "table_size"},
     ),
     "dpnr": Method(
         "Words dropped, Laplace noise on the vector, then a task map trained through the noise.",
@@ -386,7 +386,7 @@ def check_options(name: str, options: Collection[str]) -> None:
 
 def check_choices(name: str, training: Training, network: Network) -> None:
     """Refuse what was chosen and is not read; a preset's values are no such wish."""
-    names = set(chosen(training)) & {"table"} | set(chosen(network)) & NETWORK
+    names = set(chosen(training)) & {"table", "table_size"} | set(chosen(network)) & NETWORK
     if training.train_epsilon is not None and names & SCHEDULE:
         fields = [name_field(field) for field in ("batch", "rate", "epochs")]
         raise CapeletError(

@@ -4,19 +4,53 @@ A field is declared once, in the record that holds it: its name, type, default a
 "not chosen": the default of a field stands where the question is decided, not at a door.
 """
 
-from capelet.question.fields import chosen, collect, fill, listed, names_of
-from capelet.question.records import Attacks, Columns, Protocol
-from capelet.question.training import Network, Training
+from capelet.question.fields import (
+    Between,
+    Count,
+    Form,
+    Rounds,
+    Seed,
+    Units,
+    bare_type,
+    check_range,
+    chosen,
+    collect,
+    extras_of,
+    fill,
+    help_of,
+    hints_of,
+    listed,
+    names_of,
+    not_a_number,
+)
+from capelet.question.records import Attacks, ColumnNames, Columns, Names, Protocol, Source
+from capelet.question.training import Network, Search, Training
 
 __all__ = [
     "Attacks",
+    "Between",
+    "ColumnNames",
     "Columns",
+    "Count",
+    "Form",
+    "Names",
     "Network",
     "Protocol",
+    "Rounds",
+    "Search",
+    "Seed",
+    "Source",
     "Training",
+    "Units",
+    "bare_type",
+    "check_range",
     "chosen",
     "collect",
+    "extras_of",
     "fill",
+    "help_of",
+    "hints_of",
     "listed",
     "names_of",
+    "not_a_number",
 ]

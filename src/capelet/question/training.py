@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from capelet.question.fields import Count, Rounds, Units, check_fields
+
 
 @dataclass(frozen=True)
 class Training:
@@ -19,14 +21,14 @@ class Training:
     adversary_weight: float | Mapping[str, float] | None = None
     """How hard the secrets are fought: a number, or one for each, as in gender=1,age=0.3."""
     adversary_loss: str | None = None
-    """What the map has from its adversary: reversal or bounded."""
+    """What the map has from its adversary: reversal (default) or bounded."""
     keep: str | None = None
     """What to keep: task, neighbours or both; the task where there is a label."""
     word_dropout: float | None = None
-    """The share of words that dpnr drops."""
+    """The share of words that dpnr drops; by default 0.5."""
     table: str | None = None
     """Word vectors for mdp: an encoder's name, or a file in word2vec's text format."""
-    table_size: int | None = None
+    table_size: Count | None = None
     """Take only so many of the table's words, the first ones."""
     mechanism: str | None = None
     """The noise by name, where a method has several."""
@@ -37,7 +39,10 @@ class Training:
     train_delta: float | None = None
     """Its δ; by default n^−1.1, and at most 1e-5."""
     unit: str | None = None
-    """What train_epsilon covers: text or author."""
+    """What train_epsilon covers: text (default) or author."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -45,16 +50,36 @@ class Network:
     """The dense layers and heads that a method trains, and for how long."""
 
     preset: str | None = None
-    """A paper's settings; what is chosen besides goes before it."""
-    width: int | None = None
-    """Units of the dense layers."""
-    head_units: int | None = None
+    """A paper's settings, {presets:or}; what is chosen besides goes before them."""
+    width: Units | None = None
+    """Units of the dense layers; by default 64."""
+    head_units: Units | None = None
     """Hidden units of the heads."""
     dropout: float | None = None
     """Share of them that a step leaves out."""
-    batch: int | None = None
+    batch: Count | None = None
     """Texts per step."""
     rate: float | None = None
     """Learning rate of Adam."""
-    epochs: int | None = None
+    epochs: Rounds | None = None
     """Times that all texts are seen, at most."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search for settings must reach, and what is trained although it cannot serve."""
+
+    max_leakage: float | None = None
+    """Search settings whose attackers gain at most this over chance."""
+    min_utility: float | None = None
+    """Search settings that are worth at least this."""
+    trials: Rounds | None = None
+    """How many settings to try; by default 20."""
+    allow_useless_epsilon: bool = False
+    """Train even if this ε makes the task impossible."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
