@@ -56,6 +56,10 @@ def reached(name: str, view: View, codes: np.ndarray, classes: int = 2) -> float
     return balanced_accuracy(secret.codes.scored, best.scored.argmax(axis=1))
 
 
+def test_a_family_stands_in_the_table_under_its_own_name() -> None:
+    assert [family.name for family in FAMILIES.values()] == list(FAMILIES)
+
+
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_a_planted_leak_is_found_and_the_optimum_is_not_passed(name: str) -> None:
     view, codes = world(shift=2.0)

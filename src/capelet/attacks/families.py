@@ -313,15 +313,13 @@ def _scaled(probabilities: Floats, factors: Floats) -> Floats:
     return np.asarray(scores / np.maximum(scores.sum(axis=1, keepdims=True), 1e-300))
 
 
+# Literal: `--help` reads the names off this file, without the second that an import takes.
 FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        Logistic(),
-        Perceptron(),
-        Boosting(),
-        Neighbours(),
-        Kernel(),
-    )
+    "logistic": Logistic(),
+    "mlp": Perceptron(),
+    "boosting": Boosting(),
+    "knn": Neighbours(),
+    "kernel": Kernel(),
 }
 
 
