@@ -80,6 +80,44 @@ def test_imports_go_downwards() -> None:
     assert not wrong
 
 
+# Who still calls attackers past `evaluation`. The list may only get shorter.
+CALLERS = {
+    "cli/invert.py",
+    "cli/membership.py",
+    "studies/cell.py",
+    "studies/measurements/attributes.py",
+    "studies/measurements/duals.py",
+    "studies/measurements/inversion.py",
+    "studies/measurements/language.py",
+    "studies/measurements/members.py",
+    "studies/measurements/writers.py",
+    "studies/word_models.py",
+    "workflows/language/attack.py",
+}
+# Who fits a scikit-learn estimator outside `attacks` and `evaluation`: topics that are read off
+# texts, the directions that a bottleneck begins from, the adapter; and, of releases, one page.
+FITTERS = {
+    "data/labels.py",
+    "defences/bottleneck.py",
+    "integrations/scikit_learn.py",
+    "service/readings.py",
+}
+
+
+def test_only_evaluation_calls_attackers() -> None:
+    """One road: what one door measures, every door does."""
+    callers, fitters = set(), set()
+    for path in SOURCE.rglob("*.py"):
+        if room_of(path) in ("attacks", "evaluation"):
+            continue
+        code, name = path.read_text(encoding="utf-8"), path.relative_to(SOURCE).as_posix()
+        if "attacks" in imported_rooms(code):
+            callers.add(name)
+        if any(line.strip().startswith("from sklearn.") for line in code.splitlines()):
+            fitters.add(name)
+    assert callers == CALLERS and fitters == FITTERS
+
+
 def test_the_check_can_fail() -> None:
     assert wrong_imports("data", "def f():\n    from capelet.workflows.audit import audit\n")
     assert wrong_imports("defences", "import capelet.attacks.attribute\n")

@@ -116,8 +116,8 @@ def test_a_search_picks_a_point_or_says_how_near_it_came(data: Path, tmp_path: P
     quick = ["--seeds", "1", "--attackers", "logistic", "--trials", "2", "--json"]
     method = ["--method", "bottleneck", "--epsilon", "6"]
     wish = ["--min-utility", "0.6"]
-    code, said, _ = protect(data, tmp_path / "found", *COLUMNS, *quick, *method, *wish)
-    assert code == 0
+    code, said, complained = protect(data, tmp_path / "found", *COLUMNS, *quick, *method, *wish)
+    assert code == 0, complained
     assert Path(json.loads(said)["report"]).is_file()
     found = Findings.load(tmp_path / "found").artefacts["frontier"]
     assert sum(point["chosen"] for point in found["points"]) == 1

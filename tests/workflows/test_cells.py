@@ -8,25 +8,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
-from capelet.defences import Settings
+from capelet.defences import Defence, Settings
 from capelet.defences.settings import Schedule
 from capelet.encoders import load as load_encoder
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError
+from capelet.evaluation.plan import Plan
 from capelet.findings import Findings
 from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout
+from capelet.question import Protocol
 from capelet.release import PrivateEncoder
+from capelet.workflows import cells
 from capelet.workflows.audit import audit
-from capelet.workflows.cells import Protocol, measure_clouds, measure_method, measure_steps
+from capelet.workflows.cells import measure_clouds, measure_method, measure_steps
 from capelet.workflows.protect import protect
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
 QUICK = Schedule(epochs=2, device="cpu")
 FAST = ("logistic",)
 SEED = 3
+
+
+def one_split(seed: int, attackers: tuple[str, ...] = ()) -> Protocol:
+    """What a cell asks: one split, with noise from its seed."""
+    return Protocol(seeds=[seed], attackers=attackers, seeded_noise=True, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +65,7 @@ def test_a_cell_is_protect_for_one_seed(
 ) -> None:
     choice = Settings(schedule=QUICK, **settings)
     encoder = with_cache(load_encoder("wordllama"))
-    cell, guesses = measure_method(corpus, encoder, method, choice, Protocol(SEED, attackers=FAST))
+    cell, guesses = measure_method(corpus, encoder, method, choice, one_split(SEED, FAST))
     whole = protect(
         corpus, "wordllama", method, choice, seeds=[SEED], attackers=FAST, seeded_noise=True,
         allow_useless_epsilon=True,
@@ -67,14 +76,14 @@ def test_a_cell_is_protect_for_one_seed(
     assert own == theirs
     assert {item.target for item in guesses} == {"stars", "gender"}
     # Another seed is another split.
-    other, _ = measure_method(corpus, encoder, method, choice, Protocol(SEED + 1, attackers=FAST))
+    other, _ = measure_method(corpus, encoder, method, choice, one_split(SEED + 1, FAST))
     assert scores(other) != own
 
 
 def test_a_cell_without_steps_is_an_audit_and_one_with_noise_can_be_repeated(
     corpus: Corpus,
 ) -> None:
-    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
+    encoder, protocol = with_cache(load_encoder("wordllama")), one_split(SEED, FAST)
     before, _ = measure_steps(corpus, encoder, (), protocol)
     assert scores(before) == scores(audit(corpus, "wordllama", seeds=[SEED], attackers=FAST))
     steps = [Laplace(64.0), WordDropout(0.2)]
@@ -90,7 +99,7 @@ def test_a_cell_without_steps_is_an_audit_and_one_with_noise_can_be_repeated(
 
 def test_guesses_are_those_that_the_scores_come_from(corpus: Corpus) -> None:
     encoder = with_cache(load_encoder("wordllama"))
-    findings, guesses = measure_steps(corpus, encoder, (), Protocol(SEED, attackers=FAST))
+    findings, guesses = measure_steps(corpus, encoder, (), one_split(SEED, FAST))
     for item in guesses:
         accuracy = findings.value(
             kind=item.kind, target=item.target, metric="accuracy", attacker="strongest",
@@ -101,7 +110,7 @@ def test_guesses_are_those_that_the_scores_come_from(corpus: Corpus) -> None:
 
 
 def test_a_cell_with_the_original_noise_says_that_it_is_broken(corpus: Corpus) -> None:
-    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
+    encoder, protocol = with_cache(load_encoder("wordllama")), one_split(SEED, FAST)
     wrong = Settings(epsilon=8.0, mechanism="specimen:row-range", schedule=QUICK)
     findings, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
     assert findings.provenance["unseeded_guarantee"]["status"] == "broken"
@@ -130,12 +139,11 @@ def test_the_head_of_a_map_that_learnt_by_heart_gives_its_texts_away(corpus: Cor
     random = np.random.default_rng(0)
     noise = np.array(["yes", "no"], dtype=object)[random.integers(2, size=len(corpus))]
     blind = replace(corpus, label=noise)
-    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED, attackers=FAST)
+    encoder, protocol = with_cache(load_encoder("wordllama")), one_split(SEED, FAST)
 
     def advantage(**schedule: Any) -> float:
         settings = Settings(schedule=Schedule(device="cpu", **schedule))
-        members = replace(protocol, members=True)
-        findings, _ = measure_method(blind, encoder, "fx", settings, members)
+        findings, _ = measure_method(blind, encoder, "fx", settings, protocol, members=True)
         return findings.value(kind="membership", metric="advantage", attacker="head-loss")
 
     assert advantage(epochs=200, patience=None) > 0.5
@@ -144,8 +152,41 @@ def test_the_head_of_a_map_that_learnt_by_heart_gives_its_texts_away(corpus: Cor
     assert not without.select(kind="membership")
 
 
+def test_a_map_is_asked_with_the_vectors_of_the_encoder_that_ships(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder that was learnt too has vectors of its own, of the plain one's width perhaps."""
+    fitted: list[Defence] = []
+    asked: list[np.ndarray] = []
+    fit, of_head = cells.fit_split, Membership.of_head
+
+    def remember(*arguments: Any) -> Defence:
+        fitted.append(fit(*arguments))
+        return fitted[-1]
+
+    def look(attack: Membership, chances: np.ndarray, *arguments: Any) -> Any:
+        asked.append(chances)
+        return of_head(attack, chances, *arguments)
+
+    monkeypatch.setattr(cells, "fit_split", remember)
+    monkeypatch.setattr(Membership, "of_head", look)
+    encoder, settings = load_encoder("wordllama"), Settings(schedule=QUICK)
+    measure_method(corpus, encoder, "ae", settings, one_split(SEED, FAST), members=True)
+    ((defence,), (chances,)) = fitted, asked
+    plan = Plan.of(corpus, [SEED])
+    rows = plan.splits[0]
+    fit_rows = rows.training("defender")[0]
+    some = np.concatenate([fit_rows, rows.attacker, rows.victims])
+    assert defence.encoder is not None and defence.outcome.head is not None
+    texts = [str(corpus.texts[row]) for row in some]  # type: ignore[index]
+    head, change = defence.outcome.head, defence.outcome.map
+    ships, plain = (head(change(item.encode(texts))) for item in (defence.encoder, encoder))
+    np.testing.assert_allclose(chances, ships, atol=1e-4)
+    assert np.abs(ships - plain).max() > 0.01
+
+
 def test_clouds_of_a_cell_can_be_drawn_again(corpus: Corpus) -> None:
-    encoder, protocol = with_cache(load_encoder("wordllama")), Protocol(SEED)
+    encoder, protocol = with_cache(load_encoder("wordllama")), one_split(SEED)
     clouds = {"ldp": [Laplace(1.0)], "dropped": [WordDropout(0.2)]}
     findings = measure_clouds(corpus, encoder, clouds, protocol)
     assert findings.to_json() == measure_clouds(corpus, encoder, clouds, protocol).to_json()

@@ -18,6 +18,7 @@ from capelet.defences.fitting import Schedule
 from capelet.defences.settings import TrainingPrivacy
 from capelet.errors import CapeletError, DataError
 from capelet.evaluation.decision import rows_that_trained
+from capelet.evaluation.measure import Released
 from capelet.evaluation.plan import Plan
 from capelet.files import cache_folder
 from capelet.findings import Findings
@@ -230,8 +231,8 @@ def test_what_cannot_be_done_is_said_at_once(leaky: Corpus) -> None:
         ({"method": "gr", "adversary_weight": -1.0}, "adversary_weight is -1.0"),
         ({"method": "mdp", "epsilon": 8.0}, "there are only vectors"),
         ({"method": "ae"}, "there are only vectors"),
-        ({"method": "gr", "layers": 1}, "ready vectors have no layers"),
-        ({"method": "leace", "layers": 1}, "leave tune_layers= out"),
+        ({"method": "gr", "tune_layers": 1}, "ready vectors have no layers"),
+        ({"method": "leace", "tune_layers": 1}, "leave tune_layers= out"),
         ({"method": "gone"}, "there is no method 'gone'"),
     ):
         with pytest.raises(CapeletError, match=sentence):
@@ -302,18 +303,18 @@ def test_what_is_measured_is_what_ships(
     monkeypatch.setenv("CAPELET_CACHE", str(tmp_path))
     releases: list[Release] = []
     attacked: list[np.ndarray] = []
-    release, measure = PrivateEncoder.release, protection.measure_releases
+    release, measure = PrivateEncoder.release, protection.measure
 
     def recorded(private: PrivateEncoder, *arguments: Any) -> Release:
         releases.append(release(private, *arguments))
         return releases[-1]
 
-    def seen(plan: Plan, given: Sequence[Release], *arguments: Any) -> Any:
-        attacked.extend(item.vectors for item in given)
+    def seen(plan: Plan, given: Released, *arguments: Any) -> Any:
+        attacked.extend(given.vectors)
         return measure(plan, given, *arguments)
 
     monkeypatch.setattr(PrivateEncoder, "release", recorded)
-    monkeypatch.setattr(protection, "measure_releases", seen)
+    monkeypatch.setattr(protection, "measure", seen)
     encoder = Counting()
     settings = Settings(epsilon=8.0, schedule=replace(QUICK, epochs=1))
     done = protect(reviews, encoder, "cape", settings, seeds=2, attackers=["logistic"], cache=cache)

@@ -6,27 +6,31 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from capelet.attacks.families import FAMILIES, Candidate
-from capelet.attacks.views import folds_of
+from capelet.attacks.families import Candidate, families
 from capelet.data.corpus import Corpus
 from capelet.data.labels import Attribute
 from capelet.defences import Settings
 from capelet.errors import CapeletError, MissingExtra
+from capelet.evaluation import leakage
+from capelet.evaluation import measure as road
+from capelet.evaluation.leakage import Tally
+from capelet.evaluation.measure import Released, guess, worst_case
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses, score
 from capelet.privacy.guarantees import Guarantee
+from capelet.release import PrivateEncoder
 from capelet.workflows import settings_choice as module
 from capelet.workflows.settings_choice import (
     Frontier,
     Point,
+    SearchTask,
     TargetNotMet,
     check_wish,
     part_of,
@@ -119,10 +123,27 @@ def run(name: str, settings: Settings | None = None, **options: Any) -> Frontier
     plan, vectors = options.pop("world", None) or plan_of()
     against = options.pop("against", plan.secrets)
     chosen = settings or Settings()
-    options.setdefault("attackers", ["knn"])  # what is planted here nobody can miss
-    return search(
-        plan, vectors, vectors, against, name, chosen, trials=options.pop("trials", 3), **options
-    )
+    # What is planted here nobody can miss.
+    plan = replace(plan, attackers=tuple(families(options.pop("attackers", ["knn"]))))
+    task = task_of(plan, vectors, vectors, against, name, chosen)
+    return search(task, trials=options.pop("trials", 3), **options)
+
+
+def task_of(
+    plan: Plan,
+    vectors: Any,
+    original: Any,
+    against: Any,
+    name: str = "leace",
+    settings: Settings | None = None,
+) -> SearchTask:
+    """What ships are the steps of the defence alone, behind ready vectors."""
+
+    def ship(defence: Any) -> PrivateEncoder:
+        return PrivateEncoder(*defence.steps)
+
+    chosen = settings or Settings()
+    return SearchTask(plan, name, chosen, tuple(against), vectors, original, vectors, ship)
 
 
 # ---- trials --------------------------------------------------------------------------------------
@@ -303,117 +324,73 @@ def test_without_a_task_neighbours_are_what_is_kept(method: Callable[..., Method
     assert lost.points[0].utility < 0.5 and lost.baseline.utility == 1.0
 
 
-def test_rows_are_learnt_from_spied_on_or_judged_and_never_two_of_these(
-    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defence_learns_on_the_rows_of_its_cut_alone(method: Callable[..., Method]) -> None:
     stand_in = method(same)
-    views: list[Any] = []
-    plain = module.attack
-
-    def watched(view: Any, secret: Any, tried: Any) -> Any:
-        views.append((view, secret))
-        assert view.seed == 0 and [item.name for item in tried] == ["logistic"]
-        return plain(view, secret, tried)
-
-    monkeypatch.setattr(module, "attack", watched)
     plan, vectors = plan_of(missing=90)
     run("leace", world=(plan, vectors), attackers=["logistic"])
     ((_, part, _),) = stand_in.calls
-    learnt = set(part.fit.tolist())
-    spies = [item for item in views if item[1].balanced][:2]
-    probe = next(item for item in views if not item[1].balanced)
-    rows = len(plan.splits[0].defender)
-    fit_rows = part_of(plan, plan.splits[0], vectors, plan.secrets).fit
-    for view, _ in spies:
-        spied = {*view.rows.fit.tolist(), *view.rows.tune.tolist()}
-        judged = set(view.rows.scored.tolist())
-        assert not learnt & spied and not learnt & judged and not spied & judged
-        assert learnt | spied | judged <= set(fit_rows.tolist())
-        assert max(judged) < rows
-    four = spies[1][0].rows
-    shares = [len(learnt), len(four.fit) + len(four.tune), len(four.scored)]
+    inner = plan.search_split(plan.secrets)
+    np.testing.assert_array_equal(part.vectors, vectors[inner.defender])
+    np.testing.assert_array_equal(part.vectors[part.fit], vectors[inner.training("defender")[0]])
+    shares = [len(part.fit), len(inner.attacker), len(inner.victims)]
+    fit_rows = plan.splits[0].training("defender")[0]
     np.testing.assert_allclose(np.array(shares) / len(fit_rows), [0.6, 0.2, 0.2], atol=0.07)
     assert sum(shares) == len(fit_rows)
-    assert len(four.tune) == 0  # cross-validation spares no row
-    # A secret that is missing on some rows is read on the others only.
-    two = spies[0][1]
-    assert all((codes >= 0).all() for codes in two.codes)
-    assert len(spies[0][0].rows.scored) < len(four.scored)
-    assert set(probe[0].rows.fit.tolist()) | set(probe[0].rows.tune.tolist()) == learnt
-    assert probe[0].rows.scored.tolist() == four.scored.tolist()
 
 
 def bench_of(**options: Any) -> Any:
     """A bench on which every defender's row is at hand, with two rows of each person."""
     plan, vectors = plan_of(**options)
-    plan = replace(plan, units=np.arange(ROWS) // 2)
-    return module._Bench(plan, vectors, 2 * vectors, plan.secrets, Settings(), ["logistic"])
+    attackers = tuple(families(["logistic"]))
+    plan = replace(plan, units=np.arange(ROWS) // 2, attackers=attackers)
+    return module._Trials(task_of(plan, vectors, 2 * vectors, plan.secrets))
 
 
-def test_without_names_all_families_judge() -> None:
-    plan, vectors = plan_of()
-    bench = module._Bench(plan, vectors, vectors, plan.secrets, Settings(), ())
-    assert [family.name for family in bench.families] == list(FAMILIES)
-
-
-def test_folds_of_the_search_keep_a_person_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rows of a person in two folds would let an attacker be chosen for knowing the person."""
-    bench = bench_of()
-    views: list[Any] = []
-
-    def watch(view: Any, secret: Any, attackers: Any) -> Any:
-        views.append((view, secret))
-        return attack(view, secret, attackers)
-
-    attack = module.attack
-    monkeypatch.setattr(module, "attack", watch)
-    bench._gain(bench.part.vectors, bench.part.secrets[0])
-    ((view, secret),) = views
-    for fold in folds_of(view.joined(), secret.on(view.joined())):
-        people = [set(bench.units[view.rows.fit[some]]) for some in (fold.inside, fold.outside)]
-        assert people[0] and people[1] and not people[0] & people[1]
+def released(vectors: Any) -> Released:
+    return Released.of([PrivateEncoder()], vectors)
 
 
 def test_persons_not_rows_are_shared_out() -> None:
     bench = bench_of()
-    people = [
-        set(bench.units[rows]) for rows in (bench.learn_rows, bench.attack_rows, bench.test_rows)
-    ]
+    inner = bench.plan.splits[0]
+    parts = (inner.training("defender")[0], inner.attacker, inner.victims)
+    people = [set(bench.plan.units[rows]) for rows in parts]
     assert not people[0] & people[1] and not people[0] & people[2] and not people[1] & people[2]
     shares = [len(some) / sum(map(len, people)) for some in people]
     np.testing.assert_allclose(shares, [0.6, 0.2, 0.2], atol=0.08)
 
 
-def test_a_gain_has_the_upper_end_of_its_interval_over_persons(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gain_has_the_upper_end_of_its_interval_over_persons() -> None:
     """An attacker that is right on the first three of four rows, whoever is attacked."""
     bench = bench_of()
-    rows = bench.test_rows
-    item = bench.part.secrets[0]
+    rows = bench.plan.splits[0].victims
+    item = bench.plan.secrets[0]
     truth = item.codes[rows]
-    guesses = np.where(np.arange(len(rows)) % 4 < 3, truth, 1 - truth)
-    bench._attack = lambda *_, **__: (truth, np.eye(2)[guesses])
-    gain, upper = bench._gain(bench.part.vectors, item)
-    classes = [(guesses == truth)[truth == code].mean() for code in (0, 1)]
+    right = np.where(np.arange(len(rows)) % 4 < 3, truth, 1 - truth)
+    guesses = [Guesses(truth, np.eye(2)[right], bench.plan.units[rows])]
+    tally = Tally()
+    tally.guesses["attribute-inference", item.name, "strongest"] = guesses
+    row = worst_case(bench.plan, released(bench.task.original), tally, item)
+    gain, upper = module._gain_of(row)
+    classes = [(right == truth)[truth == code].mean() for code in (0, 1)]
     assert gain == pytest.approx(np.mean(classes) - 0.5)
-    people = np.unique(bench.units[rows], return_inverse=True)[1]
-    bootstrap = Bootstrap(int(people.max()) + 1)
-    interval = score("balanced_accuracy", [Guesses(truth, np.eye(2)[guesses], people)], bootstrap)
+    interval = score("balanced_accuracy", guesses, Bootstrap.over(bench.plan.units))
     assert upper == interval.high - 0.5 and gain < upper < gain + 0.15
     # Where no interval has an end nothing is shown, and the most is taken.
-    monkeypatch.setattr(module, "score", lambda *_: SimpleNamespace(value=0.6, high=np.nan))
-    four = replace(item, classes=("a", "b", "c", "d"))
-    assert bench._gain(bench.part.vectors, four) == pytest.approx((0.35, 0.75))
+    for high in (None, np.nan):
+        bare = replace(row, value=0.6, low=None, high=high, chance=0.25)
+        assert module._gain_of(bare) == pytest.approx((0.35, 0.75))
 
 
-def test_the_worst_gain_and_the_worst_upper_end_may_be_of_two_attributes() -> None:
+def test_the_worst_gain_and_the_worst_upper_end_may_be_of_two_attributes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = bench_of()
     gains = iter([(0.3, 0.35), (0.2, 0.5)])
-    bench._gain = lambda *_: next(gains)
-    bench._utility = lambda vectors: 0.7
-    point = bench._point(bench.part.vectors, {"adversary_weight": 1.0})
-    assert point == Point({"adversary_weight": 1.0}, 0.3, 0.7, None, 0.5) and point.bound == 0.5
+    monkeypatch.setattr(module, "_gain_of", lambda row: next(gains))
+    bench._utility = lambda *_: 0.7
+    point = bench._point(released(bench.task.original), {"adversary_weight": 1.0})
+    assert (point.leakage, point.utility, point.upper) == (0.3, 0.7, 0.5) and point.bound == 0.5
     assert Point({}, 0.3, 0.7).bound == 0.3
 
 
@@ -425,29 +402,80 @@ def test_a_release_of_few_values_is_read_by_its_table() -> None:
         name, grid = "constant", ({},)
 
         def fit(self, view: Any, secret: Any, settings: Any) -> Candidate:
-            rows = (np.tile([1.0, 0.0], (len(part), 1)) for part in view.rows[1:])
+            rows = (np.eye(secret.classes)[np.zeros(len(part), int)] for part in view.rows[1:])
             return Candidate(settings, *rows)
 
-    bench.families = [Constant()]
-    item = bench.part.secrets[0]
+    item = bench.plan.secrets[0]
+    bench.plan = replace(bench.plan, attackers=(Constant(),), secrets=(item,))
     told = np.eye(2)[np.maximum(item.codes, 0)]
-    assert bench._gain(told, item)[0] == 0.0
-    gain, upper = bench._gain(told, item, outcomes=2)
-    assert gain == pytest.approx(0.5) and upper == pytest.approx(0.5)
+
+    def gain(vectors: Any, outcomes: int | None) -> tuple[float, float]:
+        step = Change(lambda batch: batch)
+        step.outcomes = outcomes  # type: ignore[attr-defined]
+        given = Released.of([PrivateEncoder(step)], vectors)
+        tally = guess(bench.plan, given, from_vectors_alone=True)
+        return module._gain_of(worst_case(bench.plan, given, tally, item))
+
+    assert gain(told, None)[0] == 0.0
+    assert gain(told, 2) == pytest.approx((0.5, 0.5))
     # One value for all tells nothing, with room for values that did not come.
-    gain, upper = bench._gain(np.ones_like(told), item, outcomes=1)
-    assert gain == 0.0 < upper < 0.2
+    least, most = gain(np.ones_like(told), 1)
+    assert least == 0.0 < most < 0.2
 
 
 def test_neighbours_are_those_of_the_test_rows_alone() -> None:
     bench = bench_of(label=False)
     assert bench.neighbours and bench.utility_name == "recall of ten neighbours"
-    vectors = bench.original.copy()
-    vectors[bench.attack_rows] = 0.0
-    vectors[bench.learn_rows] = 0.0
-    assert bench._utility(vectors) == 1.0
-    vectors[bench.test_rows] = np.random.default_rng(0).normal(size=(len(bench.test_rows), 8))
-    assert bench._utility(vectors) < 0.5
+    inner = bench.plan.splits[0]
+    vectors = bench.task.original.copy()
+    vectors[inner.attacker] = 0.0
+    vectors[inner.defender] = 0.0
+    assert bench._utility(Tally(), vectors) == 1.0
+    vectors[inner.victims] = np.random.default_rng(0).normal(size=(len(inner.victims), 8))
+    assert bench._utility(Tally(), vectors) < 0.5
+
+
+# ---- what ships is asked again -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("leaks", "asked"), [(0.0, 1), (0.3, 3)])
+def test_what_would_be_chosen_is_attacked_as_an_audit_does(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch, leaks: float, asked: int
+) -> None:
+    """A wish that holds for vectors alone, and not for those who draw again, is not met."""
+    method(same)
+    looks: list[bool] = []
+
+    def point(
+        bench: Any, given: Released, settings: Any, *, from_vectors_alone: bool = False
+    ) -> Point:
+        if settings:  # the baseline has none
+            looks.append(from_vectors_alone)
+        leakage = 0.05 if from_vectors_alone else leaks
+        return Point(settings, leakage, 0.9, None, leakage)
+
+    monkeypatch.setattr(module._Trials, "_point", point)
+    frontier = run("gr", trials=5, max_leakage=0.1)
+    assert looks == [True] * 5 + [False] * asked
+    assert (frontier.choice is None) is (leaks > 0)
+    assert sum(item.leakage == leaks for item in frontier.points) == asked
+
+
+def test_whoever_holds_the_map_is_asked_of_what_ships(
+    method: Callable[..., Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit's own access: first none, then that of insiders, who hold the vectors before it."""
+    method(same)
+    access: list[bool] = []
+    plain = leakage.attack_all
+
+    def watched(plan: Plan, vectors: Any, attackers: Any, progress: Any, given: Any) -> Any:
+        access.append(given[0].insider is not None)
+        return plain(plan, vectors, attackers, progress, given)
+
+    monkeypatch.setattr(road, "attack_all", watched)
+    frontier = run("leace", min_utility=0.5)
+    assert frontier.choice is not None and access == [False, True, False]  # last the baseline
 
 
 # ---- ceilings and choices ------------------------------------------------------------------------
@@ -566,15 +594,20 @@ def test_the_most_useful_of_the_private_or_the_most_private_of_the_useful(
     class Bench:
         utility_name = "use"
 
-        def __init__(self, *_: Any) -> None: ...
+        def __init__(self, *_: Any) -> None:
+            self.points: list[Point] = []
 
         def point(self, *_: Any) -> Point:
-            return next(listed)
+            self.points.append(next(listed))
+            return self.points[-1]
+
+        def confirm(self, point: Point) -> Point:
+            return point
 
         def baseline(self) -> Point:
             return Point({}, 0.75, 1.0)
 
-    monkeypatch.setattr(module, "_Bench", Bench)
+    monkeypatch.setattr(module, "_Trials", Bench)
     frontier = run("gr", trials=4, **wish)
     assert frontier.points == POINTS
     if lam is not None:
@@ -599,8 +632,8 @@ def test_a_wish_is_judged_by_the_upper_end_of_the_interval() -> None:
         Point({"adversary_weight": 2.0}, 0.05, 0.5, upper=0.09),
     )
     wish = {"max_leakage": 0.1}
-    assert module._best_point([lucky, sure], wish) is sure
-    assert module._best_point([lucky], wish) is None
+    assert module._best_points([lucky, sure], wish) == [sure]
+    assert module._best_points([lucky], wish) == []
     frontier = Frontier((lucky, sure), lucky, sure, wish, "use", None)
     assert [point.get("upper") for point in frontier.artefact()["points"]] == [0.2, 0.09]
     assert frontier.best_found() == (

@@ -26,29 +26,44 @@ ORIGINAL, RELEASE = "original", "released"
 
 def decide(protocol: Protocol, asked: Attacks, corpus: Corpus, encoder: PrivateEncoder) -> Plan:
     """The plan of these attacks on what this encoder makes of the corpus; nothing is encoded."""
-    attackers = tuple(families(protocol.attackers))
+    families(protocol.attackers)  # a misspelt name must not cost a pass over the corpus
     attacks = choose_attacks(asked, corpus, protocol.derive)
     trained = rows_that_trained(encoder, inputs_of(corpus, encoder))
-    seeds = seed_list(SEEDS if protocol.seeds is None else protocol.seeds)
-    split = protocol.split or "auto"
     is_of_attributes = "attributes" in attacks.kinds
     if is_of_attributes or corpus.private or corpus.label is not None or protocol.derive:
         # Columns that are not asked about are planned too: so that runs stay comparable.
-        plan = Plan.of(corpus, seeds, split, protocol.derive, protocol.bins, trained)
+        plan = plan_attributes(protocol, corpus, trained)
     else:
         # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-        plan = Plan.of_parts(corpus, seeds[0], split, trained)
+        plan = Plan.of_parts(corpus, _seeds(protocol)[0], _split(protocol), trained)
+        plan = _with_protocol(plan, protocol)
     if is_of_attributes:
         plan.check_victims()
     _check_compared(asked, encoder)
-    plan = replace(
-        plan,
-        protocol=protocol,
-        attackers=attackers,
-        attacks=attacks,
-        auxiliary=_auxiliary(asked, plan, protocol, is_of_attributes),
+    auxiliary = _auxiliary(asked, plan, protocol, is_of_attributes)
+    return replace(plan, attacks=attacks, auxiliary=auxiliary)
+
+
+def plan_attributes(protocol: Protocol, corpus: Corpus, trained: Flags | None = None) -> Plan:
+    """The plan of what attackers of attributes and probes of the task do, and of nothing else."""
+    plan = Plan.of(
+        corpus, _seeds(protocol), _split(protocol), protocol.derive, protocol.bins, trained
     )
+    return _with_protocol(plan, protocol)
+
+
+def _with_protocol(plan: Plan, protocol: Protocol) -> Plan:
+    attackers = tuple(families(protocol.attackers))
+    plan = replace(plan, protocol=protocol, attackers=attackers)
     return plan.with_work(protocol.threads, protocol.metrics)
+
+
+def _seeds(protocol: Protocol) -> tuple[int, ...]:
+    return seed_list(SEEDS if protocol.seeds is None else protocol.seeds)
+
+
+def _split(protocol: Protocol) -> str:
+    return protocol.split or "auto"
 
 
 def inputs_of(corpus: Corpus, encoder: PrivateEncoder) -> Any:

@@ -45,7 +45,8 @@ class Clock:
         try:
             yield
         finally:
-            self.seconds[name] = round(time.perf_counter() - start, 3)
+            seconds = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            self.seconds[name] = round(seconds, 3)
 
     def total(self) -> float:
         return round(time.perf_counter() - self.start, 3)

@@ -67,3 +67,8 @@ class SeededEncoder(PrivateEncoder):
             "an encoder with seeded noise promises nothing and is not saved; save the private "
             "encoder that it was made of"
         )
+
+
+def seeded(private: PrivateEncoder, seed: int, purpose: str = "release") -> PrivateEncoder:
+    """The encoder with noise from the seed where it draws any; else the encoder itself."""
+    return SeededEncoder.of(private, seed, purpose) if private.draws else private

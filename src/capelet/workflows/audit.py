@@ -9,11 +9,10 @@ audit of those needs no private column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from capelet.attacks.attribute import Family, one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load
 from capelet.data.official import column_of
@@ -22,26 +21,18 @@ from capelet.data.splits import Seeds
 from capelet.encoders import DEFAULT, with_cache
 from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError, name_field, spell
-from capelet.evaluation.access import Access, access_of
+from capelet.evaluation.access import access_of
 from capelet.evaluation.attacks import TextAttacks
 from capelet.evaluation.decision import ORIGINAL, RELEASE, decide, inputs_of
-from capelet.evaluation.geometry import (
-    deviation,
-    separability,
-    tsne,
-    tsne_clouds,
-    tsne_shift,
-)
-from capelet.evaluation.leakage import attack_all, findings_of, learning_curve
+from capelet.evaluation.geometry import tsne_clouds
+from capelet.evaluation.measure import Released, encoders_of, measure, pictures
 from capelet.evaluation.plan import AttackPlan, Plan
 from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxiliary
 from capelet.evaluation.transfer import Auxiliary, attack_from_elsewhere
-from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding, Findings
-from capelet.interfaces import Encoder, Progress, Vectors, silent
+from capelet.interfaces import Encoder, Progress, silent
 from capelet.question import Attacks, Columns, Protocol, chosen, collect, listed
 from capelet.release import PrivateEncoder, Release
-from capelet.release.seeded import SeededEncoder
 from capelet.workflows.progress import default_progress
 
 
@@ -122,50 +113,31 @@ class PlannedAudit:
         """Encode, release and attack, as the plan says."""
         plan, target, inputs, clock = self.plan, self.target, self.inputs, Clock()
         asked = plan.attacks.asked
-        encoders = encoders_of(target, plan, plan.protocol.seeded_noise)
+        encoders = encoders_of(target, plan)
         with clock("encoding"):
-            releases = release_each(encoders, inputs, progress)
-        first = releases[0]
+            released = Released.of(encoders, inputs, None, progress)
+        first = released.first
         rows: list[Finding] = []
         artefacts: dict[str, Any] = {}
         if "attributes" in plan.attacks.kinds:
-            # What the noise has cost shows only beside the vectors as they were.
-            plain = target.unprotected().release(inputs, progress) if target.protects else None
-            original = None if plain is None else plain.vectors
-            # Whoever names families asks for those alone.
-            access = access_of(encoders, inputs, None if plan.protocol.attackers else original)
-            rows, artefacts = measure_releases(
-                plan, releases, original, plan.attackers, clock, progress, access
-            )
+            if target.protects:
+                # What the noise has cost shows only beside the vectors as they were.
+                plain = target.unprotected().release(inputs, progress)
+                released = replace(released, original=plain.vectors)
+            rows, tally = measure(plan, released, clock, progress)
+            artefacts = pictures(plan, released, tally, clock)
         if asked.compare_map:
-            with clock("scores"), one_thread():
+            with clock("scores"):
                 artefacts["tsne_clouds"] = _clouds(plan, target, first, asked.compare_map, inputs)
         if plan.auxiliary is not None:
             with clock("auxiliary"):
                 rows += _from_elsewhere(plan, plan.auxiliary, encoders[0], first)
-        more, pictures = TextAttacks().measure(plan, encoders[0], first, clock, progress)
+        more, others = TextAttacks().measure(plan, encoders[0], first, clock, progress)
         origin = {**audit_provenance(plan, target, first, clock), **_attack_entries(plan.attacks)}
         if plan.auxiliary is not None:
             other = plan.auxiliary
             origin |= {"auxiliary": describe_auxiliary(other.corpus, other.overlap)}
-        return Findings((*rows, *more), origin, first.recipe, {**artefacts, **pictures})
-
-
-def encoders_of(
-    private: PrivateEncoder, plan: Plan, is_study: bool, purpose: str = "release"
-) -> list[PrivateEncoder]:
-    """For each split what its release is drawn by: the encoder itself, or with the split's seed."""
-    if not (is_study and private.draws):
-        return [private] * len(plan.splits)
-    return [SeededEncoder.of(private, parts.seed, purpose) for parts in plan.splits]
-
-
-def release_each(
-    encoders: Sequence[PrivateEncoder], inputs: Any, progress: Progress
-) -> list[Release]:
-    """The release of each split; where splits share an encoder, they share its release."""
-    releases = {id(item): item.release(inputs, progress) for item in dict.fromkeys(encoders)}
-    return [releases[id(item)] for item in encoders]
+        return Findings((*rows, *more), origin, first.recipe, {**artefacts, **others})
 
 
 def _clouds(
@@ -246,44 +218,6 @@ def _attack_entries(attacks: AttackPlan) -> dict[str, Any]:
     if "attributes" not in attacks.kinds:
         entries |= {"attributes": {}, "label": None}
     return entries
-
-
-def measure_releases(
-    plan: Plan,
-    releases: Sequence[Release],
-    original: Vectors | None,
-    attackers: Sequence[Family],
-    clock: Clock,
-    progress: Progress = silent,
-    access: Sequence[Access] = (),
-) -> tuple[list[Finding], dict[str, Any]]:
-    """All findings and artefacts of a release, given once for each split of the plan.
-
-    `original` are the unprotected vectors of a protected release; `access` is what attackers may
-    use beside the released ones. What needs one release (pictures,
-    deviation) is shown of the first.
-    """
-    first, vectors = releases[0], [release.vectors for release in releases]
-    with clock("attacks"):
-        tally = attack_all(plan, vectors, attackers, progress, access)
-    with clock("scores"), one_thread():
-        rows = findings_of(plan, first, tally)
-        victims = plan.splits[0].victims
-        colours = [*plan.secrets, *([plan.label] if plan.label else [])]
-        artefacts = {
-            "learning_curve": learning_curve(plan, tally),
-            # Of the victims only: a map looks better than it is on the rows that it learnt from.
-            "tsne": tsne(first.vectors, victims, colours, seed=0),
-        }
-        if original is not None:
-            rows.append(neighbours(plan, original, vectors, first.recipe_hash))
-            # A vector and its release have a distance only where both lie in one space.
-            if original.shape == first.vectors.shape:
-                rows += deviation(plan, original, first.vectors, first.recipe_hash)
-                rows += separability(plan, original, first.vectors, first.recipe_hash)
-            if (shift := tsne_shift(original, first.vectors, victims, seed=0)) is not None:
-                artefacts["tsne_shift"] = shift
-    return rows, artefacts
 
 
 def private_encoder(

@@ -15,26 +15,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.attribute import Family, families
-from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus, Rows
-from capelet.defences import Defence, Settings, check_attributes, check_needs, method
+from capelet.defences import Settings, check_attributes, check_needs, method
 from capelet.encoders.own import TunedEncoder
 from capelet.errors import DataError
-from capelet.evaluation.access import access_of
-from capelet.evaluation.decision import inputs_of
-from capelet.evaluation.geometry import cloud_findings, deviation, separability
-from capelet.evaluation.leakage import Tally, attack_all, findings_of
+from capelet.evaluation.decision import ORIGINAL, inputs_of, plan_attributes
+from capelet.evaluation.geometry import cloud_findings
+from capelet.evaluation.leakage import Tally
+from capelet.evaluation.measure import Released, encoders_of, measure
+from capelet.evaluation.members import members_of_map
 from capelet.evaluation.plan import Plan
-from capelet.evaluation.provenance import versions
-from capelet.evaluation.utility import neighbours
+from capelet.evaluation.provenance import Clock, versions
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Codes
-from capelet.interfaces import Encoder, Step, Vectors, silent
+from capelet.interfaces import Encoder, Step, silent
 from capelet.privacy.guarantees import Guarantee
-from capelet.release import PrivateEncoder, Release
+from capelet.question import Protocol
+from capelet.release import PrivateEncoder
 from capelet.release.recipe import recipe_hash
-from capelet.release.seeded import SeededEncoder
 from capelet.workflows.settings_choice import steps_with
 from capelet.workflows.training import (
     TrainingInputs,
@@ -44,9 +42,6 @@ from capelet.workflows.training import (
     settings_of,
 )
 from capelet.workflows.units import check_classes, check_units
-
-# The name of the encoder's own vectors among several clouds.
-ORIGINAL = "original"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,48 +60,16 @@ class VictimGuesses:
     guess: npt.NDArray[np.int16]
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """How one split is made, who attacks it, and what is computed beside the usual metrics.
-
-    With `members` a method's map is also asked which texts it was fitted to.
-    """
-
-    seed: int
-    split: str = "auto"
-    attackers: tuple[str, ...] = ()
-    derive: tuple[str, ...] = ()
-    bins: Mapping[str, Sequence[float]] | None = None
-    metrics: tuple[str, ...] = ()
-    members: bool = False
-
-    def plan(self, corpus: Corpus) -> Plan:
-        """The plan of this one split."""
-        plan = Plan.of(corpus, [self.seed], self.split, self.derive, self.bins)
-        return plan.with_work(1, self.metrics)
-
-    def families(self) -> list[Family]:
-        return families(self.attackers)
-
-
-def with_seeded_noise(
-    private: PrivateEncoder, seed: int, purpose: str = "release"
-) -> PrivateEncoder:
-    """The encoder with noise from the seed where it draws any, as a seeded audit has it."""
-    return SeededEncoder.of(private, seed, purpose) if private.draws else private
-
-
 def measure_steps(
     corpus: Corpus, encoder: Encoder | None, steps: Sequence[Step], protocol: Protocol
 ) -> tuple[Findings, tuple[VictimGuesses, ...]]:
     """What a release with these steps leaks on one split; without steps it is "before"."""
-    plan = protocol.plan(corpus)
+    plan = plan_attributes(protocol, corpus)
     plain = PrivateEncoder(*([encoder] if encoder is not None else []))
     inputs = inputs_of(corpus, plain)
-    original = plain.release(inputs)
-    private = with_seeded_noise(_with_encoder(steps, plain), protocol.seed)
-    release = private.release(inputs) if steps else original
-    return _measure(plan, private, inputs, release, original if steps else None, protocol)
+    original = plain.release(inputs).vectors if steps else None
+    encoders = encoders_of(_with_encoder(steps, plain), plan)
+    return _measure(plan, Released.of(encoders, inputs, original))
 
 
 def measure_method(
@@ -116,14 +79,16 @@ def measure_method(
     settings: Settings,
     protocol: Protocol,
     hold_out: Sequence[str] = (),
+    members: bool = False,
 ) -> tuple[Findings, tuple[VictimGuesses, ...]]:
     """Fit a method on the defender's part of one split, and measure what its release leaks.
 
-    `hold_out` are private attributes that the training may not see.
+    `hold_out` are private attributes that the training may not see. With `members` the method's map
+    is also asked which texts it was fitted to.
     """
     if settings.training is not None:
-        check_units(corpus, settings.training, protocol.split, bool(protocol.derive))
-    plan = protocol.plan(corpus)
+        check_units(corpus, settings.training, protocol.split or "auto", bool(protocol.derive))
+    plan = plan_attributes(protocol, corpus)
     parts = plan.splits[0]
     against = attributes_to_fight(plan, hold_out)
     choice = method(name).complete(settings, [item.name for item in against])
@@ -138,17 +103,19 @@ def measure_method(
     original = plain.release(inputs)
     lesson, texts = TrainingInputs(original.vectors, inputs), method(name).text_steps(choice)
     if texts:
-        (lesson,) = rewritten_lessons(texts, plain, inputs, plan, True, silent)
+        (lesson,) = rewritten_lessons(texts, plain, inputs, plan, silent)
     own = settings_of(choice, parts, True)
     # No checkpoints: a cell is short, and must not depend on what lies on a disk.
     defence = fit_split(plan, parts, lesson, against, name, own, plain)
     steps = (*texts, *steps_with(defence, plain.steps))
-    private = with_seeded_noise(PrivateEncoder(*steps), protocol.seed)
-    release = private.release(inputs)
+    encoders = encoders_of(PrivateEncoder(*steps), plan)
     try:
-        findings, guesses = _measure(plan, private, inputs, release, original, protocol)
-        if protocol.members:
-            rows = _membership(plan, defence, original.vectors, protocol.seed)
+        released = Released.of(encoders, inputs, original.vectors)
+        findings, guesses = _measure(plan, released)
+        if members:
+            # By the encoder that ships: the method may have learnt one, with vectors of its own.
+            shipped = plain if defence.encoder is None else PrivateEncoder(defence.encoder)
+            rows = members_of_map(plan, defence, shipped.release(inputs).vectors)
             findings = replace(findings, rows=(*findings.rows, *rows))
         return findings, guesses
     finally:
@@ -163,14 +130,15 @@ def measure_clouds(
     protocol: Protocol,
 ) -> Findings:
     """Where several releases of one corpus lie, beside each other and beside the encoder's own."""
-    plan = protocol.plan(corpus)
+    plan = plan_attributes(protocol, corpus)
+    seed = plan.splits[0].seed
     plain = PrivateEncoder(*([encoder] if encoder is not None else []))
     inputs = inputs_of(corpus, plain)
     vectors = {ORIGINAL: plain.release(inputs).vectors}
     for name, steps in clouds.items():
-        private = with_seeded_noise(_with_encoder(steps, plain), protocol.seed)
+        (private,) = encoders_of(_with_encoder(steps, plain), plan)
         vectors[name] = private.release(inputs).vectors
-    return study_findings(cloud_findings(plan, vectors, protocol.seed), protocol.seed)
+    return study_findings(cloud_findings(plan, vectors, seed), seed)
 
 
 def _with_encoder(steps: Sequence[Step], plain: PrivateEncoder) -> PrivateEncoder:
@@ -180,51 +148,10 @@ def _with_encoder(steps: Sequence[Step], plain: PrivateEncoder) -> PrivateEncode
     return PrivateEncoder(*texts, *plain.steps, *others)
 
 
-def _membership(plan: Plan, defence: Defence, original: Vectors, seed: int) -> list[Finding]:
-    """Whether the map's own head gives away the texts that both were fitted to.
-
-    The attacker holds the folder and a text with its class. Noise before the map is nothing to him:
-    he puts the text's own vector through the map, at the centre of the noise.
-    """
-    head, label = defence.outcome.head, plan.label
-    if head is None or label is None:
-        raise DataError("membership in a map is asked of its task's head, and this map has none")
-    parts = plan.splits[0]
-    fit_rows, _ = parts.training("defender")
-    # Rows that stopped the training are neither: they were looked at, and not fitted to.
-    rows = np.concatenate([fit_rows, parts.attacker, parts.victims])
-    rows = rows[label.codes[rows] >= 0]
-    centres = np.asarray(original[rows], dtype=np.float64)
-    if defence.before is not None:
-        centres = centres / np.maximum(np.abs(centres).sum(axis=1, keepdims=True), 1e-12)
-    chances = head(defence.outcome.map(centres.astype(np.float32)))
-    attack = Membership(seed=seed)
-    member = np.isin(rows, fit_rows)
-    findings = attack.of_head(chances, label.codes[rows], member, plan.units[rows])
-    return [replace(row, seed=seed) for row in findings]
-
-
-def _measure(
-    plan: Plan,
-    private: PrivateEncoder,
-    inputs: Any,
-    release: Release,
-    original: Release | None,
-    protocol: Protocol,
-) -> tuple[Findings, tuple[VictimGuesses, ...]]:
-    raw = None if original is None else original.vectors
-    access = []
-    if original is not None:
-        # Whoever names families asks for those alone, as in an audit.
-        access = access_of([private], inputs, None if protocol.attackers else raw)
-    tally = attack_all(plan, [release.vectors], protocol.families(), silent, access)
-    rows = findings_of(plan, release, tally)
-    if raw is not None:
-        rows.append(neighbours(plan, raw, [release.vectors], release.recipe_hash))
-        if raw.shape == release.vectors.shape:
-            rows += deviation(plan, raw, release.vectors, release.recipe_hash)
-            rows += separability(plan, raw, release.vectors, release.recipe_hash)
-    findings = study_findings(rows, protocol.seed, release.recipe, release.unseeded_guarantee)
+def _measure(plan: Plan, released: Released) -> tuple[Findings, tuple[VictimGuesses, ...]]:
+    rows, tally = measure(plan, released, Clock())
+    first, seed = released.first, plan.splits[0].seed
+    findings = study_findings(rows, seed, first.recipe, first.unseeded_guarantee)
     return findings, _guesses(plan, tally)
 
 

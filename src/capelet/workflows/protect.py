@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Family, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, makes_task
 from capelet.data.splits import Seeds
@@ -32,8 +31,8 @@ from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.errors import CapeletError, DataError, name_field
-from capelet.evaluation.access import Access, access_of
-from capelet.evaluation.decision import inputs_of
+from capelet.evaluation.decision import inputs_of, plan_attributes
+from capelet.evaluation.measure import Released, encoders_of, measure, pictures
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
@@ -41,18 +40,15 @@ from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
-from capelet.question import Columns, Network, Training, collect, listed
-from capelet.release import PrivateEncoder, Release, recipe_hash
-from capelet.release.seeded import SeededEncoder
+from capelet.question import Columns, Network, Protocol, Training, collect, listed
+from capelet.release import PrivateEncoder, recipe_hash
+from capelet.release.seeded import seeded
 from capelet.workflows.audit import (
     corpus_of,
-    encoders_of,
-    measure_releases,
     private_encoder,
-    release_each,
 )
 from capelet.workflows.progress import default_progress
-from capelet.workflows.settings_choice import check_wish, search, steps_with
+from capelet.workflows.settings_choice import SearchTask, check_wish, search, steps_with
 from capelet.workflows.training import (
     TrainingInputs,
     attributes_to_fight,
@@ -132,11 +128,11 @@ def protect(
     choice = Settings.of(training, network, settings)
     if settings is None and training.keep is None:
         choice = replace(choice, keep=_what_to_keep(corpus, derive, method))
-    attacker_families = families(attackers)
     if choice.training is not None:
         check_units(corpus, choice.training, split, bool(derive))
         split = SPLIT
-    plan = Plan.of(corpus, seeds, split, derive, bins).with_work(threads, metrics)
+    protocol = Protocol(split, seeds, attackers, metrics, derive, bins, seeded_noise, threads)
+    plan = plan_attributes(protocol, corpus)
     plan.check_victims()
     against = attributes_to_fight(plan, hold_out)
     complete = partial(method_record(method).complete, secrets=[item.name for item in against])
@@ -157,29 +153,31 @@ def protect(
         plain = plain.with_encoder(RememberingEncoder)
     texts = method_record(method).text_steps(choice)
     job = _Job(
-        plan, method, complete(choice), against, texts, plain, inputs_of(corpus, plain),
-        seeded_noise, clock, progress,
+        plan, method, complete(choice), against, texts, plain, inputs_of(corpus, plain), clock,
+        progress,
     )  # fmt: skip
     _check_epsilon(plan, choice, method, allow_useless_epsilon)
     check_state()
     _check_inputs(job, has_search)
-    originals, lessons = job.encode()
-    original = originals[0]
+    unprotected, lessons = job.encode()
+    original = unprotected.first
     frontier = None
     if has_search:
         with clock("search"):
+            task = SearchTask(
+                plan, method, choice, against, lessons[0].vectors, original.vectors, job.inputs,
+                job.ship,
+            )  # fmt: skip
             frontier = search(
-                plan, lessons[0].vectors, original.vectors, against, method, choice,
-                attackers=attackers, trials=trials, progress=progress,
-                max_leakage=max_leakage, min_utility=min_utility,
+                task, max_leakage=max_leakage, min_utility=min_utility, trials=trials,
+                progress=progress,
             )  # fmt: skip
         job = replace(job, settings=complete(replace(choice, **frontier.best_settings())))
     defences = job.train(lessons)
-    encoders, sources, releases = job.release(defences)
+    encoders, released = job.release(defences, original.vectors)
     # The same splits and attackers before and after: only the encoder differs.
-    before = job.measure(plain, originals, None, attacker_families)
-    access = access_of(sources, job.inputs, None if attackers else original.vectors)
-    after = job.measure(encoders[0], releases, original.vectors, attacker_families, access)
+    before = job.measure(plain, unprotected)
+    after = job.measure(encoders[0], released)
     for item in defences[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
@@ -200,8 +198,7 @@ def _what_to_keep(corpus: Corpus, derive: Sequence[str], name: str) -> str:
 class _Job:
     """One method to be trained and measured on one plan, after all that is refused was refused.
 
-    `texts` are the steps before the encoder, `plain` is what is protected; `seeded` is the noise of
-    a study, from the seed of each split.
+    `texts` are the steps before the encoder, `plain` is what is protected.
     """
 
     plan: Plan
@@ -211,19 +208,18 @@ class _Job:
     texts: tuple[Any, ...]
     plain: PrivateEncoder
     inputs: Any
-    seeded: bool
     clock: Clock
     progress: Progress
 
-    def encode(self) -> tuple[list[Release], list[TrainingInputs]]:
+    def encode(self) -> tuple[Released, list[TrainingInputs]]:
         """Split by split, what is released without protection, and what the defence learns on."""
         with self.clock("encoding"):
-            unprotected = encoders_of(self.plain, self.plan, self.seeded, "original")
-            originals = release_each(unprotected, self.inputs, self.progress)
+            encoders = encoders_of(self.plain, self.plan, "original")
+            released = Released.of(encoders, self.inputs, None, self.progress)
             if not self.texts:
-                return originals, [TrainingInputs(item.vectors, self.inputs) for item in originals]
-            return originals, rewritten_lessons(
-                self.texts, self.plain, self.inputs, self.plan, self.seeded, self.progress
+                return released, [TrainingInputs(item, self.inputs) for item in released.vectors]
+            return released, rewritten_lessons(
+                self.texts, self.plain, self.inputs, self.plan, self.progress
             )
 
     def train(self, lessons: Sequence[TrainingInputs]) -> list[Defence]:
@@ -233,49 +229,39 @@ class _Job:
             return [
                 fit_split(
                     self.plan, parts, lesson, self.against, self.name,
-                    settings_of(self.settings, parts, self.seeded),
+                    settings_of(self.settings, parts, self.plan.protocol.seeded_noise),
                     self.plain, checkpoints, self.progress,
                 )
                 for parts, lesson in zip(self.plan.splits, lessons, strict=True)
             ]  # fmt: skip
 
+    def ship(self, defence: Defence) -> PrivateEncoder:
+        """The private encoder that a fitted defence is saved as."""
+        steps = steps_with(defence, self.plain.steps)
+        return PrivateEncoder(*self.texts, *steps, head=defence.outcome.head)
+
     def release(
-        self, defences: Sequence[Defence]
-    ) -> tuple[list[PrivateEncoder], list[PrivateEncoder], list[Release]]:
-        """The private encoder of each split, what releases in its place, and all rows through it.
+        self, defences: Sequence[Defence], original: Vectors
+    ) -> tuple[list[PrivateEncoder], Released]:
+        """The private encoder of each split, and all rows through it, drawn anew or by its seed.
 
         Which rows trained the first is remembered: it is the one that is saved.
         """
-        encoders = [
-            PrivateEncoder(*self.texts, *steps_with(item, self.plain.steps), head=item.outcome.head)
-            for item in defences
-        ]
+        encoders = [self.ship(item) for item in defences]
         _remember_rows(self.plan.splits[0], self.inputs, encoders[0], self.plain)
         with self.clock("release"):  # by the object that is saved: what is measured is what ships
-            sources = _sources(encoders, self.plan) if self.seeded else encoders
-            releases = [private.release(self.inputs, self.progress) for private in sources]
-        return encoders, sources, releases
+            sources = encoders
+            if self.plan.protocol.seeded_noise:
+                splits = zip(encoders, self.plan.splits, strict=True)
+                sources = [seeded(item, parts.seed) for item, parts in splits]
+            return encoders, Released.of(sources, self.inputs, original, self.progress)
 
-    def measure(
-        self,
-        encoder: PrivateEncoder,
-        releases: Sequence[Release],
-        original: Vectors | None,
-        attackers: Sequence[Family],
-        access: Sequence[Access] = (),
-    ) -> Findings:
+    def measure(self, encoder: PrivateEncoder, released: Released) -> Findings:
         """What fresh attackers read off these releases, one for each split, and their worth."""
-        rows, artefacts = measure_releases(
-            self.plan, releases, original, attackers, self.clock, self.progress, access
-        )
-        origin = audit_provenance(self.plan, encoder, releases[0], self.clock)
-        return Findings(tuple(rows), origin, releases[0].recipe, artefacts)
-
-
-def _sources(encoders: Sequence[PrivateEncoder], plan: Plan) -> list[PrivateEncoder]:
-    """The encoder of each split, with noise from that split's seed where it draws any."""
-    splits = zip(encoders, plan.splits, strict=True)
-    return [SeededEncoder.of(item, parts.seed) if item.draws else item for item, parts in splits]
+        rows, tally = measure(self.plan, released, self.clock, self.progress)
+        artefacts = pictures(self.plan, released, tally, self.clock)
+        origin = audit_provenance(self.plan, encoder, released.first, self.clock)
+        return Findings(tuple(rows), origin, released.first.recipe, artefacts)
 
 
 def _strongest(findings: Findings, against: Sequence[Attribute]) -> list[Finding]:

@@ -10,30 +10,30 @@ choice among many would else find a lucky one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Family, Secret, View, attack, families, one_thread
-from capelet.attacks.outcomes import OutcomeTable, countable
-from capelet.data.corpus import Rows, Split
+from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit, method
 from capelet.defences.fitting import Part
 from capelet.errors import CapeletError, MissingExtra, name_field
 from capelet.evaluation.ceilings import bound_of
+from capelet.evaluation.leakage import Tally
+from capelet.evaluation.measure import Released, guess, worst_case
 from capelet.evaluation.plan import Plan
-from capelet.evaluation.scores import with_unseen
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap
-from capelet.findings.metrics import Codes, Floats, Guesses, score
 from capelet.findings.verdicts import Side, side_of
 from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.privacy.guarantees import Guarantee, ceiling_balanced, check_count, check_number
 from capelet.release import PrivateEncoder
+
+# So many points are attacked as an audit does; it takes several times as long as a trial.
+CONFIRMED = 3
 
 
 class TargetNotMet(CapeletError):
@@ -177,44 +177,57 @@ def steps_with(defence: Defence, encoder: Sequence[Step]) -> tuple[Encoder | Ste
     return (*(encoder if own_encoder is None else (own_encoder,)), *defence.steps)
 
 
+@dataclass(frozen=True, eq=False)
+class SearchTask:
+    """What is searched: the settings of a method that are None, on the first split of a plan.
+
+    `vectors` of all rows are what the defence is given, `original` what the encoder gives without
+    it; `ship` makes of a fitted defence what would be saved, which consumes `inputs`.
+    """
+
+    plan: Plan
+    name: str
+    settings: Settings
+    against: tuple[Attribute, ...]
+    vectors: Vectors
+    original: Vectors
+    inputs: Any
+    ship: Callable[[Defence], PrivateEncoder]
+
+
 def search(
-    plan: Plan,
-    vectors: Vectors,
-    original: Vectors,
-    against: Sequence[Attribute],
-    name: str,
-    settings: Settings,
+    task: SearchTask,
     *,
     max_leakage: float | None = None,
     min_utility: float | None = None,
-    attackers: Sequence[str] = (),
     trials: int = 20,
     progress: Progress = silent,
 ) -> Frontier:
     """Try settings of a method and pick the best that meets the wish.
 
-    What is None in the settings is searched, the others were chosen by the user. `vectors` is what
-    the defence is given, `original` what the unprotected encoder gives.
+    Every trial is attacked from its vectors alone. Those that would be chosen, three at most, are
+    then released as they would ship, and attacked as an audit does, by redraws and insiders too:
+    the first that still meets the wish is the choice.
     """
     wish = _wish(max_leakage, min_utility)
-    bench = _Bench(plan, vectors, original, against, settings, attackers)
-    points: list[Point] = []
+    bench = _Trials(task)
 
     def evaluate(choice: Mapping[str, Any]) -> tuple[float, float]:
-        point = bench.point(name, replace(settings, **choice), choice)
-        points.append(point)
-        progress("searching", len(points), trials)
+        point = bench.point(choice)
+        progress("searching", len(bench.points), trials)
         return point.leakage, point.utility
 
-    _optimise(_space(name, settings), evaluate, check_count("trials", trials))
-    guarantee = _common_guarantee(points)
+    _optimise(_space(task.name, task.settings), evaluate, check_count("trials", trials))
+    confirmed = map(bench.confirm, _best_points(bench.points, wish))
+    choice = next((point for point in confirmed if _best_points([point], wish)), None)
+    guarantee = _common_guarantee(bench.points)
     return Frontier(
-        tuple(points),
+        tuple(bench.points),
         bench.baseline(),
-        _best_point(points, wish),
+        choice,
         wish,
         bench.utility_name,
-        None if guarantee is None else _most_gain(guarantee, against),
+        None if guarantee is None else _most_gain(guarantee, task.against),
         None if guarantee is None else bench.utility_ceiling(guarantee),
     )
 
@@ -248,15 +261,15 @@ def _wish(max_leakage: float | None, min_utility: float | None) -> dict[str, flo
     return {}
 
 
-def _best_point(points: Sequence[Point], wish: Mapping[str, float]) -> Point | None:
-    """The most useful point that leaks little enough, or the least leaky that is useful enough."""
+def _best_points(points: Sequence[Point], wish: Mapping[str, float]) -> list[Point]:
+    """At most three: the most useful that leak little enough, or the least leaky of the useful."""
     if "max_leakage" in wish:
-        candidates = [point for point in points if point.bound <= wish["max_leakage"]]
-        return max(candidates, key=lambda point: point.utility, default=None)
+        fit = [point for point in points if point.bound <= wish["max_leakage"]]
+        return sorted(fit, key=lambda point: -point.utility)[:CONFIRMED]
     if "min_utility" in wish:
-        candidates = [point for point in points if point.utility >= wish["min_utility"]]
-        return min(candidates, key=lambda point: point.leakage, default=None)
-    return None
+        fit = [point for point in points if point.utility >= wish["min_utility"]]
+        return sorted(fit, key=lambda point: point.leakage)[:CONFIRMED]
+    return []
 
 
 def _space(name: str, settings: Settings) -> dict[str, Any]:
@@ -291,127 +304,101 @@ def _optimise(space: Mapping[str, Any], evaluate: Any, trials: int) -> None:
     study.optimize(objective, n_trials=trials if space else 1)
 
 
-class _Bench:
-    """The defender's part of the first split, cut into rows to learn, to attack and to test on."""
+class _Trials:
+    """The points of a search: a defence that learns on some rows, attackers on others, all scored.
 
-    def __init__(
-        self,
-        plan: Plan,
-        vectors: Vectors,
-        original: Vectors,
-        against: Sequence[Attribute],
-        settings: Settings,
-        attackers: Sequence[str],
-    ) -> None:
-        parts, inner = plan.splits[0], plan.search_split(against)
-        # The families that will judge the result: the search must not reward what blinds some.
-        self.families = families(attackers)
-        self.part = part_of(plan, parts, vectors, against)
-        self.original = original[parts.defender]
-        self.seed = parts.seed
-        self.units = plan.units[parts.defender]
-        # A part numbers the defender's rows from 0.
-        place = np.full(len(plan.corpus), -1, dtype=np.intp)
-        place[parts.defender] = np.arange(len(parts.defender))
-        self.learn_rows = place[inner.training("defender")[0]]
-        self.attack_rows, self.test_rows = place[inner.attacker], place[inner.victims]
-        self.neighbours = settings.keep == "neighbours" or self.part.task is None
-        task = self.part.task
+    The rows are the first defender's, as `Plan.search_split` cuts them.
+    """
+
+    def __init__(self, task: SearchTask) -> None:
+        self.task, self.points = task, list[Point]()
+        self._defences: dict[int, Defence] = {}
+        inner, label = task.plan.search_split(task.against), task.plan.label
+        self.neighbours = task.settings.keep == "neighbours" or label is None
+        # Of texts nothing is asked: what they say themselves is the same in every trial.
+        corpus = replace(task.plan.corpus, texts=None, author=None, vectors=task.original)
+        self.plan = replace(
+            task.plan,
+            corpus=corpus,
+            secrets=task.against,
+            label=None if self.neighbours else label,
+            splits=(inner,),
+        )
+        self.part = part_of(task.plan, inner, task.vectors, task.against)
         self.utility_name = (
             "recall of ten neighbours"
-            if self.neighbours or task is None
-            else f"accuracy of {task.name}"
+            if self.neighbours or label is None
+            else f"accuracy of {label.name}"
         )
 
-    def point(self, name: str, settings: Settings, choice: Mapping[str, float | int]) -> Point:
-        learner = replace(self.part, fit=self.learn_rows)
-        defence = fit(name, learner, settings)
-        # The vector steps of what would ship, from vectors that were encoded once for all points.
+    def point(self, choice: Mapping[str, Any]) -> Point:
+        """A trial, from vectors that were encoded once for all of them."""
+        task = self.task
+        defence = fit(task.name, self.part, replace(task.settings, **choice))
         private = PrivateEncoder(*steps_with(defence, ()))
-        inputs = self.part.vectors if private.encoder is None else self.part.texts
-        assert inputs is not None
-        release = private.release(inputs)
-        # As in the audit that follows: a release of few values is read by its table.
-        point = self._point(release.vectors, choice, countable(private.outcomes))
-        return replace(point, guarantee=release.guarantee)
+        inputs = task.vectors if private.encoder is None else task.inputs
+        released = Released.of([private], inputs, task.original)
+        point = self._point(released, choice, from_vectors_alone=True)
+        self._defences[len(self.points)] = defence
+        self.points.append(point)
+        return point
+
+    def confirm(self, point: Point) -> Point:
+        """The point as an audit would find it: what ships, attacked by all who can."""
+        place = self.points.index(point)
+        private = self.task.ship(self._defences[place])
+        released = Released.of([private], self.task.inputs, self.task.original)
+        found = self._point(released, point.settings)
+        self.points[place] = replace(found, guarantee=point.guarantee)
+        return self.points[place]
 
     def utility_ceiling(self, guarantee: Guarantee) -> float | None:
         """The best accuracy of the task from one text; None where utility is another."""
-        task = self.part.task
-        if self.neighbours or task is None:
+        label = self.plan.label
+        if label is None:
             return None
         # The class shares of the rows that score it.
-        codes = task.codes[_rows_with(task, self.test_rows)]
-        bound = bound_of("accuracy", [codes], len(task.classes))
+        codes = label.codes[self.plan.splits[0].victims]
+        bound = bound_of("accuracy", [codes[codes >= 0]], len(label.classes))
         return None if bound is None else bound(guarantee)
 
     def baseline(self) -> Point:
-        return self._point(self.original, {})
+        return self._point(Released.of([PrivateEncoder()], self.task.original), {})
 
     def _point(
         self,
-        vectors: Vectors,
+        released: Released,
         settings: Mapping[str, float | int],
-        outcomes: int | None = None,
+        *,
+        from_vectors_alone: bool = False,
     ) -> Point:
-        with one_thread():
-            # The worst attribute counts: a mean would let one secret pay for another.
-            leaks = [self._gain(vectors, item, outcomes) for item in self.part.secrets]
-            leakage = max((gain for gain, _ in leaks), default=0.0)
-            upper = max((top for _, top in leaks), default=0.0)
-            return Point(settings, leakage, self._utility(vectors), upper=upper)
+        tally = guess(self.plan, released, from_vectors_alone=from_vectors_alone)
+        # The worst attribute counts: a mean would let one secret pay for another.
+        leaks = [
+            _gain_of(worst_case(self.plan, released, tally, item)) for item in self.plan.secrets
+        ]
+        return Point(
+            settings,
+            max((gain for gain, _ in leaks), default=0.0),
+            self._utility(tally, released.first.vectors),
+            released.first.guarantee,
+            max((top for _, top in leaks), default=0.0),
+        )
 
-    def _gain(
-        self, vectors: Vectors, item: Attribute, outcomes: int | None = None
-    ) -> tuple[float, float]:
-        """The strongest attacker's gain over chance, and the upper end of its interval."""
-        attack_rows = _rows_with(item, self.attack_rows)
-        test_rows = _rows_with(item, self.test_rows)
-        readers = [OutcomeTable(outcomes)] if outcomes else self.families
-        truth, scores = self._attack(vectors, item, attack_rows, test_rows, readers)
-        people = np.unique(self.units[test_rows], return_inverse=True)[1]
-        guesses = Guesses(truth, scores, people)
-        interval = score("balanced_accuracy", [guesses], Bootstrap.over(people))
-        if outcomes and guesses.degenerate:
-            interval = with_unseen(interval, [guesses])
-        chance = 1 / len(item.classes)
-        # A class without a row to score has no accuracy, and nothing is shown of it.
-        upper = interval.high if np.isfinite(interval.high) else 1.0
-        return interval.value - chance, upper - chance
-
-    def _utility(self, vectors: Vectors) -> float:
-        task = self.part.task
-        if self.neighbours or task is None:
-            return float(
-                neighbour_recall(self.original[self.test_rows], vectors[self.test_rows]).mean()
-            )
-        learn_rows = _rows_with(task, self.learn_rows)
-        test_rows = _rows_with(task, self.test_rows)
-        truth, scores = self._attack(vectors, task, learn_rows, test_rows, None)
-        return float((truth == scores.argmax(axis=1)).mean())
-
-    def _attack(
-        self,
-        vectors: Vectors,
-        item: Attribute,
-        rows: Rows,
-        test_rows: Rows,
-        readers: Sequence[Family] | None,
-    ) -> tuple[Codes, Floats]:
-        """What is true of the rows to score, and what the strongest of these says of them.
-
-        Without readers of a secret it is the task, whose classes are not weighed.
-        """
-        # Settings are chosen by cross-validation: no row is spared for that.
-        # Folds go by person, as in an audit.
-        view = View(vectors, rows, rows[:0], test_rows, self.seed, self.units)
-        secret = Secret(view, item.codes, len(item.classes), balanced=readers is not None)
-        result = attack(view, secret, readers or self.families)
-        return secret.codes.scored, result.best[result.strongest].scored
+    def _utility(self, tally: Tally, vectors: Vectors) -> float:
+        label, rows = self.plan.label, self.plan.splits[0].victims
+        if label is None:
+            return float(neighbour_recall(self.task.original[rows], vectors[rows]).mean())
+        (guesses,) = tally.guesses["utility", label.name, "strongest"]
+        return float((guesses.truth == guesses.predictions).mean())
 
 
-def _rows_with(item: Attribute, rows: Rows) -> Rows:
-    return rows[item.codes[rows] >= 0]
+def _gain_of(row: Finding) -> tuple[float, float]:
+    """The gain over chance, and the upper end of its interval."""
+    chance = row.chance or 0.0
+    # A class without a row to score has no accuracy, and nothing is shown of it.
+    upper = row.high if row.high is not None and np.isfinite(row.high) else 1.0
+    return row.value - chance, upper - chance
 
 
 def _settings_line(settings: Mapping[str, float | int]) -> str:

@@ -14,11 +14,11 @@ from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit
 from capelet.errors import DataError, did_you_mean, name_field
+from capelet.evaluation.measure import encoders_of
 from capelet.evaluation.plan import Plan
 from capelet.interfaces import Progress, Step, Vectors, silent
 from capelet.release import PrivateEncoder
 from capelet.release.steps import run, run_seeded
-from capelet.workflows.audit import encoders_of
 from capelet.workflows.settings_choice import part_of
 from capelet.workflows.units import with_units
 
@@ -38,16 +38,15 @@ def rewritten_lessons(
     plain: PrivateEncoder,
     inputs: Any,
     plan: Plan,
-    seeded: bool,
     progress: Progress,
 ) -> list[TrainingInputs]:
     """Text steps act before the encoder, so the defence learns on what they leave of a text."""
-    if not seeded:
+    if not plan.protocol.seeded_noise:
         left = run(texts, inputs)
         return [TrainingInputs(plain.release(left, progress).vectors, left)] * len(plan.splits)
     lessons = []
     # A purpose of their own: the words that taught must not come again in what is attacked.
-    for encoder, parts in zip(encoders_of(plain, plan, True, TRAINING), plan.splits, strict=True):
+    for encoder, parts in zip(encoders_of(plain, plan, TRAINING), plan.splits, strict=True):
         left = run_seeded(texts, inputs, parts.seed, TRAINING)
         lessons.append(TrainingInputs(encoder.release(left, progress).vectors, left))
     return lessons

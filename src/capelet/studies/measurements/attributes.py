@@ -18,16 +18,17 @@ from capelet.studies.measurements.inputs import (
 
 
 def _protocol(inputs: Mapping[str, Any]) -> Any:
-    from capelet.workflows.cells import Protocol
+    from capelet.question import Protocol
 
     return Protocol(
-        seed=int(inputs["seed"]),
         split=inputs["split"],
+        seeds=[int(inputs["seed"])],
         attackers=tuple(inputs.get("attackers", ())),
+        metrics=tuple(inputs.get("metrics", ())),
         derive=tuple(inputs.get("derive", ())),
         bins=inputs.get("bins"),
-        metrics=tuple(inputs.get("metrics", ())),
-        members=bool(inputs.get("members", False)),
+        seeded_noise=True,
+        threads=1,
     )
 
 
@@ -93,12 +94,13 @@ def measure_protect(cell: Cell) -> Measurement:
             _settings(inputs),
             _protocol(inputs),
             tuple(inputs.get("hold_out", ())),
+            bool(inputs.get("members", False)),
         )
     )
 
 
 def check_clouds(inputs: Mapping[str, Any]) -> None:
-    from capelet.workflows.cells import ORIGINAL
+    from capelet.evaluation.decision import ORIGINAL
 
     clouds = inputs["clouds"]
     if not clouds or not all(clouds.values()) or ORIGINAL in clouds:

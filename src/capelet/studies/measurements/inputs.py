@@ -100,9 +100,9 @@ def check_steps(inputs: Mapping[str, Any]) -> None:
 
 def private_encoder(cell: Cell) -> Any:
     from capelet.release import PrivateEncoder
-    from capelet.workflows.cells import with_seeded_noise
+    from capelet.release.seeded import seeded
 
-    return with_seeded_noise(PrivateEncoder(encoder_in(cell), *steps_in(cell)), cell.seed)
+    return seeded(PrivateEncoder(encoder_in(cell), *steps_in(cell)), cell.seed)
 
 
 def measurement_of(
