@@ -104,7 +104,7 @@ LONG = (
 )
 
 
-_EPILOGUE = f"`{CONFIG} FILE` reads options from a TOML file; those on the line go before it."
+_EPILOGUE = f"`{CONFIG} FILE` reads options from a TOML file; those on the command line win."
 _OPTIONS = cyclopts.Group("Options", sort_key=0)
 _ABOUT = "Find out what your text embeddings give away about the people who wrote the texts."
 

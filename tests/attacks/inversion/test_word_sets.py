@@ -17,9 +17,9 @@ SET_ORDER = "print(list(set(words)))"
 VOCABULARY = "print(Vocabulary.of(texts, most=20).words)"
 POOL = """
 from types import SimpleNamespace
-from capelet.attacks.inversion.candidate_search import Search, Weights
+from capelet.attacks.inversion.candidate_search import CandidateSearch, Weights
 search = SimpleNamespace(words=[{}], _top=lambda row, count, weights: texts)
-print(Search._pool(search, 0, Weights()))
+print(CandidateSearch._pool(search, 0, Weights()))
 """
 
 
