@@ -210,7 +210,8 @@ def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
     pytest.importorskip("optuna", reason="the extra protect is not installed")
     from capelet.data.corpus import Corpus
     from capelet.evaluation.plan import Plan
-    from capelet.workflows.settings_choice import search
+    from capelet.release import PrivateEncoder
+    from capelet.workflows.settings_choice import SearchTask, search
 
     random = np.random.default_rng(0)
     task, secret = random.integers(0, 2, 600), random.integers(0, 2, 600)
@@ -221,10 +222,14 @@ def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
     plan = Plan.of(corpus, 1)
     monkeypatch.setitem(METHODS, "again", replace(METHODS["gr"]))
     short = replace(SHORT, schedule=Schedule(epochs=2, device="cpu"))
-    fronts = [
-        search(plan, vectors, vectors, plan.secrets, name, short, min_utility=0.1, trials=2)
+    tasks = [
+        SearchTask(
+            plan, name, short, plan.secrets, vectors, vectors, vectors,
+            lambda defence: PrivateEncoder(*defence.steps),
+        )
         for name in ("gr", "again")
-    ]
+    ]  # fmt: skip
+    fronts = [search(task, min_utility=0.1, trials=2) for task in tasks]
     assert fronts[0].artefact() == fronts[1].artefact()
     strengths = {point.settings["adversary_weight"] for point in fronts[1].points}
     assert len(strengths) == 2  # λ was searched, not left at its default
@@ -345,7 +350,7 @@ def test_a_folder_works_without_the_training_extras(
     "code, loads",
     [
         ("import capelet.defences", False),
-        ("from capelet.cli import app; app(['protect', '--help'], standalone_mode=False)", False),
+        ("from capelet.cli import app; app(['protect', '--help'])", False),
         ("import capelet.defences.fitting", True),  # the control: what trains does need it
     ],
 )

@@ -1,6 +1,7 @@
 """The command line: parse, build, call one function, print.
 
-`commands` holds the table, `options` what can be asked, and each command has a module of its own.
+`commands` holds the table, `doors` makes options of the records of a question, and each command has
+a module of its own.
 """
 
 from __future__ import annotations
