@@ -124,3 +124,23 @@ def test_a_cluster_of_our_own_is_on_loopback_also_where_ray_was_imported_first(
     )  # fmt: skip
     assert done.stdout.split() == ["127.0.0.1", "False"], done.stderr
     assert not (tmp_path / ".ray").exists()
+
+
+RAY_BEGUN = """
+import os, ray
+ray.init(logging_level="ERROR", log_to_driver=False, include_dashboard=False, num_cpus=1)
+from capelet.engines import engine_of
+engine_of("ray", lambda task: task, workers=1).close()
+print(ray.is_initialized(), "RAY_AUTH_TOKEN" in os.environ)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_the_host_has_begun_is_the_hosts(tmp_path: Path) -> None:
+    """It is not ended, and no token of ours replaces the host's own."""
+    pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", RAY_BEGUN], env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "False"], done.stderr

@@ -59,6 +59,14 @@ def test_below_the_command_line_nothing_is_spelt_as_an_option() -> None:
     assert wrong == {}
 
 
+def test_checks_of_numbers_name_what_every_door_can_spell() -> None:
+    """A name with a hyphen is a terminal's, and neither a field nor a word of Python."""
+    calls = re.compile(r'check_(?:number|count)\(\s*"[a-z]+-[a-z-]+"')
+    assert calls.search('check_number("train-epsilon", 1, 0, 2)')
+    wrong = [path.name for path in ROOM.rglob("*.py") if calls.search(path.read_text("utf-8"))]
+    assert wrong == []
+
+
 def test_the_search_for_options_can_fail() -> None:
     assert strings_with_options('"""Of --text."""\nraise ValueError(f"give --text, {x}")')
     assert not strings_with_options('"""Of --text."""\nx = "`pip install --upgrade x`"')

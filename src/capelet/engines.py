@@ -241,12 +241,15 @@ class RayCluster:
 
 def _import_ray(address: str | None) -> Any:
     """Ray, with settings that it reads when it is imported; the user's own go first."""
-    if address is None and "RAY_AUTH_MODE" not in os.environ:
+    host = sys.modules.get("ray")
+    # A cluster that the host has begun is the host's, with a token of its own.
+    is_own = address is None and not (host is not None and host.is_initialized())
+    if is_own and "RAY_AUTH_MODE" not in os.environ:
         # Whoever reaches a cluster of our own may run code. With a token that only its processes
         # have, others are turned away (Ray 2.52 and newer). Ray would write one of its own into the
         # user's home, which may not be writable, and leave it there.
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        if "ray" not in sys.modules:  # once it was imported it switches tokens on by itself
+        if host is None:  # once it was imported it switches tokens on by itself
             os.environ["RAY_AUTH_MODE"] = "token"
     try:
         import ray

@@ -183,7 +183,7 @@ def test_what_one_text_could_move_is_refused(
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    with pytest.raises(CapeletError, match="train-epsilon is 0"):
+    with pytest.raises(CapeletError, match="train_epsilon= is 0"):
         TrainingPrivacy(0.0)
     with pytest.raises(CapeletError, match="did you mean 'author'"):
         TrainingPrivacy(1.0, unit="authors")  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_delta_is_refused_above_its_power_of_n() -> None:
     assert choose_delta(None, 10**6) == pytest.approx(10**-6.6)
     with pytest.raises(CapeletError, match=r"it may be 0.000501 at most"):
         choose_delta(1e-3, 1000)
-    with pytest.raises(CapeletError, match="train-delta is 0"):
+    with pytest.raises(CapeletError, match="train_delta= is 0"):
         choose_delta(0.0, 1000)
 
 

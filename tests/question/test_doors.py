@@ -157,6 +157,14 @@ def test_what_stands_on_the_line_goes_before_the_file(tmp_path: Path) -> None:
     assert protocol.seeds == [7]
 
 
+@pytest.mark.parametrize("value", ["-1 < age", "--json", "-", "a=b"])
+def test_a_value_of_a_file_is_never_an_option(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "question.toml"
+    path.write_text(f'where = "{value}"\nprivate = ["{value}"]\n')
+    columns, *_ = on_the_line(words_of_config(ask, path, []))
+    assert (columns.where, columns.private) == (value, (value,))
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -212,7 +212,10 @@ def square(rate: float = 0.1) -> tuple[Descent, nn.Parameter]:
     x = nn.Parameter(torch.ones(1))
     optimiser = torch.optim.SGD([x], lr=rate)
     network = nn.ParameterList([x])
-    held_back = lambda: x.detach().square()[0]  # noqa: E731
+
+    def held_back() -> torch.Tensor:
+        return x.detach().square()[0]
+
     return Descent(network, optimiser, lambda _: range(4), lambda _: x.square()[0], held_back), x
 
 

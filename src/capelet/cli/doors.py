@@ -97,7 +97,7 @@ class Option:
             kind = kind | None
         # To be told of no group hides an option.
         heading: dict[str, Any] = {} if self.group is None else {"group": _heading(self.group)}
-        given = cyclopts.Parameter(
+        reading = cyclopts.Parameter(
             name=None if self.has_place else self.flag,
             help=fill(self.help),
             # A number may be below zero.
@@ -114,7 +114,7 @@ class Option:
             self.name,
             places[0] if self.has_place else places[1],
             default=default,
-            annotation=Annotated[kind, given],
+            annotation=Annotated[kind, reading],
         )
 
     def read(self, value: Any) -> Any:
@@ -131,7 +131,8 @@ class Option:
         if isinstance(value, bool):
             return [self.flag] if value else [f"--no-{self.flag[2:]}"] if self.default else []
         texts = self.reader.spell(value) if self.reader is not None else [str(value)]
-        return [word for text in texts for word in (self.flag, text)]
+        # In one word: a value that begins with a hyphen is a value, and no option.
+        return [f"{self.flag}={text}" for text in texts]
 
 
 @functools.cache
@@ -319,7 +320,7 @@ def as_command(command: Callable[..., None], fill: Callable[[str], str]) -> Call
 
 
 def words_of_config(command: Callable[..., None], path: Path, given: Sequence[str]) -> list[str]:
-    """What a TOML file says of a command, as words of its line; what was given goes before it."""
+    """What a TOML file says of a command, as words of its line; what was given takes precedence."""
     import tomllib
 
     try:

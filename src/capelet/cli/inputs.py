@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from capelet.cli.doors import split_names
 from capelet.cli.terminal import echo
-from capelet.errors import DataError, did_you_mean, name_field
-from capelet.question import Columns, Source, chosen
+from capelet.errors import DataError, did_you_mean
+from capelet.question import Columns, Source
 
 if TYPE_CHECKING:
     from capelet.data.corpus import Corpus
@@ -26,27 +26,19 @@ def read_corpus(data: str, columns: Columns, split: str | None = None) -> Corpus
 
     A split by a column needs that column, which is read along.
     """
-    from capelet.data.datasets import DATASETS, load
+    from capelet.data.datasets import DATASETS
     from capelet.data.formats import Format
-    from capelet.data.official import column_of
-    from capelet.data.readers import read
     from capelet.data.tables import Sheet
+    from capelet.workflows.audit import corpus_of
 
-    official = column_of(split or "auto")
     if data in DATASETS and not Path(data).exists():
-        given = chosen(replace(columns, where=None))
-        if given:
-            raise DataError(
-                f"the set {data!r} is whole and knows its own columns; leave "
-                f"{', '.join(map(name_field, given))} out, or give its file to choose others"
-            )
-        return load(data, where=columns.where, official=official)
+        return corpus_of(data, columns, split)
     # Without a suffix it was meant as the name of a set.
     if not Path(data).suffix and not Path(data).exists():
         raise DataError(f"there is no file and no set {data!r}; {did_you_mean(data, DATASETS)}")
     sheet = Sheet.of(data, Format(columns.encoding, columns.separator))
     names = split_columns(columns.private, sheet.table.column_names)
-    corpus = read(sheet, official=official, **chosen(replace(columns, private=tuple(names))))
+    corpus = corpus_of(sheet, replace(columns, private=tuple(names)), split)
     for note in corpus.notes:
         echo(f"capelet: {note}", file=sys.stderr)
     return corpus

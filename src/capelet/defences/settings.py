@@ -122,7 +122,7 @@ class TrainingPrivacy:
         return cls(training.train_epsilon, training.train_delta, unit)
 
     def __post_init__(self) -> None:
-        check_number("train-epsilon", self.epsilon, 0.0, 1e3, open_low=True)
+        check_number(name_field("train_epsilon"), self.epsilon, 0.0, 1e3, open_low=True)
         if self.unit not in UNITS:
             raise CapeletError(f"the unit is {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
 

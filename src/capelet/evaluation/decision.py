@@ -11,10 +11,9 @@ from typing import Any
 
 from capelet.attacks.families import families
 from capelet.data.corpus import Corpus
-from capelet.data.splits import seed_list
 from capelet.errors import DataError, name_field
 from capelet.evaluation.attacks import choose_attacks
-from capelet.evaluation.plan import SEEDS, Flags, Plan
+from capelet.evaluation.plan import Flags, Plan, seeds_of
 from capelet.evaluation.transfer import Auxiliary
 from capelet.privacy.origins import seen_in_training
 from capelet.question import Attacks, Protocol
@@ -35,7 +34,7 @@ def decide(protocol: Protocol, asked: Attacks, corpus: Corpus, encoder: PrivateE
         plan = plan_attributes(protocol, corpus, trained)
     else:
         # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-        plan = Plan.of_parts(corpus, _seeds(protocol)[0], _split(protocol), trained)
+        plan = Plan.of_parts(corpus, seeds_of(protocol)[0], _split(protocol), trained)
         plan = _with_protocol(plan, protocol)
     if is_of_attributes:
         plan.check_victims()
@@ -47,7 +46,7 @@ def decide(protocol: Protocol, asked: Attacks, corpus: Corpus, encoder: PrivateE
 def plan_attributes(protocol: Protocol, corpus: Corpus, trained: Flags | None = None) -> Plan:
     """The plan of what attackers of attributes and probes of the task do, and of nothing else."""
     plan = Plan.of(
-        corpus, _seeds(protocol), _split(protocol), protocol.derive, protocol.bins, trained
+        corpus, seeds_of(protocol), _split(protocol), protocol.derive, protocol.bins, trained
     )
     return _with_protocol(plan, protocol)
 
@@ -56,10 +55,6 @@ def _with_protocol(plan: Plan, protocol: Protocol) -> Plan:
     attackers = tuple(families(protocol.attackers))
     plan = replace(plan, protocol=protocol, attackers=attackers)
     return plan.with_work(protocol.threads, protocol.metrics)
-
-
-def _seeds(protocol: Protocol) -> tuple[int, ...]:
-    return seed_list(SEEDS if protocol.seeds is None else protocol.seeds)
 
 
 def _split(protocol: Protocol) -> str:

@@ -80,7 +80,7 @@ class Plan:
     @property
     def seeds(self) -> tuple[int, ...]:
         """All that were asked for, also where one split is enough."""
-        return seed_list(SEEDS if self.protocol.seeds is None else self.protocol.seeds)
+        return seeds_of(self.protocol)
 
     @property
     def targets(self) -> int:
@@ -239,6 +239,11 @@ def _people_by_class(target: Attribute, rows: Rows, units: Codes) -> list[int]:
     """How many people have each class among the rows."""
     codes = target.codes[rows]
     return [len(np.unique(units[rows[codes == code]])) for code in np.unique(codes[codes >= 0])]
+
+
+def seeds_of(protocol: Protocol) -> tuple[int, ...]:
+    """The seeds of the splits that were asked for, or those that nobody chose."""
+    return seed_list(SEEDS if protocol.seeds is None else protocol.seeds)
 
 
 def rows_left_out(parts: Split, rows: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 from capelet.privacy.accounting import MOST_NOISE, central, epsilon_of, largest_delta, noise_for
 from capelet.privacy.guarantees import Guarantee, Unit, check_count, check_number
 
@@ -42,7 +42,7 @@ def choose_delta(delta: float | None, units: int) -> float:
     most = largest_delta(check_count("units", units))
     if delta is None:
         return min(DELTA, most)
-    value = check_number("train-delta", delta, 0.0, 1.0, open_low=True)
+    value = check_number(name_field("train_delta"), delta, 0.0, 1.0, open_low=True)
     if value > most:
         raise CapeletError(
             f"the δ of the training is {value:g}, and with {units:,} texts or authors it may be "
@@ -64,7 +64,9 @@ class Target:
     @property
     def half(self) -> tuple[float, float]:
         """What adding or removing one unit may cost: `replacement` of it is the target."""
-        epsilon = check_number("train-epsilon", self.epsilon, 0.0, 1e3, open_low=True) / 2
+        epsilon = (
+            check_number(name_field("train_epsilon"), self.epsilon, 0.0, 1e3, open_low=True) / 2
+        )
         return epsilon, self.delta / (1 + math.exp(epsilon))
 
     def noise(self) -> float:

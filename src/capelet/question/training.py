@@ -50,7 +50,7 @@ class Network:
     """The dense layers and heads that a method trains, and for how long."""
 
     preset: str | None = None
-    """A paper's settings, {presets:or}; what is chosen besides goes before them."""
+    """A paper's settings, {presets:or}; options that are given take precedence."""
     width: Units | None = None
     """Units of the dense layers; by default 64."""
     head_units: Units | None = None

@@ -44,8 +44,8 @@ def audit(
     members: Sequence[bool] | None = None,
     auxiliary: Corpus | None = None,
     show_texts: bool = False,
-    seeds: Seeds = 5,
-    split: str = "auto",
+    seeds: Seeds | None = None,
+    split: str | None = None,
     attackers: Any = (),
     derive: str | Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
@@ -187,26 +187,27 @@ def _from_elsewhere(
     return attack_from_elsewhere(plan, auxiliary, release, own, plan.attackers, access)
 
 
-def corpus_of(data: Any, columns: Columns, split: str = "auto") -> Corpus:
+def corpus_of(data: Any, columns: Columns, split: str | None = None) -> Corpus:
     """A corpus as it is, that of a named set, or that of whatever `read` takes.
 
     A split by a column needs that column, whoever reads the table.
     """
-    given = chosen(columns)
+    choices, official = chosen(columns), column_of(split or "auto")
     if isinstance(data, Corpus):
-        if given:
+        if choices:
             raise CapeletError(
-                f"a Corpus knows its columns; leave out {', '.join(given)}, or give the table "
+                f"a Corpus knows its columns; leave out {', '.join(choices)}, or give the table "
                 "itself"
             )
         return data
     if isinstance(data, str) and data in DATASETS and not Path(data).exists():
-        if given:
+        if others := [name_field(name) for name in choices if name != "where"]:
             raise DataError(
-                f"the set {data!r} knows its own columns; read its file to choose others"
+                f"the set {data!r} knows its own columns; leave {', '.join(others)} out, or give "
+                "its file to choose others"
             )
-        return load(data, official=column_of(split))
-    return read(data, official=column_of(split), **given)
+        return load(data, where=columns.where, official=official)
+    return read(data, official=official, **choices)
 
 
 def _attack_entries(attacks: AttackPlan) -> dict[str, Any]:

@@ -255,9 +255,9 @@ def _wish(max_leakage: float | None, min_utility: float | None) -> dict[str, flo
             f"give {name_field('max_leakage')} or {name_field('min_utility')}, not both"
         )
     if max_leakage is not None:
-        return {"max_leakage": check_number("max-leakage", max_leakage, 0.0, 1.0)}
+        return {"max_leakage": check_number(name_field("max_leakage"), max_leakage, 0.0, 1.0)}
     if min_utility is not None:
-        return {"min_utility": check_number("min-utility", min_utility, 0.0, 1.0)}
+        return {"min_utility": check_number(name_field("min_utility"), min_utility, 0.0, 1.0)}
     return {}
 
 
