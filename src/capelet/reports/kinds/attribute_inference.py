@@ -198,7 +198,8 @@ def _outcome_words(row: Finding, judgement: Judgement) -> str:
     room = figures.high_gain
     room_words = points(room, figures.decimals)
     if judgement.outcome == Outcome.NO_LEAK_FOUND:
-        if room is not None and room > 0:
+        # As printed: less than half of the last digit is no room that a sentence could name.
+        if room is not None and room > 0 and room_words != points(0.0, figures.decimals):
             return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
         return "no leak found, which is not proof that there is none"
     # A constant guess is at chance by definition and shows nothing about the vectors.
