@@ -15,8 +15,11 @@ import hashlib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +36,13 @@ SCENARIOS = (
     "invert",
     "membership",
     "language",
+    "search",
+    "encode",
+    "dual",
+    "serve",
+    "study",
 )
+ADDRESS = "http://127.0.0.1:8377"
 RECIPE = (
     '[[steps]]\nstep = "encoder"\nname = "minilm"\n\n[[steps]]\nstep = "laplace"\nepsilon = 8.0\n'
 )
@@ -59,9 +68,8 @@ def commands(scenario: str, folder: Path) -> Iterator[list[str]]:
     if scenario == "audit":
         yield ["audit", "reviews", "--seeds", "2", "--out", run]
     elif scenario == "audit-laplace":
-        recipe = folder / "laplace.toml"
-        recipe.write_text(RECIPE, encoding="utf-8")
-        yield ["audit", "reviews", "--seeds", "2", "--recipe", str(recipe), "--out", run]
+        yield ["audit", "reviews", "--seeds", "2", "--recipe", str(write_recipe(folder)),
+               "--out", run]  # fmt: skip
     elif scenario.startswith("protect-"):
         method = scenario.removeprefix("protect-")
         epsilon = ["--epsilon", "8"] if method == "bottleneck" else []
@@ -85,6 +93,76 @@ def commands(scenario: str, folder: Path) -> Iterator[list[str]]:
         yield ["lm", "train", str(texts), *columns, *small, "--out", model]
         yield ["lm", "attack", model, "--data", str(texts), *columns, "--samples", "2000",
                "--out", run]  # fmt: skip
+    elif scenario == "search":
+        yield ["protect", "reviews", "--method", "gr", "--max-leakage", "0.5", "--trials", "3",
+               "--attackers", "logistic,knn", "--seeds", "1", "--out", run]  # fmt: skip
+    elif scenario == "encode":
+        texts, recipe = write_texts(folder, 300), write_recipe(folder)
+        columns = ["--text", "body", "--subject", "by"]
+        ledger = ["--ledger", str(folder / "people.db"), "--budget", "100"]
+        yield ["encode", str(texts), f"{run}.parquet", *columns, *ledger, "--recipe", str(recipe)]
+    elif scenario == "dual":
+        texts, model = write_posts(folder), str(folder / "model")
+        columns = ["--text", "body", "--author", "by"]
+        small = ["--network", "lstm", "--width", "16", "--dimension", "16", "--epochs", "1",
+                 "--vocabulary", "300", "--lambda-words", "1", "--lambda-authors", "1"]  # fmt: skip
+        yield ["dual", "train", str(texts), *columns, *small, "--out", model]
+        yield ["audit", "reviews", "--encoder", model, "--seeds", "1", "--attackers", "logistic",
+               "--no-cache", "--out", run]  # fmt: skip
+    elif scenario == "serve":
+        ledger = ["--ledger", str(folder / "people.db"), "--budget", "100"]
+        yield ["serve", "--recipe", str(write_recipe(folder)), *ledger,
+               "--port", ADDRESS.rpartition(":")[2], "--no-demo"]  # fmt: skip
+    elif scenario == "study":
+        for plan in sorted((Path(__file__).parents[1] / "papers").glob("*/*.toml")):
+            name = f"{plan.parent.name}-{plan.stem}"
+            yield ["study", "run", str(plan), "--size", "small", "--workers", "1",
+                   "--out", f"{run}/{name}"]  # fmt: skip
+
+
+def write_recipe(folder: Path) -> Path:
+    """An encoder whose vectors are the same in every batch, and noise."""
+    path = folder / "laplace.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+def write_posts(folder: Path) -> Path:
+    """Texts of five reviews, for pairs of sentences that follow each other."""
+    texts = write_texts(folder)
+    rows = [json.loads(line) for line in texts.read_text(encoding="utf-8").splitlines()]
+    posts = [
+        json.dumps({"body": " ".join(row["body"] for row in rows[start : start + 5]), "by": by})
+        for by, start in ((f"writer {start // 5 % 8}", start) for start in range(0, 1200, 5))
+    ]
+    texts.write_text("\n".join(posts) + "\n", encoding="utf-8")
+    return texts
+
+
+def ask(folder: Path) -> None:
+    """Wait for the gateway, keep what it answers to a few texts, and end it."""
+    import httpx
+
+    answers = []
+    body = {"model": "laplace", "input": ["a text", "another one"], "user": "ann"}
+    for _ in range(600):
+        try:
+            answers.append(httpx.post(f"{ADDRESS}/v1/embeddings", json=body, timeout=60).json())
+            break
+        except httpx.ConnectError:
+            time.sleep(0.5)
+    body["input"] = "a third"
+    answers.append(httpx.post(f"{ADDRESS}/v1/embeddings", json=body, timeout=60).json())
+    (folder / "findings.json").write_text(json.dumps(answers), encoding="utf-8")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def keep_vectors(folder: Path) -> None:
+    """What a release holds, as a document: the columns of its rows."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(folder / "run.parquet").to_pylist()
+    (folder / "findings.json").write_text(json.dumps(rows, default=str), encoding="utf-8")
 
 
 def write_texts(folder: Path, most: int | None = None) -> Path:
@@ -130,13 +208,18 @@ def play(scenario: str, folder: Path) -> None:
 
     seed_noise()
     folder.mkdir(parents=True, exist_ok=True)
+    if scenario == "serve":
+        threading.Thread(target=ask, args=(folder,), daemon=True).start()
     for arguments in commands(scenario, folder):
         sys.argv = ["capelet", *arguments]
         try:
             main()
         except SystemExit as stop:
-            if stop.code:
+            # A study goes on with its next plan, and what it could not measure is in its table.
+            if stop.code and scenario != "study":
                 raise
+    if scenario == "encode":
+        keep_vectors(folder)
 
 
 def record(target: Path, scenarios: list[str]) -> None:
