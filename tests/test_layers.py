@@ -95,12 +95,11 @@ CALLERS = {
     "workflows/language/attack.py",
 }
 # Who fits a scikit-learn estimator outside `attacks` and `evaluation`: topics that are read off
-# texts, the directions that a bottleneck begins from, the adapter; and, of releases, one page.
+# texts, the directions that a bottleneck begins from, the adapter.
 FITTERS = {
     "data/labels.py",
     "defences/bottleneck.py",
     "integrations/scikit_learn.py",
-    "service/readings.py",
 }
 
 

@@ -22,10 +22,10 @@ from capelet.evaluation.leakage import (
     NULLS,
     Tally,
     attack_all,
+    attack_split,
     findings_of,
     in_threads,
     learning_curve,
-    measure,
 )
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
@@ -108,7 +108,7 @@ def plan_of(source: Corpus, seeds: int = 1) -> tuple[Plan, np.ndarray]:
 def tally() -> tuple[Plan, Tally, Means]:
     plan, vectors = plan_of(corpus(missing=37))
     family = Means()
-    return plan, measure(plan, vectors, plan.splits[0], [family]), family  # type: ignore[list-item]
+    return plan, attack_split(plan, vectors, plan.splits[0], [family]), family  # type: ignore[list-item]
 
 
 def release(plan: Plan, guarantee: Guarantee = NONE) -> Release:
@@ -229,7 +229,7 @@ def test_the_predicted_label_alone_is_judged_from_the_attacker_s_own_rows(
 
 def test_unknown_labels_are_predicted_too_but_never_scored() -> None:
     plan, vectors = plan_of(corpus(unlabelled=60))
-    result = measure(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
+    result = attack_split(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
     victims = plan.splits[0].victims
     assert plan.label is not None
     known = victims[plan.label.codes[victims] >= 0]
@@ -244,7 +244,7 @@ def test_unknown_labels_are_predicted_too_but_never_scored() -> None:
 def test_texts_bring_the_references_that_read_them() -> None:
     plan, vectors = plan_of(corpus(texts=True))
     ticks: list[int] = []
-    result = measure(plan, vectors, plan.splits[0], [Means()], lambda: ticks.append(1))  # type: ignore[list-item]
+    result = attack_split(plan, vectors, plan.splits[0], [Means()], lambda: ticks.append(1))  # type: ignore[list-item]
     (text,) = result.guesses["utility-reference", "task", "tf-idf"]
     assert (text.predictions == text.truth).mean() == 1.0  # the word says it
     assert len(result.guesses["attribute-inference-reference", "two", "tf-idf"]) == 1
@@ -255,7 +255,7 @@ def test_without_a_label_there_is_no_task_and_no_reference_from_it() -> None:
     source = corpus()
     bare = Corpus("bare", vectors=source.vectors, private=source.private)
     plan, vectors = plan_of(bare)
-    result = measure(plan, vectors, plan.splits[0], [Means("a"), Means("b", 9.0)])  # type: ignore[list-item]
+    result = attack_split(plan, vectors, plan.splits[0], [Means("a"), Means("b", 9.0)])  # type: ignore[list-item]
     assert {kind for kind, *_ in result.guesses} == {
         "attribute-inference",
         "attribute-inference-null",
@@ -274,7 +274,7 @@ def test_a_secret_that_is_hardly_known_is_refused_with_its_counts() -> None:
     two = plan.secrets[0]
     two.codes[plan.splits[0].victims] = -1
     with pytest.raises(DataError, match=r"'two' is known on too few rows .* 0 among the victims"):
-        measure(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
+        attack_split(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
 
 
 def test_two_rows_to_learn_from_and_one_victim_are_enough() -> None:
@@ -310,7 +310,7 @@ def test_an_adaptive_attacker_is_gathered_and_may_be_the_strongest() -> None:
         adaptive = {"pairs": guess(codes)}
         split = leakage._SplitAttack(plan, vectors, parts, [Means()], NO_ACCESS)  # type: ignore[list-item]
         split.insiders = SimpleNamespace(guesses=lambda secret, found=adaptive: found)  # type: ignore[assignment]
-        split.attack_secret(secret, None)
+        split.add_controls(split.attack_secret(secret), None)
         result = split.tally
         (own,) = result.guesses["attribute-inference", "two", "pairs"]
         assert own.scores is adaptive["pairs"].scored
@@ -331,7 +331,7 @@ def test_each_split_is_attacked_on_its_own_release_and_in_order() -> None:
     reports: list[tuple[str, int, int]] = []
     total = attack_all(plan, released, [Means()], lambda *report: reports.append(report))  # type: ignore[list-item]
     singles = [
-        measure(plan, some, parts, [Means()])  # type: ignore[list-item]
+        attack_split(plan, some, parts, [Means()])  # type: ignore[list-item]
         for some, parts in zip(released, plan.splits, strict=True)
     ]
     for key, guesses in total.guesses.items():
@@ -351,11 +351,13 @@ def test_each_split_has_its_own_access(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, vectors = plan_of(corpus(), seeds=3)
     calls: list[tuple[int, Any, Any]] = []
 
-    def spy(plan: Any, own: Any, parts: Any, attackers: Any, tick: Any, access: Any) -> Tally:
+    def spy(
+        plan: Any, own: Any, parts: Any, attackers: Any, tick: Any, access: Any, **_: Any
+    ) -> Tally:
         calls.append((parts.seed, own, access))
         return Tally()
 
-    monkeypatch.setattr(leakage, "measure", spy)
+    monkeypatch.setattr(leakage, "attack_split", spy)
     some = [Access(), Access(), Access()]
     released = [vectors, 2 * vectors, 3 * vectors]
     for access in (some, []):
@@ -391,7 +393,7 @@ def test_noise_is_drawn_again_for_the_attacker_s_own_rows_only() -> None:
     again = Redraw(noise, vectors)  # type: ignore[arg-type]
     assert again.most == 16
     family = Means()
-    tally_ = measure(plan, released, plan.splits[0], [family], access=Access(again))  # type: ignore[list-item]
+    tally_ = attack_split(plan, released, plan.splits[0], [family], access=Access(again))  # type: ignore[list-item]
     parts = plan.splits[0]
     known = int((plan.secrets[0].codes[parts.attacker] >= 0).sum())
     assert set(noise.calls[1:]) <= {known, len(parts.attacker)} and len(noise.calls) > 1
@@ -550,7 +552,7 @@ def test_the_best_family_on_victims_has_an_interval_for_all_families_at_once() -
     source = corpus()
     plan, vectors = plan_of(source)
     some = [Means("a"), Means("b", 9.0)]
-    result = measure(plan, vectors, plan.splits[0], some)  # type: ignore[arg-type]
+    result = attack_split(plan, vectors, plan.splits[0], some)  # type: ignore[arg-type]
     rows = findings_of(plan, release(plan), result)
     row = find(rows, "attribute-inference", "two", "accuracy", "strongest")
     best = row.parameters["best_family"]

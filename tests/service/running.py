@@ -20,8 +20,8 @@ from capelet.release.heads import Head
 from capelet.release.maps import Layer
 from capelet.service.app import Service, create_app
 from capelet.service.classify import create_head_app
+from capelet.service.demonstration import Demonstration
 from capelet.service.gateway import Gateway
-from capelet.service.readings import Readings
 from capelet.service.server import Address, bind, make_server
 from capelet.service.settings import Bounds, Settings
 
@@ -57,7 +57,7 @@ def listen(
     *,
     budget: float = 1000.0,
     bounds: Bounds | None = None,
-    readings: Readings | None = None,
+    demonstration: Demonstration | None = None,
     head: Head | None = None,
     **settings: Any,
 ) -> Iterator[Running]:
@@ -70,7 +70,7 @@ def listen(
     )
     ledger.open()
     ledger.limit(Budget(budget))
-    app = create_app(gateway, readings=readings, head=head)
+    app = create_app(gateway, demonstration=demonstration, head=head)
     with _run(app) as url:
         yield Running(url, ledger, gateway, app.state.service)
 

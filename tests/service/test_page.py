@@ -16,8 +16,8 @@ from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError
 from capelet.ledger.store import Ledger
 from capelet.release import PrivateEncoder
+from capelet.service.demonstration import Demonstration
 from capelet.service.page import TEST_PERSON
-from capelet.service.readings import Readings
 from service.browser import CHROMIUM, browse
 from service.running import Running, listen, wait_for
 
@@ -40,11 +40,13 @@ def running(
     path = tmp_path_factory.mktemp("store") / "store.db"
     with (
         Ledger(path, keeps_names=False) as ledger,
-        listen(ledger, private, budget=40.0, readings=Readings(private, corpus)) as running,
+        listen(
+            ledger, private, budget=40.0, demonstration=Demonstration(private, corpus)
+        ) as running,
     ):
-        readings = running.service.readings
-        assert readings is not None
-        wait_for(lambda: readings.is_ready)
+        shown = running.service.demonstration
+        assert shown is not None
+        wait_for(lambda: shown.is_ready)
         yield running
 
 
@@ -152,14 +154,14 @@ def test_logging_out(running: Running, operator: str) -> None:
 def test_an_empty_try_and_a_spent_test_person(
     serve: Callable[..., Running], private: PrivateEncoder
 ) -> None:
-    readings = Readings(private, capelet.load("reviews"))
-    running = serve(budget=2.0, readings=readings)
+    shown = Demonstration(private, capelet.load("reviews"))
+    running = serve(budget=2.0, demonstration=shown)
     _, secret = running.ledger.keys.add("operator", is_operator=True)
     with log_in(running, secret) as client:
         form = {"token": token_of(client), "text": "one"}
-        if not readings.is_ready:
+        if not shown.is_ready:
             assert "still learning" in client.post("/try", data=form).text
-        wait_for(lambda: readings.is_ready)
+        wait_for(lambda: shown.is_ready)
         assert "type a text first" in client.post("/try", data={**form, "text": " "}).text
         assert "Charged: ε = 2;" in client.post("/try", data=form).text
         assert "does not cover this request" in client.post("/try", data={**form, "text": "2"}).text
@@ -169,22 +171,22 @@ def test_attackers_read_the_raw_vector_and_not_the_private_one(
     private: PrivateEncoder,
 ) -> None:
     """The country is written all over the sample; at ε = 2 nobody can read it off a vector."""
-    readings = Readings(private, capelet.load("reviews"))
-    readings.learn()
+    shown = Demonstration(private, capelet.load("reviews"))
+    shown.learn()
     text = "The colour is lovely"
     by_name = {
-        item.attribute: item for item in readings.read(text, private.release([text]).vectors[0])
+        item.attribute: item for item in shown.read(text, private.release([text]).vectors[0])
     }
     country = by_name["country"]
     assert country.chance == 0.25
     assert country.raw.accuracy > 0.45
     assert country.private.accuracy < 0.35
-    assert readings.search is not None and readings.search.recall < 0.1
+    assert shown.search is not None and "does not serve search" in shown.search
 
 
 def test_attackers_need_attributes_and_writers(private: PrivateEncoder) -> None:
     with pytest.raises(CapeletError, match="private attribute"):
-        Readings(private, Corpus("two", texts=["one text", "another"]))
+        Demonstration(private, Corpus("two", texts=["one text", "another"]))
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not on PATH")

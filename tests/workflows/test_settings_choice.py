@@ -446,15 +446,18 @@ def test_what_would_be_chosen_is_attacked_as_an_audit_does(
     method(same)
     looks: list[bool] = []
 
-    def point(
-        bench: Any, given: Released, settings: Any, *, from_vectors_alone: bool = False
-    ) -> Point:
-        if settings:  # the baseline has none
+    def ask(plan: Plan, given: Released, *, from_vectors_alone: bool = False) -> Tally:
+        if given.original is not None:  # the baseline has nothing before it
             looks.append(from_vectors_alone)
-        leakage = 0.05 if from_vectors_alone else leaks
-        return Point(settings, leakage, 0.9, None, leakage)
+        assert from_vectors_alone or plan.label is None  # its worth is known by then
+        return Tally(curves={("alone", 0): []} if from_vectors_alone else {})
 
-    monkeypatch.setattr(module._Trials, "_point", point)
+    def worst(bench: Any, given: Released, tally: Tally) -> tuple[float, float]:
+        return (0.05, 0.05) if tally.curves else (leaks, leaks)
+
+    monkeypatch.setattr(module, "guess", ask)
+    monkeypatch.setattr(module._Trials, "_worst", worst)
+    monkeypatch.setattr(module._Trials, "_utility", lambda *_: 0.9)
     frontier = run("gr", trials=5, max_leakage=0.1)
     assert looks == [True] * 5 + [False] * asked
     assert (frontier.choice is None) is (leaks > 0)
@@ -469,9 +472,11 @@ def test_whoever_holds_the_map_is_asked_of_what_ships(
     access: list[bool] = []
     plain = leakage.attack_all
 
-    def watched(plan: Plan, vectors: Any, attackers: Any, progress: Any, given: Any) -> Any:
+    def watched(
+        plan: Plan, vectors: Any, attackers: Any, progress: Any, given: Any, **flags: Any
+    ) -> Any:
         access.append(given[0].insider is not None)
-        return plain(plan, vectors, attackers, progress, given)
+        return plain(plan, vectors, attackers, progress, given, **flags)
 
     monkeypatch.setattr(road, "attack_all", watched)
     frontier = run("leace", min_utility=0.5)

@@ -93,8 +93,8 @@ def serve(
     from capelet.release import PrivateEncoder
     from capelet.service.app import create_app
     from capelet.service.classify import load_head
+    from capelet.service.demonstration import Demonstration
     from capelet.service.gateway import Gateway
-    from capelet.service.readings import Readings
     from capelet.service.settings import Settings
 
     settings = Settings(model or _name_of(recipe), cast("Repeats", repeats))
@@ -107,8 +107,8 @@ def serve(
         _check_open(address, book)
         book.open()
         book.limit(limits.budget, limits.refill, limits.lifetime)
-        readings = None if no_demo else Readings(encoder, _demo(demo_data, columns))
-        app = create_app(gateway, readings=readings, head=labels, has_tls=address.has_tls)
+        shown = None if no_demo else Demonstration(encoder, _demo(demo_data, columns))
+        app = create_app(gateway, demonstration=shown, head=labels, has_tls=address.has_tls)
         _run(app, address, settings.model, gateway.guarantee.sentence())
 
 

@@ -103,11 +103,14 @@ def attack_all(
     attackers: Sequence[Family],
     progress: Progress,
     access: Sequence[Access] = (),
+    *,
+    controls: bool = True,
 ) -> Tally:
     """All seeds, as many in parallel as there are cores; the result does not depend on how many.
 
     `vectors_by_split` are those of all rows, for each split: a trained release differs by split.
     `access` is what attackers may use beside the vectors of each; nothing where it is empty.
+    Without `controls` only the attackers and the task's probe are asked, as a search needs it.
     """
     counter = count(1)
     work = len(plan.splits) * plan.targets
@@ -118,7 +121,7 @@ def attack_all(
     def one(place: int) -> Tally:
         own = access[place] if access else NO_ACCESS
         parts, vectors = plan.splits[place], vectors_by_split[place]
-        return measure(plan, vectors, parts, attackers, tick, own)
+        return attack_split(plan, vectors, parts, attackers, tick, own, controls=controls)
 
     total = Tally()
     for tally in in_threads(one, range(len(plan.splits)), plan.protocol.threads):
@@ -136,13 +139,15 @@ def in_threads(
         yield from pool.map(work, items)
 
 
-def measure(
+def attack_split(
     plan: Plan,
     vectors: Vectors,
     parts: Split,
     attackers: Sequence[Family],
     tick: Callable[[], None] = lambda: None,
     access: Access = NO_ACCESS,
+    *,
+    controls: bool = True,
 ) -> Tally:
     """Attack one split; `tick` is called after each target so that progress can be shown.
 
@@ -156,9 +161,19 @@ def measure(
         tick()
     for secret in plan.secrets:
         if any(parts is item for item in plan.scored_splits(secret)):
-            split.attack_secret(secret, labels)
+            attempt = split.attack_secret(secret)
+            if controls:
+                split.add_controls(attempt, labels)
         tick()
     return split.tally
+
+
+def attempts_on(plan: Plan, vectors: Vectors, access: Access) -> tuple[Tally, list[TextAttack]]:
+    """The attack on each secret of the first split, kept so that it can read other vectors too."""
+    split = _SplitAttack(plan, vectors, plan.splits[0], plan.attackers, access)
+    with one_thread():
+        attempts = [split.attack_secret(item) for item in plan.secrets]
+    return split.tally, attempts
 
 
 class _SplitAttack:
@@ -238,59 +253,76 @@ class _SplitAttack:
         labels[scored] = best.scored.argmax(axis=1)
         return labels
 
-    def attack_secret(self, secret: Attribute, labels: Codes | None) -> None:
-        """Attack one attribute, with its null, its references and its learning curve.
+    def attack_secret(self, secret: Attribute) -> TextAttack:
+        """Attack one attribute, with all attackers of single texts.
 
         Of a release that takes few values the strongest attacker is the table of its outcomes;
         the others stand beside it.
         """
-        plan, tally = self.plan, self.tally
-        view, text = self._view("attacker", secret)
+        tally = self.tally
+        view, _ = self._view("attacker", secret)
         target = Secret(view, secret.codes, len(secret.classes))
-        victims = view.rows.scored
-        truth, units = secret.codes[victims], plan.units[victims]
-
-        def add(kind: str, attacker: str, scores: Floats, truth: Codes = truth) -> None:
-            tally.guesses[kind, secret.name, attacker].append(Guesses(truth, scores, units))
-
         draws, attackers = self._draws_of(view), self.attackers
         adaptive = self.insiders.guesses(secret) if self.insiders else {}
         result = attack(view, target, attackers, draws)
-        for name, candidate in result.best.items():
-            add("attribute-inference", name, candidate.scored)
-        for name, guess in adaptive.items():
-            add("attribute-inference", name, guess.scored)
+        named = {name: candidate.scored for name, candidate in result.best.items()}
+        named |= {name: guess.scored for name, guess in adaptive.items()}
         if self.outcomes:
             table = OutcomeTable(self.outcomes)
             attackers, result = [table], attack_outcomes(view, target, table, draws)
-            add("attribute-inference", TABLE, result.best[TABLE].scored)
+            named[TABLE] = result.best[TABLE].scored
         strongest = strongest_of(result, adaptive, secret.codes)
         winner = adaptive[strongest] if strongest in adaptive else result.best[strongest]
-        add("attribute-inference", "strongest", winner.scored)
+        for name, scores in {**named, "strongest": winner.scored}.items():
+            self._add("attribute-inference", secret, name, scores)
         tally.winners["attribute-inference", secret.name][strongest] += 1
         tally.draws["attribute-inference", secret.name].append(result.view.draws)
-        tally.people.add(attack_by_people(TextAttack(plan, secret, view, result, adaptive)))
+        family = next(item for item in attackers if item.name == result.family)
+        return TextAttack(self.plan, secret, view, family, result, adaptive)
 
+    def add_controls(self, attempt: TextAttack, labels: Codes | None) -> None:
+        """What stands beside an attack: people, its null, its references, its learning curve."""
+        plan, tally, secret = self.plan, self.tally, attempt.secret
+        view, text = self._view("attacker", secret)
+        target = Secret(view, secret.codes, len(secret.classes))
+        tally.people.add(attack_by_people(attempt))
         # The null has the best family with the settings that cross-validation chose, fitted on all
         # of the attacker's rows and draws: as strong an attacker, with nothing to learn.
-        family = next(item for item in attackers if item.name == result.family)
-        settings = result.best[result.family].settings
+        family, wide = attempt.family, attempt.result.view
+        settings = attempt.result.best[family.name].settings
         random = np.random.default_rng([view.seed, 0x40])
         for _ in range(NULLS):
-            random_codes = permute(secret.codes, plan.units, random)
-            random_secret = Secret(result.view, random_codes, len(secret.classes))
-            null = fit_candidate(family, result.view, random_secret, settings)
-            add("attribute-inference-null", "strongest", null.scored, random_codes[victims])
+            codes = permute(secret.codes, plan.units, random)
+            null = fit_candidate(family, wide, Secret(wide, codes, target.classes), settings)
+            self._add("attribute-inference-null", secret, "strongest", null.scored, codes)
         if labels is not None and plan.label is not None:
             label_parts = Parts(*(labels[rows] for rows in view.rows))
             scores = from_predicted_label(label_parts, target, len(plan.label.classes))
-            add("attribute-inference-reference", "predicted-label", scores)
+            self._add("attribute-inference-reference", secret, "predicted-label", scores)
         if text is not None:
-            add("attribute-inference-reference", "tf-idf", text.probabilities(target))
+            scores = text.probabilities(target)
+            self._add("attribute-inference-reference", secret, "tf-idf", scores)
         for number in LABELS_PER_CLASS:
             few = few_labels(view, target, number)
             if few is not None:
-                tally.curves[secret.name, number].append(Guesses(truth, few, units))
+                tally.curves[secret.name, number].append(self._guesses(secret, few))
+
+    def _add(
+        self,
+        kind: str,
+        secret: Attribute,
+        attacker: str,
+        scores: Floats,
+        codes: Codes | None = None,
+    ) -> None:
+        guesses = self._guesses(secret, scores, codes)
+        self.tally.guesses[kind, secret.name, attacker].append(guesses)
+
+    def _guesses(self, secret: Attribute, scores: Floats, codes: Codes | None = None) -> Guesses:
+        """Scores of the victims whose secret is known, beside the truth or a null's codes."""
+        victims = self._view("attacker", secret)[0].rows.scored
+        truth = (secret.codes if codes is None else codes)[victims]
+        return Guesses(truth, scores, self.plan.units[victims])
 
 
 def findings_of(plan: Plan, release: Release, tally: Tally) -> list[Finding]:

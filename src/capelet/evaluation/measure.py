@@ -7,7 +7,7 @@ a study's cell cannot give some of it and another less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,13 @@ from capelet.attacks.outcomes import TABLE
 from capelet.data.labels import Attribute
 from capelet.evaluation.access import Access, access_of
 from capelet.evaluation.geometry import deviation, separability, tsne, tsne_shift
-from capelet.evaluation.leakage import Tally, attack_all, findings_of, learning_curve
+from capelet.evaluation.leakage import (
+    Tally,
+    attack_all,
+    attempts_on,
+    findings_of,
+    learning_curve,
+)
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock
 from capelet.evaluation.scores import Scoring
@@ -76,17 +82,15 @@ def encoders_of(
     return [seeded(private, parts.seed, purpose) for parts in plan.splits]
 
 
-def guess(
-    plan: Plan, released: Released, progress: Progress = silent, *, from_vectors_alone: bool = False
-) -> Tally:
-    """What every attacker of the plan says of the victims of each split.
+def guess(plan: Plan, released: Released, *, from_vectors_alone: bool = False) -> Tally:
+    """What every attacker of the plan says of the victims of each split, without any control.
 
     From vectors alone nobody draws again and nobody is an insider: a first look, for a search.
     """
     access = released.access(plan)
     if from_vectors_alone:
         access = [Access(outcomes=item.outcomes) for item in access]
-    return attack_all(plan, released.vectors, plan.attackers, progress, access)
+    return attack_all(plan, released.vectors, plan.attackers, silent, access, controls=False)
 
 
 def worst_case(plan: Plan, released: Released, tally: Tally, secret: Attribute) -> Finding:
@@ -97,13 +101,32 @@ def worst_case(plan: Plan, released: Released, tally: Tally, secret: Attribute) 
     return scoring.finding(key[0], secret, "strongest", "balanced_accuracy", guesses, is_exact)
 
 
+@dataclass(frozen=True, eq=False)
+class FittedAttacker:
+    """Who did best on one attribute, ready to read more vectors, and how often it was right."""
+
+    secret: Attribute
+    accuracy: float
+    read: Callable[[Vectors], tuple[str, float]]
+
+
+def fitted_attackers(plan: Plan, released: Released) -> list[FittedAttacker]:
+    """The attackers of a plan's first split, each with its balanced accuracy on the victims."""
+    tally, attempts = attempts_on(plan, released.first.vectors, released.access(plan)[0])
+    return [
+        FittedAttacker(item.secret, worst_case(plan, released, tally, item.secret).value, item.read)
+        for item in attempts
+    ]
+
+
 def measure(
     plan: Plan, released: Released, clock: Clock, progress: Progress = silent
 ) -> tuple[list[Finding], Tally]:
     """All findings on a plan's attributes, task and geometry, and the guesses they were made of."""
     first, original = released.first, released.original
     with clock("attacks"):
-        tally = guess(plan, released, progress)
+        access = released.access(plan)
+        tally = attack_all(plan, released.vectors, plan.attackers, progress, access)
     with clock("scores"), one_thread():
         rows = findings_of(plan, first, tally)
         if original is not None:

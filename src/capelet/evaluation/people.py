@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import OutOfFold, Result, View
+from capelet.attacks.attribute import (
+    Family,
+    OutOfFold,
+    Parts,
+    Result,
+    Secret,
+    View,
+    fit_candidate,
+)
 from capelet.attacks.committee import softmax
 from capelet.attacks.people import (
     SIZES,
@@ -28,6 +36,7 @@ from capelet.attacks.people import (
     null_guesses,
     own_bags,
 )
+from capelet.attacks.views import in_range, range_exponent
 from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
 from capelet.evaluation.adaptive import AdaptiveGuess, holds, strongest_of
@@ -46,6 +55,7 @@ from capelet.findings.metrics import (
     metrics_for,
     people_of,
 )
+from capelet.interfaces import Vectors
 
 TEXTS, PEOPLE = "attribute-inference", "person-inference"
 NULL = f"{PEOPLE}-null"
@@ -80,13 +90,34 @@ def gather(into: dict[Any, Any], more: Mapping[Any, Any]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TextAttack:
-    """What attackers of single texts did about one secret on one split."""
+    """What attackers of single texts did about one secret on one split; `family` did best alone."""
 
     plan: Plan
     secret: Attribute
     view: View
+    family: Family
     result: Result
     adaptive: Mapping[str, AdaptiveGuess]
+
+    def read(self, vector: Vectors) -> tuple[str, float]:
+        """The class guessed of a vector that is nobody's in the corpus, and how sure that is.
+
+        The best family is fitted again as it was for the victims, on the same rows and draws. It
+        weighs classes alike, as their accuracy does; how sure it is follows from the frequencies
+        of its own rows.
+        """
+        wide, classes = self.result.view, len(self.secret.classes)
+        nobody = np.zeros(1, dtype=np.intp)
+        view = View(wide.source, wide.rows.fit, wide.rows.tune, nobody, wide.seed, self.plan.units)
+        row = in_range(np.asarray(vector)[None, :], range_exponent(wide.source))
+        view.vectors = Parts(wide.vectors.fit, wide.vectors.tune, row)
+        settings = self.result.best[self.family.name].settings
+        target = Secret(view, self.secret.codes, classes)
+        candidate = fit_candidate(self.family, view, target, settings)
+        own = self.result.out_of_fold[self.family.name]
+        best = int(candidate.scored[0].argmax())
+        posterior = calibrate(own, self.secret.codes, candidate.scored)[0]
+        return self.secret.classes[best], float(posterior[best])
 
 
 def attack_by_people(texts: TextAttack) -> PeopleTally:

@@ -198,6 +198,23 @@ class Plan:
             f"more {who}, or leave out {name_field('max_leakage')} and {name_field('min_utility')}"
         )
 
+    def without_defender(self) -> Plan:
+        """The plan where no defence is trained: the defender's rows teach the attacker.
+
+        Rows that trained the encoder teach nobody, for they are unlike any victim's.
+        """
+        none = np.zeros(0, dtype=np.intp)
+        trained = none if self.trained is None else np.flatnonzero(self.trained)
+        splits = tuple(
+            replace(
+                item,
+                defender=none,
+                attacker=np.union1d(item.attacker, np.setdiff1d(item.defender, trained)),
+            )
+            for item in self.splits
+        )
+        return replace(self, splits=splits)
+
     def with_common_victims(self) -> Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
         return replace(self, splits=share_victims(self.splits, self.units))

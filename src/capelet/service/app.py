@@ -32,11 +32,11 @@ from capelet.release.heads import Head
 from capelet.service.answers import describe_privacy, privacy_headers, write_answer
 from capelet.service.batcher import Batcher
 from capelet.service.classify import Classifier, add_classify
+from capelet.service.demonstration import Demonstration
 from capelet.service.errors import Refusal, StoreErrors, other_body, store_down, unavailable
 from capelet.service.front import Front, answer_json, frame_app
 from capelet.service.gateway import AdmittedRequest, Gateway, refuse_budget
 from capelet.service.page import OperatorPage
-from capelet.service.readings import Readings
 from capelet.service.schemas import (
     ANSWER_SCHEMA,
     describe_refusals,
@@ -55,9 +55,9 @@ _SMALL = 65_536
 class Service(Front):
     """A gateway that runs: its batcher, its threads, its figures."""
 
-    def __init__(self, gateway: Gateway, readings: Readings | None = None) -> None:
+    def __init__(self, gateway: Gateway, demonstration: Demonstration | None = None) -> None:
         super().__init__(gateway.callers)
-        self.gateway, self.readings = gateway, readings
+        self.gateway, self.demonstration = gateway, demonstration
         self._batcher: Batcher | None = None
         self._mailbox: _CompletionQueue
         self._desk: _DecisionThread
@@ -82,8 +82,8 @@ class Service(Front):
     def _prepare(self) -> None:
         try:
             self.gateway.load()
-            if self.readings is not None:
-                self.readings.learn()
+            if self.demonstration is not None:
+                self.demonstration.learn()
             # Models and modules stay until the end: the garbage collector need not look through
             # them again and again.
             gc.collect()
@@ -274,7 +274,7 @@ class _DirectRoute(APIRoute):
 def create_app(
     gateway: Gateway,
     *,
-    readings: Readings | None = None,
+    demonstration: Demonstration | None = None,
     head: Head | None = None,
     has_tls: bool = False,
 ) -> FastAPI:
@@ -282,7 +282,7 @@ def create_app(
 
     With a head it labels released vectors, too.
     """
-    service = Service(gateway, readings)
+    service = Service(gateway, demonstration)
 
     app = frame_app("Capelet gateway", service, has_tls)
 

@@ -25,9 +25,9 @@ from capelet.ledger.budgets import SLACK
 from capelet.ledger.keys import ApiKey
 from capelet.privacy.guarantees import Guarantee, ceiling, link_releases
 from capelet.reports.html import templates as report_templates
+from capelet.service.demonstration import AttributeGuess
 from capelet.service.errors import Refusal, StoreErrors, bad_input, not_allowed
 from capelet.service.gateway import Gateway
-from capelet.service.readings import Reading
 from capelet.service.schemas import Query
 from capelet.service.security import Session, Sessions, check_origin, read_body
 
@@ -46,7 +46,7 @@ class Tryout:
     """A text that the operator typed, and what became of it; it lives as long as the answer."""
 
     text: str = ""
-    readings: tuple[Reading, ...] = ()
+    guesses: tuple[AttributeGuess, ...] = ()
     cost: float = 0.0
     left: float = 0.0
     refusal: str = ""
@@ -153,7 +153,8 @@ class OperatorPage:
         service = self._service
         if not text:
             return Tryout(refusal="type a text first")
-        if service.readings is None or not service.readings.is_ready:
+        demonstration = service.demonstration
+        if demonstration is None or not demonstration.is_ready:
             return Tryout(text, refusal="the attackers are still learning; try again in a moment")
         query = Query((text,), (TEST_PERSON,))
         gateway = service.gateway
@@ -163,11 +164,11 @@ class OperatorPage:
             _, settlement = await service.answer(
                 lambda: gateway.plan_query(key, query, text.encode(), idempotency)
             )
-            readings = await service.decide(service.readings.read, text, settlement.vectors[0])
+            guesses = await service.decide(demonstration.read, text, settlement.vectors[0])
         except CapeletError as error:
             return Tryout(text, refusal=str(error))
         cost = float(settlement.is_new.sum()) * gateway.guarantee.epsilon
-        return Tryout(text, tuple(readings), cost, float(settlement.left[0]))
+        return Tryout(text, tuple(guesses), cost, float(settlement.left[0]))
 
     async def _page(self, session: Session, trial: Tryout) -> Response:
         facts = await self._service.decide(self._facts)
@@ -179,13 +180,13 @@ class OperatorPage:
         with StoreErrors():
             counts = gateway.ledger.counts()
             near = gateway.ledger.people_near_limit(_NEAR)
-        readings = service.readings
+        demonstration = service.demonstration
         return {
             "gateway": gateway,
             "promise": describe_promise(gateway),
             "gaps": describe_gaps(gateway.guarantee, gateway.settings.repeats),
-            "search": None if readings is None else readings.search,
-            "has_readings": readings is not None,
+            "search": None if demonstration is None else demonstration.search,
+            "has_demonstration": demonstration is not None,
             "counts": counts,
             "near": near,
             "refusals": sorted(service.metrics.refusals.items()),

@@ -338,18 +338,23 @@ class _Trials:
         private = PrivateEncoder(*steps_with(defence, ()))
         inputs = task.vectors if private.encoder is None else task.inputs
         released = Released.of([private], inputs, task.original)
-        point = self._point(released, choice, from_vectors_alone=True)
+        point = self._point(released, choice)
         self._defences[len(self.points)] = defence
         self.points.append(point)
         return point
 
     def confirm(self, point: Point) -> Point:
-        """The point as an audit would find it: what ships, attacked by all who can."""
+        """The point as an audit would find it: what ships, attacked by all who can.
+
+        What it is worth does not depend on who attacks, and was measured in its trial.
+        """
         place = self.points.index(point)
         private = self.task.ship(self._defences[place])
         released = Released.of([private], self.task.inputs, self.task.original)
-        found = self._point(released, point.settings)
-        self.points[place] = replace(found, guarantee=point.guarantee)
+        # Without the task: its probe takes as long as two attributes.
+        tally = guess(replace(self.plan, label=None), released)
+        leakage, upper = self._worst(released, tally)
+        self.points[place] = replace(point, leakage=leakage, upper=upper)
         return self.points[place]
 
     def utility_ceiling(self, guarantee: Guarantee) -> float | None:
@@ -365,25 +370,21 @@ class _Trials:
     def baseline(self) -> Point:
         return self._point(Released.of([PrivateEncoder()], self.task.original), {})
 
-    def _point(
-        self,
-        released: Released,
-        settings: Mapping[str, float | int],
-        *,
-        from_vectors_alone: bool = False,
-    ) -> Point:
-        tally = guess(self.plan, released, from_vectors_alone=from_vectors_alone)
-        # The worst attribute counts: a mean would let one secret pay for another.
-        leaks = [
-            _gain_of(worst_case(self.plan, released, tally, item)) for item in self.plan.secrets
-        ]
-        return Point(
-            settings,
-            max((gain for gain, _ in leaks), default=0.0),
-            self._utility(tally, released.first.vectors),
-            released.first.guarantee,
-            max((top for _, top in leaks), default=0.0),
-        )
+    def _point(self, released: Released, settings: Mapping[str, float | int]) -> Point:
+        """What attackers read from the vectors alone, and what these are worth."""
+        tally = guess(self.plan, released, from_vectors_alone=True)
+        leakage, upper = self._worst(released, tally)
+        utility = self._utility(tally, released.first.vectors)
+        return Point(settings, leakage, utility, released.first.guarantee, upper)
+
+    def _worst(self, released: Released, tally: Tally) -> tuple[float, float]:
+        """The gain over chance and its upper end, each of the attribute where it is most.
+
+        A mean would let one secret pay for another.
+        """
+        rows = [worst_case(self.plan, released, tally, item) for item in self.plan.secrets]
+        gains, tops = zip(*map(_gain_of, rows), strict=True) if rows else ((0.0,), (0.0,))
+        return max(gains), max(tops)
 
     def _utility(self, tally: Tally, vectors: Vectors) -> float:
         label, rows = self.plan.label, self.plan.splits[0].victims
