@@ -44,12 +44,13 @@ from capelet.ledger.budgets import Budget, Limits
 from capelet.ledger.settlement import Settlement
 from capelet.ledger.store import Ledger
 from capelet.mechanisms import MECHANISMS
+from capelet.question import Address
 from capelet.release import PrivateEncoder
 from capelet.service.app import create_app
 from capelet.service.batcher import Job
 from capelet.service.gateway import Gateway
 from capelet.service.metrics import Metrics
-from capelet.service.server import Address, bind, make_server
+from capelet.service.server import bind, make_server
 from capelet.service.settings import Bounds, Settings
 from store import DATABASES, measure_all
 from store import RATIO as CHARGE_RATIO

@@ -86,6 +86,22 @@ def refusal(*words: object) -> str:
     return result.output
 
 
+def test_the_line_goes_before_the_environment_and_that_before_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text('port = "none of it"\nhead = "of-the-file"\nmodel = "of the file"\n')
+    monkeypatch.setenv("CAPELET_PORT", "none either")
+    words = ["serve", "--config", str(file)]
+    assert "--port is 'none either'" in CliRunner().invoke(app, words).stderr
+    monkeypatch.setenv("CAPELET_NO_DEMO", "1")
+    # What neither says is read off the file.
+    assert "--model is for embeddings" in CliRunner().invoke(app, [*words, "--port", "0"]).stderr
+    monkeypatch.setenv("CAPELET_HEAD", "of-the-environment")
+    file.write_text('head = "of-the-file"\n')
+    assert "'of-the-environment'" in CliRunner().invoke(app, [*words, "--port", "0"]).stderr
+
+
 def test_refusals(recipe: Path, tmp_path: Path) -> None:
     common = ("--recipe", recipe, "--ledger", tmp_path / "p.db", "--budget", 4, "--no-demo")
     assert "no API keys" in refusal(*common, "--host", "0.0.0.0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,17 +198,18 @@ def test_a_broken_folder_is_refused_in_a_sentence(tmp_path: Path, broken: str) -
 def test_bad_settings_are_refused_before_any_work() -> None:
     texts, names, _ = planted(120, 0)
     known = Sentences.of(texts, names, fewest=2)
-    for wrong in (
-        Contrastive(network="gru"),
-        Contrastive(negatives="some"),
-        Contrastive(lambda_words=-1),
-        Contrastive(lambda_authors=float("nan")),
-        Contrastive(epochs=0),
-        Contrastive(lambda_words=1, adversaries=0),
-        Contrastive(width=67),
-    ):
+    wrong: list[dict[str, Any]] = [
+        {"network": "gru"},
+        {"negatives": "some"},
+        {"lambda_words": -1},
+        {"lambda_authors": float("nan")},
+        {"epochs": 0},
+        {"lambda_words": 1, "adversaries": 0},
+        {"width": 67},
+    ]
+    for settings in wrong:
         with pytest.raises(CapeletError):
-            wrong.fit(known)
+            Contrastive(**settings).fit(known)
     with pytest.raises(DataError, match="two authors"):
         Contrastive(lambda_authors=1).fit(Sentences.of(texts))
     with pytest.raises(DataError, match="pairs"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -15,8 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capelet.cli.doors import Group, Option, as_command, options_of, words_of_config
+from capelet.defences import Settings
+from capelet.defences.methods import check_mechanism, check_private_training
 from capelet.errors import CapeletError
-from capelet.question import Columns, Network, Protocol, Search, Training, collect
+from capelet.question import (
+    Columns,
+    Network,
+    Protocol,
+    Search,
+    Training,
+    collect,
+    fill,
+    names_of,
+)
+from capelet.studies.kinds import KINDS as STUDIES
+from capelet.studies.plan import StudyPlan
 
 KINDS: tuple[Any, ...] = (Columns, Protocol, Training, Network, Search)
 Answer = tuple[str, Any]
@@ -67,8 +81,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> dict[str, Any]:
-    names = draw(st.lists(st.sampled_from(sorted(VALUES)), unique=True, max_size=5))
+def questions(draw: st.DrawFn, known: Sequence[str]) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from(known), unique=True, max_size=5))
     return {name: draw(VALUES[name]) for name in names}
 
 
@@ -130,20 +144,61 @@ def in_a_file(values: Mapping[str, Any]) -> list[Any]:
         return on_the_line(words_of_config(ask, path, []))
 
 
+# What a plan knows of a method: the fields of its training and of its network.
+PLANNED = {*names_of(Training), *names_of(Network), "widht"}
+
+
+def _method(values: Mapping[str, Any]) -> str:
+    """One with noise where a question has an ε: a plan asks for both or for neither."""
+    return "cape" if "epsilon" in values else "gr"
+
+
+def of_a_method(values: Mapping[str, Any]) -> list[Any]:
+    """What `protect` refuses of a method before it looks at a corpus."""
+    training, network = collect(values, Training, Network)
+    chosen = Settings.of(training, network)
+    check_mechanism(_method(values), chosen)
+    check_private_training(_method(values), chosen)
+    return [training, network]
+
+
+def in_a_plan(values: Mapping[str, Any]) -> list[Any]:
+    lines = [f"{name} = {as_toml(item)}" for name, item in values.items()]
+    text = f"""
+    kind = "protect"
+    [axes]
+    corpus = ["reviews"]
+    method = ["{_method(values)}"]
+    [settings]
+    split = "keyed"
+    """
+    plan = StudyPlan.of(tomllib.loads("\n".join([text, *lines])))
+    inputs = STUDIES[plan.kind].complete(plan.kind, next(plan.combinations()))
+    return [fill(Training, inputs), fill(Network, inputs)]
+
+
 @settings(deadline=None)
-@given(questions())
+@given(questions(sorted(PLANNED & VALUES.keys())))
+def test_a_study_says_the_same(values: dict[str, Any]) -> None:
+    for name in _slips(values, lambda one: answer(lambda: of_a_method(one)))[1:]:
+        del values[name]
+    assert answer(lambda: in_a_plan(values)) == answer(lambda: of_a_method(values))
+
+
+@settings(deadline=None)
+@given(questions(sorted(VALUES)))
 def test_every_door_says_the_same(values: dict[str, Any]) -> None:
     # Several slips at once are told one by one, in an order that each door may choose.
-    slips = [name for name, value in values.items() if is_refused({name: value})]
-    for name in slips[1:]:
+    for name in _slips(values, lambda one: answer(lambda: collect(one, *KINDS)))[1:]:
         del values[name]
     python = answer(lambda: collect(values, *KINDS))
     assert answer(lambda: on_the_line(spelt(values))) == python
     assert answer(lambda: in_a_file(values)) == python
 
 
-def is_refused(values: Mapping[str, Any]) -> bool:
-    return answer(lambda: collect(values, *KINDS))[0] == "refused"
+def _slips(values: Mapping[str, Any], ask_one: Callable[[Mapping[str, Any]], Answer]) -> list[str]:
+    """The names whose values are refused alone."""
+    return [name for name, value in values.items() if ask_one({name: value})[0] == "refused"]
 
 
 def test_what_stands_on_the_line_goes_before_the_file(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from capelet.ledger.budgets import Budget, Limits
 from capelet.ledger.store import Ledger
+from capelet.question import Address
 from capelet.release import PrivateEncoder
 from capelet.release.heads import Head
 from capelet.release.maps import Layer
@@ -22,7 +23,7 @@ from capelet.service.app import Service, create_app
 from capelet.service.classify import create_head_app
 from capelet.service.demonstration import Demonstration
 from capelet.service.gateway import Gateway
-from capelet.service.server import Address, bind, make_server
+from capelet.service.server import bind, make_server
 from capelet.service.settings import Bounds, Settings
 
 MODEL = "private"

@@ -14,9 +14,10 @@ import pytest
 from capelet.errors import CapeletError, StoreDown
 from capelet.mechanisms import MECHANISMS
 from capelet.privacy.guarantees import NONE, Guarantee
+from capelet.question import Address
 from capelet.release import PrivateEncoder
 from capelet.service.security import HEADERS, Sessions
-from capelet.service.server import Address
+from capelet.service.server import check_certificate, check_open
 from capelet.service.settings import check_recipe
 from service.running import MODEL, Running
 
@@ -186,10 +187,10 @@ def test_a_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_beyond_this_machine_only_with_keys() -> None:
     with pytest.raises(CapeletError, match="no API keys"):
-        Address("0.0.0.0").check_open(has_keys=False)
-    assert "TLS" in (Address("0.0.0.0").check_open(has_keys=True) or "")
-    assert Address("127.0.0.1").check_open(has_keys=False) is None
-    assert Address("::1").check_open(has_keys=False) is None
+        check_open(Address("0.0.0.0"), has_keys=False)
+    assert "TLS" in (check_open(Address("0.0.0.0"), has_keys=True) or "")
+    assert check_open(Address("127.0.0.1"), has_keys=False) is None
+    assert check_open(Address("::1"), has_keys=False) is None
 
 
 def test_both_files_of_a_certificate(tmp_path: Path) -> None:
@@ -197,10 +198,10 @@ def test_both_files_of_a_certificate(tmp_path: Path) -> None:
     with pytest.raises(CapeletError, match="both files"):
         Address(certificate=file)
     with pytest.raises(CapeletError, match="cannot be used"):
-        Address(certificate=file, key=file)
+        check_certificate(Address(certificate=file, key=file))
     file.write_text("no certificate")
     with pytest.raises(CapeletError, match="cannot be used"):
-        Address(certificate=file, key=file)
+        check_certificate(Address(certificate=file, key=file))
 
 
 # ---- what may be served --------------------------------------------------------------------------

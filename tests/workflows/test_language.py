@@ -10,13 +10,10 @@ import pytest
 
 from capelet.errors import CapeletError, DataError
 from capelet.language.folders import LanguageModel
+from capelet.question import CanaryCounts, LanguageNetwork, LanguageSchedule, Mitigation
 from capelet.workflows.language import (
     AttackSettings,
-    CanarySettings,
     LanguageSettings,
-    MethodSettings,
-    NetworkSettings,
-    ScheduleSettings,
     TrainingTexts,
     attack_model,
     train_model,
@@ -24,9 +21,9 @@ from capelet.workflows.language import (
 
 NAMES = [f"{a}{b}" for a in "bdfglmnprs" for b in ("ako", "eli", "omu", "ita", "une")]
 SMALL = LanguageSettings(
-    NetworkSettings("lstm", 50, 16, 1, 8),
-    ScheduleSettings(epochs=2, batch=40, rate=5e-3, device="cpu"),
-    canaries=CanarySettings((1, 20), per_level=3),
+    LanguageNetwork("lstm", 50, 16, 1, 8),
+    LanguageSchedule(epochs=2, batch=40, rate=5e-3, device="cpu"),
+    secrets=CanaryCounts((1, 20), canary_authors=3),
 )
 ATTACK = AttackSettings(samples=1100, device="cpu")
 
@@ -95,22 +92,21 @@ def test_an_attack_finds_more_with_the_texts(folder: Path, texts: TrainingTexts)
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (replace(SMALL, method=MethodSettings("dpsgdd")), "did you mean 'dpsgd'"),
-        (replace(SMALL, method=MethodSettings("none", epsilon=1.0)), "promises nothing"),
-        (replace(SMALL, method=MethodSettings("triplet", position="first")), "no position"),
-        (replace(SMALL, method=MethodSettings("dpsgd")), "epsilon or noise_multiplier"),
-        (replace(SMALL, schedule=ScheduleSettings(batch=0)), "batch is 0"),
-        (replace(SMALL, schedule=ScheduleSettings(perplexity=0.5)), "perplexity is 0.5"),
+        (replace(SMALL, mitigation=Mitigation("dpsgdd")), "did you mean 'dpsgd'"),
+        (replace(SMALL, mitigation=Mitigation("none", epsilon=1.0)), "promises nothing"),
+        (replace(SMALL, mitigation=Mitigation("triplet", position="first")), "no position"),
+        (replace(SMALL, mitigation=Mitigation("dpsgd")), "epsilon or noise_multiplier"),
+        (replace(SMALL, schedule=LanguageSchedule(perplexity=0.5)), "perplexity is 0.5"),
         # To stop where held-back texts say so is a look at them that no ε pays for.
         (
             replace(
                 SMALL,
-                method=MethodSettings("dpsgd", epsilon=8.0),
-                schedule=ScheduleSettings(perplexity=50.0),
+                mitigation=Mitigation("dpsgd", epsilon=8.0),
+                schedule=LanguageSchedule(perplexity=50.0),
             ),
             "no epsilon covers",
         ),
-        (replace(SMALL, network=NetworkSettings(vocabulary=50, length=3)), "would be cut off"),
+        (replace(SMALL, model=LanguageNetwork(vocabulary=50, length=3)), "would be cut off"),
     ],
 )
 def test_settings_that_do_not_hold_are_refused_before_any_work(
@@ -121,10 +117,15 @@ def test_settings_that_do_not_hold_are_refused_before_any_work(
     assert not (tmp_path / "model").exists()
 
 
+def test_numbers_beyond_their_range_are_no_settings() -> None:
+    with pytest.raises(CapeletError, match="batch= is 0; it must be at least 1"):
+        LanguageSchedule(batch=0)
+
+
 def test_canaries_and_hidden_authors_need_authors(texts: TrainingTexts, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="canaries belong to authors"):
         train_model(texts.texts, None, tmp_path, SMALL)
-    hidden = replace(SMALL, canaries=CanarySettings(), method=MethodSettings("triplet"))
+    hidden = replace(SMALL, secrets=CanaryCounts(), mitigation=Mitigation("triplet"))
     with pytest.raises(DataError, match="'triplet' hides authors"):
         train_model(texts.texts, None, tmp_path, hidden)
 
@@ -133,14 +134,14 @@ def test_canaries_and_hidden_authors_need_authors(texts: TrainingTexts, tmp_path
 
 PRIVATE = replace(
     SMALL,
-    network=NetworkSettings("lstm", NAMES, 16, 1, 8),
-    method=MethodSettings("dpsgd", epsilon=8.0),
-    canaries=CanarySettings(),
+    model=LanguageNetwork("lstm", NAMES, 16, 1, 8),
+    mitigation=Mitigation("dpsgd", epsilon=8.0),
+    secrets=CanaryCounts(),
 )
 BY_AUTHOR = replace(
     PRIVATE,
     schedule=replace(PRIVATE.schedule, batch=4),
-    method=MethodSettings("dpsgd", epsilon=8.0, unit="author", texts_per_author=5),
+    mitigation=Mitigation("dpsgd", epsilon=8.0, unit="author", texts_per_author=5),
 )
 
 
@@ -166,14 +167,14 @@ def test_authors_are_promised_what_the_accountant_says(
     ("settings", "status", "caveat"),
     [
         (PRIVATE, "proven", "public (file)"),
-        (replace(PRIVATE, network=SMALL.network), "claimed", "read off the texts"),
+        (replace(PRIVATE, model=SMALL.model), "claimed", "read off the texts"),
         (
-            replace(PRIVATE, canaries=CanarySettings((1,), per_level=2)),
+            replace(PRIVATE, secrets=CanaryCounts((1,), canary_authors=2)),
             "claimed",
             "canaries were inserted",
         ),
         (
-            replace(PRIVATE, method=replace(PRIVATE.method, seeded_noise=True)),
+            replace(PRIVATE, mitigation=replace(PRIVATE.mitigation, seeded_noise=True)),
             "none",
             "seeded",
         ),
@@ -191,8 +192,8 @@ def test_a_private_vocabulary_is_paid_from_the_same_epsilon(
 ) -> None:
     # Three words in every text, and fifty in few of them.
     common = [f"bako deli fomu {text}" for text in texts.texts] * 3
-    network = replace(SMALL.network, words="private", vocabulary=20)
-    settings = replace(PRIVATE, network=network)
+    shape = replace(SMALL.model, words="private", vocabulary=20)
+    settings = replace(PRIVATE, model=shape)
     model = train_model(common, None, tmp_path / "model", settings)
     privacy = model.training["privacy"]
     assert {"bako", "deli", "fomu"} <= set(model.vocabulary.words)

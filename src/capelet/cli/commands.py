@@ -34,7 +34,7 @@ from capelet.cli import (
     study,
     verify,
 )
-from capelet.cli.doors import as_command, words_of_config
+from capelet.cli.doors import as_command, flags_in_environment, words_of_config
 from capelet.cli.terminal import echo, guard
 from capelet.errors import CapeletError
 from capelet.silence import give_torch_a_folder
@@ -102,7 +102,8 @@ LONG = (
     "study check",
     "serve",
 )
-
+# A service is often set up by its surroundings: what its line does not say is read off there.
+FROM_ENVIRONMENT = ("serve",)
 
 _EPILOGUE = f"`{CONFIG} FILE` reads options from a TOML file; those on the command line win."
 _OPTIONS = cyclopts.Group("Options", sort_key=0)
@@ -122,7 +123,7 @@ def _run(words: list[str], is_program: bool) -> None:
     try:
         if path is not None:
             words = _with_config(path, words)
-        whole = build(path if HELP in words else None, is_program)
+        whole = build(path, HELP in words, is_program)
         whole(words, exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         echo(f"capelet: {_sentence(error)}", file=sys.stderr)
@@ -143,7 +144,10 @@ def _with_config(path: str, words: list[str]) -> list[str]:
     if place + 1 >= len(flat) or CONFIG in flat[place + 2 :]:
         raise CapeletError(f"{CONFIG} takes one TOML file", field="config")
     given = flat[:place] + flat[place + 2 :]
-    return [*given, *words_of_config(COMMANDS[path], Path(flat[place + 1]), given)]
+    command = COMMANDS[path]
+    # A file says what nobody said more closely: on the line, or in the environment.
+    known = flags_in_environment(command) if path in FROM_ENVIRONMENT else []
+    return [*given, *words_of_config(command, Path(flat[place + 1]), [*given, *known])]
 
 
 def _split_config(word: str) -> list[str]:
@@ -179,18 +183,23 @@ def _sentence(error: cyclopts.CycloptsError) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def build(shown: str | None = None, is_program: bool = False) -> cyclopts.App:
-    """The app with all commands; the help of one that is `shown` has the names of its tables."""
+def build(asked: str | None, is_shown: bool, is_program: bool) -> cyclopts.App:
+    """The app with all commands; where one is asked for, it alone has its options.
+
+    Its help, where that is shown, has the names of its tables.
+    """
     whole = _group("capelet", _ABOUT)
     whole.version_flags = ("--version",)
     groups: dict[str, cyclopts.App] = {}
     for place, (path, function) in enumerate(COMMANDS.items()):
         *parents, name = path.split()
-        fill = catalogue.fill_names if path == shown else str
+        fill = catalogue.fill_names if is_shown and path == asked else str
         text, _, example = inspect.cleandoc(function.__doc__ or "").partition(EXAMPLE)
         # Called from another program, nobody waits before a screen for imports, nor is torch ours.
         told = _announced(path, function) if is_program and path in LONG else function
-        command = as_command(told, fill)
+        # To make the options of all commands takes as long as to run most of them.
+        is_needed = asked in (None, path)
+        command = as_command(told, fill, path in FROM_ENVIRONMENT) if is_needed else told
         epilogue = f"{EXAMPLE}{' '.join(example.split())}\n\n{_EPILOGUE}"
         # A group where its first command stands, so that help has the order of the table.
         if parents and parents[0] not in groups:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -74,6 +75,11 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
     @property
+    def variable(self) -> str:
+        """The variable of the environment that says it, at a command that reads any."""
+        return f"CAPELET_{self.name.upper()}"
+
+    @property
     def reader(self) -> Reader | None:
         """How its text becomes a value, where that is more than a type."""
         bare = bare_type(self.hint)
@@ -83,7 +89,9 @@ class Option:
             return COLUMNS
         return next((item for kind, item in READERS if bare == kind), None)
 
-    def parameter(self, fill: Callable[[str], str]) -> inspect.Parameter:
+    def parameter(
+        self, fill: Callable[[str], str], has_variable: bool = False
+    ) -> inspect.Parameter:
         """The option as Cyclopts reads it; `fill` makes names of what stands in braces."""
         reader, bare = self.reader, bare_type(self.hint)
         kind = reader.kind if reader is not None else bare
@@ -107,6 +115,9 @@ class Option:
             # The last one counts, as in a shell: whoever adds to a line overrides what it said.
             allow_repeating=True,
             metavar=self.name.upper() if self.has_place else _metavar(kind, reader),
+            env_var=self.variable if has_variable else None,
+            # A column's name may hold a blank.
+            env_var_split=lambda kind, text, delimiter=None: [text],
             **heading,
         )
         places = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
@@ -249,8 +260,11 @@ NAMES = Reader(
     _texts,
 )
 COLUMNS = Reader(list[str], "TEXT,…", lambda name, items: tuple(items), _texts)
+_WHOLE = Reader(str, "N", _number(int), _texts)
 READERS: list[tuple[Any, Reader]] = [
-    (int, Reader(str, "N", _number(int), _texts)),
+    (int, _WHOLE),
+    # A list of words is Python's alone; at the other doors it is a file.
+    (int | Sequence[str], _WHOLE),
     (float, Reader(str, "NUMBER", _number(float), _texts)),
     (
         int | Sequence[int],
@@ -295,8 +309,13 @@ def _fields_of(record: str, kind: Any, names: list[str], group: Group | None) ->
         yield Option(name, hints[name], texts[name], default, group, record=record)
 
 
-def as_command(command: Callable[..., None], fill: Callable[[str], str]) -> Callable[..., None]:
-    """The command with a signature that Cyclopts can read, whose values it is called with."""
+def as_command(
+    command: Callable[..., None], fill: Callable[[str], str], has_variables: bool = False
+) -> Callable[..., None]:
+    """The command with a signature that Cyclopts can read, whose values it is called with.
+
+    With `has_variables` what is not on the line may stand in the environment.
+    """
     hints = get_type_hints(command)
     options = list(options_of(command))
 
@@ -313,10 +332,15 @@ def as_command(command: Callable[..., None], fill: Callable[[str], str]) -> Call
         arguments = [values.pop(option.name) for option in ordered]
         command(*arguments, **values, **made)
 
-    parameters = [option.parameter(fill) for option in options]
+    parameters = [option.parameter(fill, has_variables) for option in options]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {item.name: item.annotation for item in parameters}
     return run
+
+
+def flags_in_environment(command: Callable[..., None]) -> list[str]:
+    """The options of a command that the environment has a value for."""
+    return [option.flag for option in options_of(command) if option.variable in os.environ]
 
 
 def words_of_config(command: Callable[..., None], path: Path, given: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from capelet.cli.doors import Group, Json
 from capelet.cli.inputs import read_corpus
 from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError, DataError
-from capelet.question import Between, Columns, Count, Names, Rounds, Seed, Units
+from capelet.question import Columns, DualNetwork, DualTraining, Names, chosen
 
 if TYPE_CHECKING:
     from capelet.defences.contrastive import Dual
@@ -24,22 +24,9 @@ def train(
     *,
     out: Annotated[Path, Group.OUTPUT, "Folder of the encoder."],
     columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
-    network: Annotated[str, "transformer or lstm."] = "transformer",
-    lambda_words: Annotated[float, "λ against readers of words."] = 0.0,
-    lambda_authors: Annotated[float, "λ against readers of authors."] = 0.0,
-    negatives: Annotated[
-        str | None, "any, or author: told apart from the same author's other posts."
-    ] = None,
+    network: DualNetwork,
+    training: DualTraining,
     start: Annotated[str, "Word vectors to begin from: none, or glove (extra: words)."] = "none",
-    vocabulary: Annotated[Count, "How many words the encoder knows."] = 20000,
-    width: Annotated[Units, "Size of word vectors and states."] = 384,
-    layers: Annotated[Annotated[int, Between(1, 128)], "Layers of the network."] = 3,
-    dimension: Annotated[Units, "Size of the released vectors."] = 384,
-    length: Annotated[Rounds, "Words of a text that are read."] = 64,
-    epochs: Annotated[Rounds, "Times that all pairs are seen."] = 5,
-    batch: Annotated[Count, "Pairs per step."] = 1024,
-    rate: Annotated[float, "Learning rate."] = 0.0005,
-    seed: Annotated[Seed, "Of the weights and the batches."] = 0,
     json: Json = False,
 ) -> None:
     """Train a sentence encoder on which sentence follows which; the folder is an encoder.
@@ -63,23 +50,9 @@ def train(
         raise DataError("a dual encoder is trained on texts; name their column with --text")
     authors = None if corpus.author is None else list(corpus.author)
     sentences = Sentences.of(list(corpus.texts), authors)
-    training = Contrastive(
-        network=network,
-        width=width,
-        layers=layers,
-        dimension=dimension,
-        vocabulary=vocabulary,
-        length=length,
-        epochs=epochs,
-        batch=batch,
-        rate=rate,
-        lambda_words=lambda_words,
-        lambda_authors=lambda_authors,
-        negatives=negatives or ("author" if lambda_authors else "any"),
-        seed=seed,
-    )
+    learner = Contrastive(**chosen(network), **chosen(training))
     with progress_bars(json) as progress:
-        encoder = training.fit(sentences, vectors, progress, cache_folder() / "training")
+        encoder = learner.fit(sentences, vectors, progress, cache_folder() / "training")
     encoder.save(out)
     _print_training(encoder, out, json)
 

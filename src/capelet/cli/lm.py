@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,16 @@ from capelet.cli.doors import Group, Json
 from capelet.cli.inputs import read_corpus
 from capelet.cli.terminal import echo, print_json, progress_bars, with_command
 from capelet.errors import DataError
-from capelet.question import Between, ColumnNames, Columns, Count, Rounds, Seed, Units
+from capelet.question import (
+    CanaryCounts,
+    ColumnNames,
+    Columns,
+    Count,
+    LanguageNetwork,
+    LanguageSchedule,
+    Mitigation,
+    Seed,
+)
 
 if TYPE_CHECKING:
     from capelet.workflows.language import LanguageSettings
@@ -25,42 +34,10 @@ def train(
     *,
     out: Annotated[Path, Group.OUTPUT, "Folder of the model."],
     columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
-    method: Annotated[str, "{language methods:or}."] = "none",
-    network: Annotated[str, "lstm or transformer."] = "lstm",
-    vocabulary: Annotated[Count, "How many words the model knows."] = 10000,
-    words: Annotated[
-        str | None,
-        "Where they come from: public:glove, a public file with one per line, or private (read off "
-        "the texts through noise that ε pays for); else read off the texts.",
-    ] = None,
-    width: Annotated[Units, "Size of word vectors and states."] = 256,
-    layers: Annotated[Annotated[int, Between(1, 128)], "Layers of the network."] = 2,
-    length: Annotated[Rounds, "Words of a text that are read."] = 20,
-    epochs: Annotated[Rounds, "Times that all texts are seen."] = 10,
-    batch: Annotated[Count, "Texts per step; authors, where they are the unit."] = 100,
-    rate: Annotated[float, "Learning rate of Adam."] = 0.001,
-    batching: Annotated[str, "uniform, author or grouped; dpsgd samples by itself."] = "grouped",
-    strength: Annotated[float, "λ of adversarial and triplet."] = 4.0,
-    position: Annotated[
-        str, "The state that is kept from authors: random (prefix) or last."
-    ] = "random",
-    epsilon: Annotated[float | None, "The ε that dpsgd must keep."] = None,
-    delta: Annotated[float | None, "Its δ; at most n^−1.1, the default."] = None,
-    noise_multiplier: Annotated[float | None, "The noise of dpsgd instead of its ε."] = None,
-    clip: Annotated[float, "The longest gradient of one text, or author."] = 1.0,
-    unit: Annotated[str, "What ε covers: record (one text) or author (all of them)."] = "record",
-    texts_per_author: Annotated[
-        Count | None, "Texts of an author that train, at most, with --unit author; 16."
-    ] = None,
-    canaries: Annotated[
-        Sequence[int], "Insert made-up secrets; the number of insertions per secret: 1,5,20,50."
-    ] = (),
-    canary_authors: Annotated[
-        Count | None, "Authors per number of repetitions; all of them."
-    ] = None,
-    seed: Annotated[Seed, "Of the split, the weights and the batches."] = 0,
-    seeded_noise: Annotated[bool, "Repeatable noise, for studies: no guarantee."] = False,
-    device: Annotated[str, "auto, cpu or cuda."] = "auto",
+    mitigation: Mitigation,
+    model: Annotated[LanguageNetwork, "network vocabulary words width layers length"],
+    schedule: Annotated[LanguageSchedule, "epochs batch rate batching seed device"],
+    secrets: CanaryCounts,
     json: Json = False,
 ) -> None:
     """Train a language model on people's texts; run it again to go on where it was interrupted.
@@ -68,36 +45,14 @@ def train(
     Example: `capelet lm train mails.parquet --text body --author sender --method dpsgd
     --epsilon 8 --out models/mails`
     """
-    from capelet.workflows.language import (
-        CanarySettings,
-        LanguageSettings,
-        MethodSettings,
-        NetworkSettings,
-        ScheduleSettings,
-    )
+    from capelet.workflows.language import LanguageSettings
 
     texts, authors, _ = _texts_and_authors(data, columns)
-    settings = LanguageSettings(
-        NetworkSettings(network, *_vocabulary(words, vocabulary, (width, layers, length))),
-        ScheduleSettings(epochs, batch, rate, batching, seed, device),
-        MethodSettings(
-            method,
-            strength,
-            position,
-            epsilon,
-            delta,
-            noise_multiplier,
-            clip,
-            unit,
-            seeded_noise,
-            texts_per_author,
-        ),
-        CanarySettings(canaries, canary_authors),
-    )
-    model = _train(texts, authors, out, settings, json)
-    _print_model(model, out, json)
-    if words is None and not json:
-        _print_cap(model, vocabulary)
+    settings = LanguageSettings(model, schedule, mitigation, secrets)
+    trained = _train(texts, authors, out, settings, json)
+    _print_model(trained, out, json)
+    if model.words is None and isinstance(model.vocabulary, int) and not json:
+        _print_cap(trained, model.vocabulary)
 
 
 def _train(
@@ -268,23 +223,3 @@ def _texts_and_authors(
     groups = {name: values.tolist() for name, values in corpus.private.items()}
     authors = None if corpus.author is None else corpus.author.tolist()
     return corpus.texts.tolist(), authors, groups
-
-
-def _vocabulary(words: str | None, size: int, shape: tuple[int, int, int]) -> tuple[Any, ...]:
-    """What `NetworkSettings` takes after its kind: how many words or which, and from where."""
-    from capelet.language.vocabulary import FROM_TEXTS, PUBLIC, THROUGH_NOISE
-
-    if words is None:
-        return size, *shape, FROM_TEXTS
-    if words == THROUGH_NOISE or words.startswith(PUBLIC):
-        return size, *shape, words
-    return _word_list(Path(words)), *shape, FROM_TEXTS
-
-
-def _word_list(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"the list of words {str(path)!r} cannot be read ({type(error).__name__})"
-        ) from None

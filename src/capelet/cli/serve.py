@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from capelet.cli.doors import Group
 from capelet.cli.terminal import echo
-from capelet.errors import CapeletError, MissingExtra
-from capelet.question import Between, Columns
+from capelet.errors import CapeletError, MissingExtra, name_field
+from capelet.question import Address, Columns, Service
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -20,48 +20,15 @@ if TYPE_CHECKING:
     from capelet.ledger.budgets import Refill
     from capelet.ledger.store import Ledger
     from capelet.release.charging import Repeats
-    from capelet.service.server import Address
 
 _PACKAGES = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
 
 def serve(
     *,
-    recipe: Annotated[
-        Path | None,
-        "A TOML recipe of the private encoder; steps: encoder, map, {mechanisms:or}. Needs "
-        "--ledger and --budget.",
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        "A ledger file, or the postgresql:// URL of a database. It has the API keys, too.",
-    ] = None,
-    budget: Annotated[float | None, "The most ε that a person may cost; the store's cap."] = None,
-    head: Annotated[
-        Path | None, "Folder of a private encoder: label vectors with its head."
-    ] = None,
-    refill: Annotated[
-        str, "none, or daily: the budget is that of a day (UTC), with --lifetime."
-    ] = "none",
-    lifetime: Annotated[
-        float | None, "With --refill daily: the most ε that a person may ever cost."
-    ] = None,
-    repeats: Annotated[
-        str,
-        "same: a text that comes again gets its stored vector, which shows that it is equal; "
-        "fresh: every request is drawn and paid for, and needs an Idempotency-Key.",
-    ] = "same",
-    model: Annotated[str | None, "The model's name for clients; the recipe's."] = None,
-    host: Annotated[str, "Where to listen; beyond this machine only with API keys."] = "127.0.0.1",
-    port: Annotated[Annotated[int, Between(0, 65_535)], "The port; 0 takes a free one."] = 8000,
-    certificate: Annotated[Path | None, "PEM file of the certificate, for TLS."] = None,
-    key: Annotated[Path | None, "PEM file of the certificate's key."] = None,
-    demo_data: Annotated[
-        str | None, "Texts on which the page's attackers learn; the embedded sample."
-    ] = None,
+    service: Service,
+    address: Address,
     columns: Annotated[Columns, Group.DATA, "text private"],
-    no_demo: Annotated[bool, "Teach the operator's page no attackers."] = False,
-    allow_unproven: Annotated[bool, "Serve a guarantee that is only claimed, too."] = False,
 ) -> None:
     """Serve private embeddings to OpenAI clients, every text charged to a person; or a head.
 
@@ -69,21 +36,18 @@ def serve(
     """
     if any(find_spec(package) is None for package in _PACKAGES):
         raise MissingExtra("the gateway", "service")
-    from capelet.service.server import Address
+    from capelet.service.server import check_certificate
 
-    address = Address(host, port, certificate, key)
-    if recipe is None:
-        charges = {
-            "--budget": budget,
-            "--lifetime": lifetime,
-            "--model": model,
-            "--demo-data": demo_data,
-        }
-        _check_head_alone(head, [name for name, value in charges.items() if value is not None])
-        assert head is not None
-        _serve_head(head, ledger, address)
-        return
-    if ledger is None or budget is None:
+    check_certificate(address)
+    if service.recipe is None:
+        _serve_head(_head_alone(service), service.ledger, address)
+    else:
+        _serve_recipe(service, service.recipe, address, columns)
+
+
+def _serve_recipe(service: Service, recipe: Path, address: Address, columns: Columns) -> None:
+    """Serve embeddings that people are charged for, and labels where there is a head, too."""
+    if service.ledger is None or service.budget is None:
         raise CapeletError(
             "a recipe is served with --ledger, in which people are charged, and --budget, the most "
             "that each may cost"
@@ -97,32 +61,36 @@ def serve(
     from capelet.service.gateway import Gateway
     from capelet.service.settings import Settings
 
-    settings = Settings(model or _name_of(recipe), cast("Repeats", repeats))
-    ever = None if lifetime is None else Budget(lifetime)
-    limits = Limits(Budget(budget), cast("Refill", refill), ever)
+    settings = Settings(service.model or _name_of(recipe), cast("Repeats", service.repeats))
+    ever = None if service.lifetime is None else Budget(service.lifetime)
+    limits = Limits(Budget(service.budget), cast("Refill", service.refill), ever)
     encoder = PrivateEncoder.from_recipe(recipe)
-    labels = None if head is None else load_head(head)
-    with Ledger(ledger, keeps_names=False) as book:
-        gateway = Gateway(encoder, book, settings, limits, allow_unproven=allow_unproven)
+    labels = None if service.head is None else load_head(service.head)
+    with Ledger(service.ledger, keeps_names=False) as book:
+        gateway = Gateway(encoder, book, settings, limits, allow_unproven=service.allow_unproven)
         _check_open(address, book)
         book.open()
         book.limit(limits.budget, limits.refill, limits.lifetime)
-        shown = None if no_demo else Demonstration(encoder, _demo(demo_data, columns))
+        demo = None if service.no_demo else _demo(service.demo_data, columns)
+        shown = None if demo is None else Demonstration(encoder, demo)
         app = create_app(gateway, demonstration=shown, head=labels, has_tls=address.has_tls)
         _run(app, address, settings.model, gateway.guarantee.sentence())
 
 
-def _check_head_alone(head: Path | None, options_of_recipes: list[str]) -> None:
-    if head is None:
+def _head_alone(service: Service) -> Path:
+    """The head that is served without a recipe, and so without what only embeddings have."""
+    if service.head is None:
         raise CapeletError(
             "what is to be served? Give --recipe (private embeddings of texts), --head (labels of "
             "released vectors), or both"
         )
-    if options_of_recipes:
-        raise CapeletError(
-            f"{options_of_recipes[0]} is for embeddings, and labels of released vectors cost "
-            "nothing; give --recipe too, or leave it out"
-        )
+    for name in ("budget", "lifetime", "model", "demo_data"):
+        if getattr(service, name) is not None:
+            raise CapeletError(
+                f"{name_field(name)} is for embeddings, and labels of released vectors cost "
+                "nothing; give --recipe too, or leave it out"
+            )
+    return service.head
 
 
 def _serve_head(folder: Path, place: str | None, address: Address) -> None:
@@ -145,7 +113,9 @@ def _serve_head(folder: Path, place: str | None, address: Address) -> None:
 
 def _check_open(address: Address, ledger: Ledger | None) -> None:
     """Refuse to be open to others without keys; warn where keys would travel unhidden."""
-    warning = address.check_open(ledger is not None and ledger.keys.exist())
+    from capelet.service.server import check_open
+
+    warning = check_open(address, ledger is not None and ledger.keys.exist())
     if warning:
         echo(f"capelet: {warning}", file=sys.stderr)
 

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,16 @@ class Vocabulary:
         if not entries:
             raise DataError("the list of words is empty; give a file with one word per line")
         return cls((*SPECIAL, *(word for word in entries if word not in SPECIAL)), source)
+
+    @classmethod
+    def of_file(cls, path: Path) -> Vocabulary:
+        """All words of a public file with one per line."""
+        try:
+            return cls.from_list(path.read_text(encoding="utf-8").splitlines())
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"the list of words {str(path)!r} cannot be read ({type(error).__name__})"
+            ) from None
 
     def __len__(self) -> int:
         return len(self.words)

@@ -23,22 +23,39 @@ from capelet.question.fields import (
     names_of,
     not_a_number,
 )
+from capelet.question.language import (
+    CanaryCounts,
+    DualNetwork,
+    DualTraining,
+    LanguageNetwork,
+    LanguageSchedule,
+    Mitigation,
+)
 from capelet.question.records import Attacks, ColumnNames, Columns, Names, Protocol, Source
+from capelet.question.service import Address, Service
 from capelet.question.training import Network, Search, Training
 
 __all__ = [
+    "Address",
     "Attacks",
     "Between",
+    "CanaryCounts",
     "ColumnNames",
     "Columns",
     "Count",
+    "DualNetwork",
+    "DualTraining",
     "Form",
+    "LanguageNetwork",
+    "LanguageSchedule",
+    "Mitigation",
     "Names",
     "Network",
     "Protocol",
     "Rounds",
     "Search",
     "Seed",
+    "Service",
     "Source",
     "Training",
     "Units",

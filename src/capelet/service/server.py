@@ -9,11 +9,10 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capelet.errors import CapeletError, MissingExtra, name_field
+from capelet.question import Address
 from capelet.service.settings import is_loopback
 
 if TYPE_CHECKING:
@@ -26,55 +25,37 @@ _GRACE = 30
 _CONNECTIONS = 1000
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where the gateway listens, and the files of its certificate."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.key is None):
-            raise CapeletError(
-                f"TLS needs both files: {name_field('certificate')} and {name_field('key')}"
-            )
-        if self.certificate is not None and self.key is not None:
-            _check_certificate(self.certificate, self.key)
-
-    @property
-    def has_tls(self) -> bool:
-        return self.certificate is not None
-
-    def check_open(self, has_keys: bool) -> str | None:
-        """Refuse to be open to others without keys; a warning where keys would travel unhidden."""
-        if is_loopback(self.host):
-            return None
-        if not has_keys:
-            raise CapeletError(
-                f"at {self.host!r} others can reach the gateway, and there are no API keys; make "
-                "one with `capelet keys add`, or listen at 127.0.0.1"
-            )
-        if self.has_tls:
-            return None
-        return (
-            f"texts and keys travel without TLS; give {name_field('certificate')} and "
-            f"{name_field('key')}, or put a proxy with TLS in front"
+def check_open(address: Address, has_keys: bool) -> str | None:
+    """Refuse to be open to others without keys; a warning where keys would travel unhidden."""
+    if is_loopback(address.host):
+        return None
+    if not has_keys:
+        raise CapeletError(
+            f"at {address.host!r} others can reach the gateway, and there are no API keys; make "
+            "one with `capelet keys add`, or listen at 127.0.0.1"
         )
+    if address.has_tls:
+        return None
+    return (
+        f"texts and keys travel without TLS; give {name_field('certificate')} and "
+        f"{name_field('key')}, or put a proxy with TLS in front"
+    )
 
 
-def _check_certificate(certificate: Path, key: Path) -> None:
+def check_certificate(address: Address) -> None:
+    """Refuse files that are no certificate and its key; no files are no TLS."""
+    if address.certificate is None:
+        return
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-            certificate, key, password=_refuse_password
+            address.certificate, address.key, password=_refuse_password
         )
     except (OSError, ValueError) as error:
         # ssl.SSLError is an OSError; its text names neither content nor key.
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise CapeletError(
-            f"the certificate {str(certificate)!r} and the key {str(key)!r} cannot be used "
-            f"({reason}); give PEM files that belong together, the key without a password"
+            f"the certificate {str(address.certificate)!r} and the key {str(address.key)!r} cannot "
+            f"be used ({reason}); give PEM files that belong together, the key without a password"
         ) from None
 
 

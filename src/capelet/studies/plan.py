@@ -398,7 +398,8 @@ def _with_names(table: Any) -> dict[str, Any]:
 def _check_keys(table: Mapping[str, Any], keys: Iterable[str], what: str) -> None:
     for key in table:
         if key not in keys:
-            raise CapeletError(f"{what} has no {key!r}; {did_you_mean(key, keys)}")
+            hint = did_you_mean(key, keys)
+            raise CapeletError(f"{what} has no {key!r}; {hint}", field=key, code="unknown")
 
 
 def _check_seed(seed: Any) -> None:

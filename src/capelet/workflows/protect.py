@@ -61,6 +61,8 @@ from capelet.workflows.units import SPLIT, check_classes, check_units
 JOINT = "joint-adversary"
 # Settings of which an account speaks only where somebody chose them.
 OF_HEADS = ("adversary_loss", "heads")
+# Splits where nobody chose: fewer than of an audit, for each is a training.
+SEEDS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +91,10 @@ def protect(
     hold_out: str | Sequence[str] = (),
     max_leakage: float | None = None,
     min_utility: float | None = None,
-    trials: int = 20,
+    trials: int | None = None,
     allow_useless_epsilon: bool = False,
-    seeds: Seeds = 3,
-    split: str = "auto",
+    seeds: Seeds | None = None,
+    split: str | None = None,
     attackers: Any = (),
     derive: str | Sequence[str] = (),
     bins: Mapping[str, Sequence[float]] | None = None,
@@ -131,6 +133,7 @@ def protect(
     if choice.training is not None:
         check_units(corpus, choice.training, split, bool(derive))
         split = SPLIT
+    seeds = SEEDS if seeds is None else seeds
     protocol = Protocol(split, seeds, attackers, metrics, derive, bins, seeded_noise, threads)
     plan = plan_attributes(protocol, corpus)
     plan.check_victims()

@@ -34,6 +34,8 @@ from capelet.release import PrivateEncoder
 
 # So many points are attacked as an audit does; it takes several times as long as a trial.
 CONFIRMED = 3
+# Settings to try, where nobody chose.
+TRIALS = 20
 
 
 class TargetNotMet(CapeletError):
@@ -200,7 +202,7 @@ def search(
     *,
     max_leakage: float | None = None,
     min_utility: float | None = None,
-    trials: int = 20,
+    trials: int | None = None,
     progress: Progress = silent,
 ) -> Frontier:
     """Try settings of a method and pick the best that meets the wish.
@@ -210,14 +212,14 @@ def search(
     the first that still meets the wish is the choice.
     """
     wish = _wish(max_leakage, min_utility)
-    bench = _Trials(task)
+    bench, most = _Trials(task), check_count("trials", TRIALS if trials is None else trials)
 
     def evaluate(choice: Mapping[str, Any]) -> tuple[float, float]:
         point = bench.point(choice)
-        progress("searching", len(bench.points), trials)
+        progress("searching", len(bench.points), most)
         return point.leakage, point.utility
 
-    _optimise(_space(task.name, task.settings), evaluate, check_count("trials", trials))
+    _optimise(_space(task.name, task.settings), evaluate, most)
     confirmed = map(bench.confirm, _best_points(bench.points, wish))
     choice = next((point for point in confirmed if _best_points([point], wish)), None)
     guarantee = _common_guarantee(bench.points)

@@ -20,9 +20,9 @@ from capelet.privacy.replacement import choose_delta
 SPLIT = "keyed"
 
 
-def check_units(corpus: Corpus, privacy: TrainingPrivacy, split: str, derive: bool) -> None:
+def check_units(corpus: Corpus, privacy: TrainingPrivacy, split: str | None, derive: bool) -> None:
     """Refuse, before anything is encoded, what would tie units together or leave them unknown."""
-    if split not in ("auto", SPLIT):
+    if split not in (None, "auto", SPLIT):
         raise DataError(
             f"with {name_field('train_epsilon')} each row's part is decided by itself, as "
             f"{SPLIT!r} does and {split!r} does not: leave {name_field('split')} out"

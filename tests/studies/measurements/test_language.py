@@ -13,13 +13,11 @@ from capelet.errors import CapeletError
 from capelet.findings import Findings
 from capelet.language.model import Scorer
 from capelet.language.vocabulary import START
+from capelet.question import CanaryCounts, LanguageNetwork, LanguageSchedule
 from capelet.studies.cell import compute
 from capelet.studies.plan import StudyPlan
 from capelet.workflows.language import (
-    CanarySettings,
     LanguageSettings,
-    NetworkSettings,
-    ScheduleSettings,
     attack_canaries,
     train_model,
 )
@@ -69,9 +67,9 @@ def measure(plan: StudyPlan) -> Findings:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     settings = LanguageSettings(
-        NetworkSettings("lstm", 100, 32, 1, 8),
-        ScheduleSettings(14, 40, 5e-3, device="cpu"),
-        canaries=CanarySettings((1, 20), 8),
+        LanguageNetwork("lstm", 100, 32, 1, 8),
+        LanguageSchedule(14, 40, 5e-3, device="cpu"),
+        secrets=CanaryCounts((1, 20), 8),
     )
     return train_model(*invented(), tmp_path_factory.mktemp("model") / "plain", settings)
 

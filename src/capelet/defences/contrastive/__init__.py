@@ -30,6 +30,7 @@ from capelet.encoders.dual import Tokens, encode_tokens, number_words, save_dual
 from capelet.encoders.dual_networks import NETWORKS, SentenceNetwork, build
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.question import DualNetwork, DualTraining
 from capelet.training.checkpoint import Store
 from capelet.training.device import choose, seeded_fork
 from capelet.training.loop import Listeners, StoppingRule, run
@@ -66,7 +67,7 @@ class Dual:
 
 
 @dataclass(frozen=True)
-class Contrastive:
+class Contrastive(DualTraining, DualNetwork):
     """The training and its settings; `fit` gives the encoder.
 
     `lambda_words` and `lambda_authors` grow from 0 over the first `warm` of the training. `scale`
@@ -74,25 +75,17 @@ class Contrastive:
     each forgotten every `renew` steps in turn; `asked` is how many words they are asked for.
     """
 
-    network: str = "transformer"
-    width: int = 384
-    layers: int = 3
-    dimension: int = 384
-    vocabulary: int = 20_000
-    length: int = 64
-    epochs: int = 5
-    batch: int = 1024
-    rate: float = 5e-4
     scale: float = 20.0
-    lambda_words: float = 0.0
-    lambda_authors: float = 0.0
-    negatives: str = "any"
     adversaries: int = 2
     renew: int = 400
     asked: int = 5000
     warm: float = 0.2
-    seed: int = 0
     device: str | None = None
+
+    @property
+    def told_from(self) -> str:
+        """Whose other posts a sentence is told apart from: anybody's, or its author's own."""
+        return self.negatives or ("author" if self.lambda_authors else "any")
 
     def fit(
         self,
@@ -141,6 +134,7 @@ class Contrastive:
         # Where it was trained is no property of the encoder.
         settings = {key: value for key, value in asdict(self).items() if key != "device"}
         account = {
+            "negatives": self.told_from,
             "pairs": len(pairs),
             "authors_hidden": pairs.writers if learner.writers is not None else 0,
             "history": [{name: row[name] for name in learner.names} for row in course.history],
@@ -153,20 +147,17 @@ class Contrastive:
             raise CapeletError(
                 f"there is no network {self.network!r}; {did_you_mean(self.network, NETWORKS)}"
             )
-        if self.negatives not in NEGATIVES:
+        if self.told_from not in NEGATIVES:
             raise CapeletError(
-                f"negatives are {self.negatives!r}; {did_you_mean(self.negatives, NEGATIVES)}"
+                f"negatives are {self.told_from!r}; {did_you_mean(self.told_from, NEGATIVES)}"
             )
         for name in ("lambda_words", "lambda_authors"):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise CapeletError(f"{name} is {value}; give a number from 0 upwards")
-        for name in ("width", "layers", "dimension", "vocabulary", "length", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise CapeletError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if (self.lambda_words or self.lambda_authors) and self.adversaries < 1:
             raise CapeletError("λ above 0 needs at least one adversary")
-        needs = self.lambda_authors or self.negatives == "author"
+        needs = self.lambda_authors or self.told_from == "author"
         if needs and len(np.unique(sentences.authors[sentences.authors >= 0])) < 2:
             raise DataError(
                 "hiding the author needs at least two authors with enough texts; "

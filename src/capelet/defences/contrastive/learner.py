@@ -54,7 +54,7 @@ class DualLearner:
         return max(1, len(self.pairs) // self.size)
 
     def batches(self, epoch: int) -> Iterable[np.ndarray[Any, Any]]:
-        together = _TOGETHER if self.settings.negatives == "author" else 1
+        together = _TOGETHER if self.settings.told_from == "author" else 1
         return batches(self.pairs, self.size, together, self.random)
 
     def step(self, batch: np.ndarray[Any, Any], position: Position) -> Tensor:
@@ -122,7 +122,7 @@ class DualLearner:
         own = torch.eye(half, dtype=torch.bool, device=scores.device)
         # Other sentences of the same post are neither right nor wrong.
         wrong = posts[:, None] == posts[None, :]
-        if self.settings.negatives == "author":
+        if self.settings.told_from == "author":
             wrong = wrong | (authors[:, None] != authors[None, :])
         scores = scores.masked_fill(wrong & ~own, -torch.inf)
         right = torch.arange(half, device=scores.device)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capelet.errors import CapeletError, did_you_mean
+from capelet.question import CanaryCounts, LanguageNetwork, LanguageSchedule, Mitigation, fill
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.measurements.inputs import corpus_of, measurement_of
 
@@ -64,46 +65,18 @@ def check_language(inputs: Mapping[str, Any]) -> None:
 
 def settings_of(inputs: Mapping[str, Any], seed: int) -> LanguageSettings:
     """The inputs of a cell as the settings of a training; what is not said is as in `lm train`."""
-    from capelet.workflows.language.train import (
-        CanarySettings,
-        LanguageSettings,
-        MethodSettings,
-        NetworkSettings,
-        ScheduleSettings,
-    )
+    from capelet.workflows.language import LanguageSettings
 
-    def those(**names: str) -> dict[str, Any]:
-        return {name: inputs[key] for name, key in names.items() if key in inputs}
-
-    return LanguageSettings(
-        NetworkSettings(
-            inputs["network"],
-            int(inputs["vocabulary"]),
-            int(inputs["width"]),
-            int(inputs["layers"]),
-            **those(length="length", words="words"),
-        ),
-        ScheduleSettings(
-            int(inputs["epochs"]),
-            int(inputs["batch"]),
-            seed=seed,
-            device="cpu",
-            **those(rate="rate", perplexity="perplexity"),
-        ),
-        MethodSettings(
-            inputs["method"],
-            float(inputs["strength"]),
-            seeded_noise=inputs["method"] == NOISY,
-            **those(
-                epsilon="epsilon",
-                delta="delta",
-                noise_multiplier="noise",
-                unit="unit",
-                texts_per_author="texts_per_author",
-            ),
-        ),
-        CanarySettings(tuple(inputs["canaries"]), inputs.get("per_level")),
-    )
+    values = {
+        **inputs,
+        "noise_multiplier": inputs.get("noise"),
+        "canary_authors": inputs.get("per_level"),
+        "seeded_noise": inputs["method"] == NOISY,
+        "seed": seed,
+        "device": "cpu",
+    }
+    kinds = LanguageNetwork, LanguageSchedule, Mitigation, CanaryCounts
+    return LanguageSettings(*(fill(kind, values) for kind in kinds))
 
 
 def measure_language(cell: Cell) -> Measurement:
@@ -133,7 +106,5 @@ def measure_language(cell: Cell) -> Measurement:
 
 def _without_method(settings: LanguageSettings) -> LanguageSettings:
     """The same training without a method, at its best perplexity: what the others lose against."""
-    from capelet.workflows.language.train import MethodSettings
-
     schedule = replace(settings.schedule, perplexity=None)
-    return replace(settings, schedule=schedule, method=MethodSettings())
+    return replace(settings, schedule=schedule, mitigation=Mitigation())

@@ -10,22 +10,11 @@ from capelet.workflows.language.attack import (
     attack_model,
 )
 from capelet.workflows.language.compare import compare_models
-from capelet.workflows.language.train import (
-    CanarySettings,
-    LanguageSettings,
-    MethodSettings,
-    NetworkSettings,
-    ScheduleSettings,
-    train_model,
-)
+from capelet.workflows.language.train import LanguageSettings, train_model
 
 __all__ = [
     "AttackSettings",
-    "CanarySettings",
     "LanguageSettings",
-    "MethodSettings",
-    "NetworkSettings",
-    "ScheduleSettings",
     "TrainingTexts",
     "attack_canaries",
     "attack_model",

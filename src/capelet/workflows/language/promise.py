@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,28 +29,13 @@ from capelet.language.counts import (
 from capelet.language.vocabulary import FROM_TEXTS, THROUGH_NOISE, Vocabulary
 from capelet.privacy.accounting import central, check_delta, epsilon_of, largest_delta, noise_for
 from capelet.privacy.guarantees import Guarantee, Unit
+from capelet.question import Mitigation
 from capelet.training.checkpoint import identity_of
 
 # Of ε for the number of units: a twentieth, and no more than moves it by some tens.
 COUNT_SHARE, MOST_FOR_COUNT = 1 / 20, 0.1
 # Of ε and of δ for a private vocabulary.
 WORDS_SHARE = 1 / 10
-
-
-class PrivateSettings(Protocol):
-    """What a budget reads of the settings of a method."""
-
-    @property
-    def epsilon(self) -> float | None: ...
-
-    @property
-    def delta(self) -> float | None: ...
-
-    @property
-    def noise_multiplier(self) -> float | None: ...
-
-    @property
-    def unit(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +47,7 @@ class Budget:
     training: float | None
 
     @classmethod
-    def of(cls, method: PrivateSettings, has_private_words: bool) -> Budget:
+    def of(cls, method: Mitigation, has_private_words: bool) -> Budget:
         """Divide ε; where the noise is given instead of it, only the number has a share."""
         if (method.epsilon is None) == (method.noise_multiplier is None):
             raise CapeletError("DP-SGD needs epsilon or noise_multiplier, and only one of them")
@@ -178,7 +163,7 @@ class Course:
 
 
 def calibrate(
-    method: PrivateSettings, course: Course, budget: Budget, draws: Draws, canaries: int
+    method: Mitigation, course: Course, budget: Budget, draws: Draws, canaries: int
 ) -> Private:
     """The noise for a wanted ε, or the ε of a given noise; `canaries` are units of our own."""
     units = draws.count + canaries

@@ -1,6 +1,6 @@
 """Texts in, a model folder out: everything is checked and calibrated before training begins.
 
-What a user may choose is four small records in one: the network, how long and how it is trained, by
+What a user may choose is four records of a question: the model, how long and how it is trained, by
 which method, and the canaries that are inserted into a model that is to be measured.
 """
 
@@ -37,7 +37,7 @@ from capelet.language.records import Record, digest_of
 from capelet.language.regularisers import POSITIONS
 from capelet.language.schedule import Training
 from capelet.language.vocabulary import (
-    FROM_TEXTS,
+    PUBLIC,
     THROUGH_NOISE,
     Samples,
     Tokens,
@@ -47,6 +47,7 @@ from capelet.language.vocabulary import (
 )
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.privacy.origins import check_state
+from capelet.question import CanaryCounts, LanguageNetwork, LanguageSchedule, Mitigation
 from capelet.training.device import choose
 from capelet.workflows.language.promise import (
     Budget,
@@ -95,131 +96,38 @@ def rows_of(
 
 
 @dataclass(frozen=True)
-class NetworkSettings:
-    """The shape of the model; `vocabulary` is a number of words, or a public list of them.
-
-    A number of words is taken from `words`: from the `texts`, which no ε covers; from a public list
-    by name (`public:glove`); or, `private`, from the texts through noise that DP-SGD's ε pays for.
-    """
-
-    kind: str = "lstm"
-    vocabulary: int | Sequence[str] = 10_000
-    width: int = 256
-    layers: int = 2
-    length: int = 20
-    words: str = FROM_TEXTS
-
-
-@dataclass(frozen=True)
-class ScheduleSettings:
-    """How long it is trained, in which batches, and from which seed.
-
-    With `perplexity` the weights nearest to it on validation rows are kept, for comparisons at one
-    perplexity. To choose them is covered by no ε, so DP-SGD takes it with seeded noise alone.
-    """
-
-    epochs: int = 10
-    batch: int = 100
-    rate: float = 1e-3
-    batching: str = "grouped"
-    seed: int = 0
-    device: str = "auto"
-    perplexity: float | None = None
-
-
-@dataclass(frozen=True)
-class MethodSettings:
-    """Which training it is, and what each method reads of its own.
-
-    DP-SGD needs `epsilon` or `noise_multiplier`; `delta` is n^−1.1 where it is not given, below the
-    1/n at which publishing one text whole would already count as private. With the `unit` `author`
-    at most `texts_per_author` (16) texts of each author train, and count as one. `seeded_noise` can
-    be repeated, and guarantees nothing.
-    """
-
-    name: str = "none"
-    strength: float = 4.0
-    position: str = "random"
-    epsilon: float | None = None
-    delta: float | None = None
-    noise_multiplier: float | None = None
-    clip: float = 1.0
-    unit: str = "record"
-    seeded_noise: bool = False
-    texts_per_author: int | None = None
-
-    @property
-    def most_texts(self) -> int:
-        """How many texts of an author train."""
-        return TEXTS_PER_AUTHOR if self.texts_per_author is None else self.texts_per_author
-
-    def check(self, authors: bool) -> None:
-        """Refuse a unit and bounds that the method does not have."""
-        if self.unit not in UNITS:
-            raise CapeletError(f"there is no unit {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
-        by_author = self.unit == "author"
-        if by_author and self.name != "dpsgd":
-            raise CapeletError(
-                f"the unit 'author' is of 'dpsgd'; the method {self.name!r} promises nothing"
-            )
-        if self.texts_per_author is not None and not by_author:
-            raise CapeletError("texts_per_author is of the unit 'author'; give that unit too")
-        if by_author and not authors:
-            raise DataError(
-                f"the unit 'author' needs authors; name their column with {name_field('author')}"
-            )
-        choices = (self.epsilon, self.delta, self.noise_multiplier)
-        if self.name != "dpsgd" and any(value is not None for value in choices):
-            raise CapeletError(
-                "epsilon, delta and noise are of 'dpsgd'; the method "
-                f"{self.name!r} promises nothing"
-            )
-
-
-@dataclass(frozen=True)
-class CanarySettings:
-    """How often made-up secrets are inserted, and for how many authors; none by default."""
-
-    repetitions: Sequence[int] = ()
-    per_level: int | None = None
-
-
-@dataclass(frozen=True)
 class LanguageSettings:
     """All that a user may choose of a language model."""
 
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
-    method: MethodSettings = field(default_factory=MethodSettings)
-    canaries: CanarySettings = field(default_factory=CanarySettings)
+    model: LanguageNetwork = field(default_factory=LanguageNetwork)
+    schedule: LanguageSchedule = field(default_factory=LanguageSchedule)
+    mitigation: Mitigation = field(default_factory=Mitigation)
+    secrets: CanaryCounts = field(default_factory=CanaryCounts)
 
     def check(self, authors: bool) -> None:
         """Refuse settings that no texts could make right."""
-        method, schedule, length = self.method, self.schedule, self.network.length
-        if method.name not in METHODS:
-            hint = did_you_mean(method.name, METHODS)
-            raise CapeletError(f"there is no method {method.name!r}; {hint}")
-        method.check(authors)
-        if self.network.words == THROUGH_NOISE and method.name != "dpsgd":
+        mitigation, schedule, length = self.mitigation, self.schedule, self.model.length
+        method = mitigation.method
+        if method not in METHODS:
+            raise CapeletError(f"there is no method {method!r}; {did_you_mean(method, METHODS)}")
+        _check_unit(mitigation, authors)
+        if self.model.words == THROUGH_NOISE and method != "dpsgd":
             raise CapeletError(
                 "a private vocabulary is paid from the epsilon of 'dpsgd'; the method "
-                f"{method.name!r} has none"
+                f"{method!r} has none"
             )
-        if schedule.perplexity is not None and method.name == "dpsgd" and not method.seeded_noise:
+        if schedule.perplexity is not None and method == "dpsgd" and not mitigation.seeded_noise:
             raise CapeletError(
                 "a training that is stopped where its perplexity is right has looked at texts that "
                 "no epsilon covers; leave perplexity out"
             )
-        for name, value, least in (("batch", schedule.batch, 1), ("seed", schedule.seed, 0)):
-            if value < least:
-                raise CapeletError(f"{name} is {value}; it must be at least {least}")
-        if method.position not in POSITIONS:
-            hint = did_you_mean(method.position, POSITIONS)
-            raise CapeletError(f"there is no position {method.position!r}; {hint}")
-        repetitions = self.canaries.repetitions
-        if not authors and (repetitions or method.name in ("adversarial", "triplet")):
+        if mitigation.position not in POSITIONS:
+            hint = did_you_mean(mitigation.position, POSITIONS)
+            raise CapeletError(f"there is no position {mitigation.position!r}; {hint}")
+        repetitions = self.secrets.canaries
+        if not authors and (repetitions or method in ("adversarial", "triplet")):
             raise DataError(
-                ("canaries belong to authors" if repetitions else f"{method.name!r} hides authors")
+                ("canaries belong to authors" if repetitions else f"{method!r} hides authors")
                 + f"; name their column with {name_field('author')}"
             )
         if repetitions and length < WORDS:
@@ -227,6 +135,29 @@ class LanguageSettings:
                 f"length is {length}, and a canary has {WORDS} words, so it would be cut off; give "
                 f"{WORDS} or more"
             )
+
+
+def _check_unit(mitigation: Mitigation, authors: bool) -> None:
+    """Refuse a unit and bounds that the method does not have."""
+    method, unit = mitigation.method, mitigation.unit
+    if unit not in UNITS:
+        raise CapeletError(f"there is no unit {unit!r}; {did_you_mean(unit, UNITS)}")
+    by_author = unit == "author"
+    if by_author and method != "dpsgd":
+        raise CapeletError(
+            f"the unit 'author' is of 'dpsgd'; the method {method!r} promises nothing"
+        )
+    if mitigation.texts_per_author is not None and not by_author:
+        raise CapeletError("texts_per_author is of the unit 'author'; give that unit too")
+    if by_author and not authors:
+        raise DataError(
+            f"the unit 'author' needs authors; name their column with {name_field('author')}"
+        )
+    choices = (mitigation.epsilon, mitigation.delta, mitigation.noise_multiplier)
+    if method != "dpsgd" and any(value is not None for value in choices):
+        raise CapeletError(
+            f"epsilon, delta and noise are of 'dpsgd'; the method {method!r} promises nothing"
+        )
 
 
 def train_model(
@@ -240,7 +171,7 @@ def train_model(
 ) -> LanguageModel:
     """Train a language model on the texts and write its folder; `on_epoch` gets each row."""
     options = settings or LanguageSettings()
-    network, schedule = options.network, options.schedule
+    shape, schedule = options.model, options.schedule
     check_writable(out)
     check_state()
     options.check(authors is not None)
@@ -249,7 +180,7 @@ def train_model(
     digest = digest_of(texts)
     start = _prepare(texts, people, Path(out), options, digest)
     rows, private = start.rows, start.private
-    method = _method(options.method, private, schedule.seed)
+    method = _method(options.mitigation, private, schedule.seed)
     # Of all texts: the division may take one of an author's two, which is no fault of theirs.
     check_authors(np.unique(people, return_inverse=True)[1], method)
     plan = Training(
@@ -263,11 +194,11 @@ def train_model(
         perplexity=schedule.perplexity,
     )
     model = build(
-        network.kind,
+        shape.network,
         len(start.words),
-        network.width,
-        network.layers,
-        network.length,
+        shape.width,
+        shape.layers,
+        shape.length,
         schedule.seed,
     ).to(choose(schedule.device))
     target = claim_folder(out)  # before the first checkpoint, which holds weights of private texts
@@ -294,7 +225,7 @@ def train_model(
     finished_model = LanguageModel(
         result.network,
         start.words,
-        _guarantee(start, options.method),
+        _guarantee(start, options.mitigation),
         start.canaries,
         account,
         record.under(id_in(target)),
@@ -329,25 +260,25 @@ def _prepare(
     digest: str,
 ) -> Start:
     """What the training rows alone decide: validation and test rows have no say in it."""
-    network, schedule, method = settings.network, settings.schedule, settings.method
+    model, schedule, mitigation = settings.model, settings.schedule, settings.mitigation
     train = divide(texts, schedule.seed).train
     units = Units(
-        [texts[i] for i in train], [people[i] for i in train], method.unit, network.length
+        [texts[i] for i in train], [people[i] for i in train], mitigation.unit, model.length
     )
     draws = budget = None
-    if method.name == "dpsgd":
-        budget = Budget.of(method, network.words == THROUGH_NOISE)
+    if mitigation.method == "dpsgd":
+        budget = Budget.of(mitigation, model.words == THROUGH_NOISE)
         draws = _draws(units, budget, out / DRAWS, settings, digest)
-    words = _vocabulary(network, units.texts, draws)
+    words = _vocabulary(model, units.texts, draws)
     canaries = _canaries(units.people, words, settings)
-    rows = rows_of(texts, people, words, canaries, network.length, schedule.seed)
+    rows = rows_of(texts, people, words, canaries, model.length, schedule.seed)
     private = None
     if draws is not None and budget is not None:
         # A canary's copies are texts of their own, but not authors of their own.
         copies = sum(canary.repetitions for canary in canaries)
         course = Course(schedule.epochs, schedule.batch)
-        extra = copies if method.unit == "record" else 0
-        private = calibrate(method, course, budget, draws, extra)
+        extra = copies if mitigation.unit == "record" else 0
+        private = calibrate(mitigation, course, budget, draws, extra)
     return Start(words, canaries, rows, draws, private)
 
 
@@ -355,77 +286,81 @@ def _draws(
     units: Units, budget: Budget, path: Path, settings: LanguageSettings, digest: str
 ) -> Draws:
     """Those of an interrupted training with the same settings, or new ones."""
-    method, seed = settings.method, settings.schedule.seed
+    mitigation, seed = settings.mitigation, settings.schedule.seed
     choices = {
-        "unit": method.unit,
-        "epsilon": method.epsilon,
-        "delta": method.delta,
-        "words": settings.network.words,
-        "length": settings.network.length,
+        "unit": mitigation.unit,
+        "epsilon": mitigation.epsilon,
+        "delta": mitigation.delta,
+        "words": settings.model.words,
+        "length": settings.model.length,
         "seed": seed,
-        "is_seeded": method.seeded_noise,
+        "is_seeded": mitigation.seeded_noise,
     }
     identity = identity_of_draws(digest, choices)
     before = Draws.load(path, identity)
     if before is not None:
         return before
     # The tag keeps these draws apart from all others of the same seed.
-    random = np.random.default_rng([seed, 0xC0]) if method.seeded_noise else None
-    return draw(units, budget, method.delta, identity, random)
+    random = np.random.default_rng([seed, 0xC0]) if mitigation.seeded_noise else None
+    return draw(units, budget, mitigation.delta, identity, random)
 
 
-def _vocabulary(network: NetworkSettings, texts: Sequence[str], draws: Draws | None) -> Vocabulary:
-    if not isinstance(network.vocabulary, int):
-        return Vocabulary.from_list(network.vocabulary)
-    if network.words == FROM_TEXTS:
-        return Vocabulary.of(texts, network.vocabulary)
-    if network.words == THROUGH_NOISE:
+def _vocabulary(model: LanguageNetwork, texts: Sequence[str], draws: Draws | None) -> Vocabulary:
+    """A list as it is; else so many words of the texts, of the noised ones, or of a public list."""
+    words, size = model.words, model.vocabulary
+    if not isinstance(size, int):
+        return Vocabulary.from_list(size)
+    if words is None:
+        return Vocabulary.of(texts, size)
+    if words == THROUGH_NOISE:
         assert draws is not None and draws.words is not None
-        return Vocabulary.from_list(draws.words[: network.vocabulary], THROUGH_NOISE)
-    return Vocabulary.of_public_list(network.words, network.vocabulary)
+        return Vocabulary.from_list(draws.words[:size], THROUGH_NOISE)
+    if words.startswith(PUBLIC):
+        return Vocabulary.of_public_list(words, size)
+    return Vocabulary.of_file(Path(words))
 
 
 def _canaries(
     people: Sequence[str], words: Vocabulary, settings: LanguageSettings
 ) -> tuple[Canary, ...]:
-    canaries = settings.canaries
-    if not canaries.repetitions:
+    secrets = settings.secrets
+    if not secrets.canaries:
         return ()
     return make_canaries(
         people,
         words.canary_words(),
-        canaries.repetitions,
-        per_level=canaries.per_level,
+        secrets.canaries,
+        per_level=secrets.canary_authors,
         seed=settings.schedule.seed,
     )
 
 
-def _method(settings: MethodSettings, private: Private | None, seed: int) -> Any:
+def _method(mitigation: Mitigation, private: Private | None, seed: int) -> Any:
     if private is not None:
-        seed_noise = seed if settings.seeded_noise else None
+        seed_noise = seed if mitigation.seeded_noise else None
         return Dpsgd(
             private.noise_multiplier,
-            settings.clip,
+            mitigation.clip,
             seed_noise,
-            settings.unit,
-            settings.most_texts,
+            mitigation.unit,
+            mitigation.texts_per_author or TEXTS_PER_AUTHOR,
             private.units,
         )
-    if settings.name == "none":
+    if mitigation.method == "none":
         return Plain()
-    kind = Adversarial if settings.name == "adversarial" else Triplet
-    return replace(kind(), strength=settings.strength, position=settings.position)
+    kind = Adversarial if mitigation.method == "adversarial" else Triplet
+    return replace(kind(), strength=mitigation.strength, position=mitigation.position)
 
 
-def _guarantee(start: Start, method: MethodSettings) -> Guarantee:
+def _guarantee(start: Start, mitigation: Mitigation) -> Guarantee:
     if start.private is None:
         return NONE
     return promise_of(
         start.private,
         start.words,
-        is_seeded=method.seeded_noise,
+        is_seeded=mitigation.seeded_noise,
         has_canaries=bool(start.canaries),
-        texts_per_author=method.most_texts,
+        texts_per_author=mitigation.texts_per_author or TEXTS_PER_AUTHOR,
     )
 
 
