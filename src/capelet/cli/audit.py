@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Data, Group, Json, Member, Report
 from capelet.cli.inputs import (
     member_flags,
     open_encoder,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    data: Data,
     /,
     *,
     columns: Annotated[Columns, Group.DATA],
@@ -46,9 +46,7 @@ def audit(
     attacks: Annotated[Names, Group.MEASURE, "Kinds of attack: {kinds of attack}, or all."] = (
         "attributes",
     ),
-    member: Annotated[
-        str | None, Group.DATA, "Column that says who was trained on (yes/no, 1/0)."
-    ] = None,
+    member: Member = None,
     auxiliary: Annotated[
         str | None,
         Group.DATA,
@@ -77,7 +75,7 @@ def audit(
         Group.MEASURE,
         "A recipe whose release is plotted on the same t-SNE map as the vectors. May be repeated.",
     ] = None,
-    out: Annotated[Path | None, Group.OUTPUT, "Folder of the report."] = None,
+    out: Report = None,
     json: Json = False,
 ) -> None:
     """Measure what embeddings of your texts give away, and write a report.

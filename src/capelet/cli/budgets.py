@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from capelet.cli.doors import Json
+from capelet.cli.doors import Anchor, Json, LedgerPlace
 from capelet.cli.terminal import echo
 from capelet.errors import CapeletError
 
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 
 
 def show(
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     /,
     *,
-    anchor: Annotated[
-        Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
-    ] = None,
+    anchor: Anchor = None,
     json: Json = False,
 ) -> None:
     """Say what a ledger's cap is, how it came about, and the highest sum of one person.
@@ -57,7 +55,7 @@ def show(
 
 
 def raise_cap(
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     /,
     *,
     to: Annotated[float | None, "The new cap of ε per person; a day's, if it refills."] = None,
@@ -90,7 +88,7 @@ def raise_cap(
 
 
 def erase(
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     /,
     *,
     person: Annotated[str, "The person's name, as the subjects' column has it."],
@@ -113,7 +111,7 @@ def erase(
 
 
 def backup(
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     target: Annotated[Path, "The ledger file that the copy becomes."],
     /,
     *,
@@ -134,9 +132,7 @@ def restore(
     ledger: Annotated[str, "Where no ledger is yet: a file or a postgresql:// URL."],
     /,
     *,
-    anchor: Annotated[
-        Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
-    ] = None,
+    anchor: Anchor = None,
     json: Json = False,
 ) -> None:
     """Go on with a backup, or move a ledger file into PostgreSQL; nothing there is replaced.
@@ -158,7 +154,7 @@ def restore(
 
 
 def rotate(
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     /,
     *,
     to: Annotated[Path, "File of the new key; made where it is not there."],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Data, Group, Json
 from capelet.cli.inputs import split_columns
 from capelet.cli.terminal import echo, print_json
 from capelet.question import Columns
 
 
 def check(
-    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    data: Data,
     /,
     *,
     columns: Annotated[Columns, Group.DATA, "text label private author vectors encoding separator"],

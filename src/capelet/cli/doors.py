@@ -54,7 +54,15 @@ class Group(Enum):
     OUTPUT = "Output"
 
 
+# What several commands ask for alike.
 Json = Annotated[bool, Group.OUTPUT, "Print JSON for machines."]
+Data = Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."]
+LedgerPlace = Annotated[str, "A ledger file, or the postgresql:// URL of a database."]
+Anchor = Annotated[
+    Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
+]
+Member = Annotated[str | None, Group.DATA, "Column that says who was trained on (yes/no, 1/0)."]
+Report = Annotated[Path | None, Group.OUTPUT, "Folder of the report."]
 _ORDER = {group: place for place, group in enumerate(Group)}
 
 

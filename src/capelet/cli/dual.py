@@ -6,7 +6,7 @@ import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Data, Group, Json
 from capelet.cli.inputs import read_corpus
 from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError, DataError
@@ -19,7 +19,7 @@ SUMMARY_FIELDS = ("target", "metric", "value", "low", "high", "majority", "n")
 
 
 def train(
-    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    data: Data,
     /,
     *,
     out: Annotated[Path, Group.OUTPUT, "Folder of the encoder."],

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Anchor, Group, Json
 from capelet.cli.terminal import echo, print_trained, progress_bars
-from capelet.question import Columns, Rounds
+from capelet.question import Columns, Machines
 
 if TYPE_CHECKING:
     from capelet.release.charging import Repeats
@@ -48,20 +48,10 @@ def encode(
         "fresh (default): draw and pay for each row; same: equal texts of a person get the same "
         "vector, which shows that they are equal.",
     ] = None,
-    anchor: Annotated[
-        Path | None, "File elsewhere that notices a ledger which was shortened or replaced."
-    ] = None,
+    anchor: Anchor = None,
     overwrite: Annotated[bool, "Replace the target."] = False,
     only_unseen: Annotated[bool, "Leave out rows that trained the private encoder."] = False,
-    engine: Annotated[
-        str | None, "Who draws the parts of a folder: local (default) or ray (extra: ray)."
-    ] = None,
-    address: Annotated[
-        str | None, "Of a Ray cluster, HOST:PORT or auto; without it one is begun."
-    ] = None,
-    workers: Annotated[
-        Rounds | None, "How many draw at once; local: 1, this process; ray: all cores."
-    ] = None,
+    machines: Machines,
     json: Json = False,
 ) -> None:
     """Release the vectors of a file or folder; every row and budget is checked before any draw.
@@ -73,8 +63,9 @@ def encode(
     from capelet.release.batch import Workers
     from capelet.release.batch import encode as encode_file
 
-    is_plain = (engine, address, workers) == (None, None, None)
-    crew = None if is_plain else Workers(recipe, engine or "local", workers, address)
+    crew = None
+    if machines != Machines():
+        crew = Workers(recipe, machines.engine or "local", machines.workers, machines.address)
     encoder = PrivateEncoder.from_recipe(recipe)
     layout = Format(columns.encoding, columns.separator, columns.drop_empty)
     trained = overlap.trained_rows(encoder, source, columns.text, columns.vectors, layout)

@@ -28,10 +28,11 @@ def read_corpus(data: str, columns: Columns, split: str | None = None) -> Corpus
     """
     from capelet.data.datasets import DATASETS
     from capelet.data.formats import Format
+    from capelet.data.streams import is_named
     from capelet.data.tables import Sheet
     from capelet.workflows.audit import corpus_of
 
-    if data in DATASETS and not Path(data).exists():
+    if is_named(data):
         return corpus_of(data, columns, split)
     # Without a suffix it was meant as the name of a set.
     if not Path(data).suffix and not Path(data).exists():
@@ -49,11 +50,11 @@ def read_auxiliary(data: str, corpus: Corpus, columns: Columns) -> Corpus:
 
     Rows are not chosen by `where`, which speaks of the audited file.
     """
-    from capelet.data.datasets import DATASETS
     from capelet.data.formats import Format
+    from capelet.data.streams import is_named
     from capelet.data.tables import Sheet
 
-    if data in DATASETS and not Path(data).exists():
+    if is_named(data):
         return read_corpus(data, Columns())
     layout = Format(columns.encoding, columns.separator)
     names = Sheet.of(data, layout).table.column_names

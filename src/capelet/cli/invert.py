@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Data, Group, Json, Report
 from capelet.cli.inputs import open_encoder, read_corpus
 from capelet.cli.terminal import (
     echo,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def invert(
-    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    data: Data,
     /,
     *,
     columns: Annotated[Columns, Group.DATA, "text author where drop_empty encoding separator"],
@@ -49,7 +49,7 @@ def invert(
         bool, Group.MEASURE, "Allow victims among the auxiliary texts."
     ] = False,
     seed: Annotated[Seed, Group.MEASURE, "Seed of the split and of the attackers."] = 0,
-    out: Annotated[Path | None, Group.OUTPUT, "Folder of the report."] = None,
+    out: Report = None,
     json: Json = False,
 ) -> None:
     """Try to read the words of texts back from their vectors.

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import Annotated
 
 from capelet.cli.budgets import open_ledger
-from capelet.cli.doors import Json
+from capelet.cli.doors import Json, LedgerPlace
 from capelet.cli.terminal import echo
 
 
 def add(
     *,
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     label: Annotated[str, "What to call the key, to find it again."],
     subject: Annotated[str | None, "The one person whom requests with it are charged."] = None,
     operator: Annotated[bool, "The key also opens the operator's page."] = False,
@@ -35,7 +35,7 @@ def add(
 
 def show(
     *,
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     json: Json = False,
 ) -> None:
     """List the API keys of a ledger, without their secrets; people by pseudonym.
@@ -61,7 +61,7 @@ def revoke(
     key: Annotated[str, "The id that `capelet keys list` shows."],
     /,
     *,
-    ledger: Annotated[str, "A ledger file, or the postgresql:// URL of a database."],
+    ledger: LedgerPlace,
     json: Json = False,
 ) -> None:
     """End an API key: from now on every replica refuses its secret.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Data, Group, Json
 from capelet.cli.inputs import read_corpus
 from capelet.cli.terminal import echo, print_json, progress_bars, with_command
 from capelet.errors import DataError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    data: Data,
     /,
     *,
     out: Annotated[Path, Group.OUTPUT, "Folder of the model."],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Group, Json, Report
 from capelet.cli.inputs import member_flags, open_encoder, read_corpus
 from capelet.cli.terminal import (
     echo,
@@ -38,7 +38,7 @@ def membership(
         bool, Group.MEASURE, "Look at pairs of sentences by how frequent their words are, too."
     ] = False,
     seed: Annotated[Seed, Group.MEASURE, "Seed of the split and of the attackers."] = 0,
-    out: Annotated[Path | None, Group.OUTPUT, "Folder of the report."] = None,
+    out: Report = None,
     json: Json = False,
 ) -> None:
     """Tell which texts a model was trained on, by how alike things of one context are.

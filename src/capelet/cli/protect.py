@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from capelet.cli.doors import Group, Json
+from capelet.cli.doors import Data, Group, Json
 from capelet.cli.inputs import (
     open_encoder,
     read_corpus,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def protect(
-    data: Annotated[str, "A Parquet, CSV or JSONL file, a datasets folder, or a set."],
+    data: Data,
     /,
     *,
     out: Annotated[Path, Group.OUTPUT, "Folder of the private encoder and its report."],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from capelet.cli.doors import Json
 from capelet.cli.terminal import echo, print_json, progress_bars
 from capelet.errors import CapeletError
-from capelet.question import Count
+from capelet.question import Machines, StudyFolders
 
 if TYPE_CHECKING:
     from capelet.studies.claims import Ruling
@@ -24,16 +24,8 @@ def run(
     plan: Annotated[Path, "A plan: a TOML file."],
     /,
     *,
-    size: Annotated[str, "Which size of the plan: small or full."] = "full",
-    out: Annotated[Path | None, "Folder of the table."] = None,
-    cells: Annotated[
-        Path | None, "Folder of the cells, which studies may share; OUT/store."
-    ] = None,
-    engine: Annotated[str, "Where cells are measured: local or ray."] = "local",
-    address: Annotated[
-        str | None, "Of a Ray cluster, HOST:PORT or auto; without it one is begun."
-    ] = None,
-    workers: Annotated[Count | None, "Cells at once; as many as there are cores."] = None,
+    folders: StudyFolders,
+    machines: Machines,
     retry: Annotated[bool, "Measure cells again that failed before."] = False,
     dry_run: Annotated[bool, "Say what would be measured and how long it would take."] = False,
     yes: Annotated[bool, "Allow more than 100,000 cells."] = False,
@@ -49,16 +41,15 @@ def run(
     from capelet.files import check_writable
     from capelet.studies.plan import StudyPlan
 
-    study = StudyPlan.read(plan)
-    folder = out or Path("runs") / f"{study.name}-{size}"
-    place = cells or folder / "store"
+    study, size = StudyPlan.read(plan), folders.size or "full"
+    folder = folders.out or Path("runs") / f"{study.name}-{size}"
+    place = folders.cells or folder / "store"
     check_writable(place)
     planned = study.cells(size, yes)
     if dry_run:
-        _print_estimate(study, planned, place, workers, json)
+        _print_estimate(study, planned, place, machines.workers, json)
         return
-    engine_settings = (engine, workers, address)
-    results, counts = _measure(study, size, planned, place, folder, engine_settings, retry, json)
+    results, counts = _measure(study, size, planned, place, folder, machines, retry, json)
     if json:
         print_json(_summary(results, counts, folder))
         return
@@ -99,16 +90,8 @@ def check(
     plans: Annotated[list[Path], "Plans, or folders of plans."],
     /,
     *,
-    size: Annotated[str, "Which size of the plan: small or full."] = "small",
-    out: Annotated[Path | None, "Folder of the table."] = None,
-    cells: Annotated[
-        Path | None, "Folder of the cells, which studies may share; OUT/store."
-    ] = None,
-    engine: Annotated[str, "Where cells are measured: local or ray."] = "local",
-    address: Annotated[
-        str | None, "Of a Ray cluster, HOST:PORT or auto; without it one is begun."
-    ] = None,
-    workers: Annotated[Count | None, "Cells at once; as many as there are cores."] = None,
+    folders: StudyFolders,
+    machines: Machines,
     json: Json = False,
 ) -> None:
     """Run plans and compare what their claims come to with what they expect.
@@ -119,21 +102,18 @@ def check(
     """
     from capelet.studies.plan import StudyPlan
 
-    files = _plan_files(plans)
+    files, size = _plan_files(plans), folders.size or "small"
     # All of them before the first one runs: a slip in the last must not cost an hour.
     studies = [(file, StudyPlan.read(file)) for file in files]
     planned = {file: study.cells(size) for file, study in studies}
-    base = out or Path("runs") / "papers"
+    base = folders.out or Path("runs") / "papers"
+    # One store for all: unprotected cells are shared between plans.
+    place = folders.cells or base / "store"
     surprises = 0
     summaries = []
     for file, study in studies:
-        # One store for all: unprotected cells are shared between plans.
-        place = cells or base / "store"
         folder = base / file.parent.name / study.name
-        engine_settings = (engine, workers, address)
-        results, counts = _measure(
-            study, size, planned[file], place, folder, engine_settings, True, json
-        )
+        results, counts = _measure(study, size, planned[file], place, folder, machines, True, json)
         surprises += sum(item.surprising for item in results.rulings) + len(results.failures)
         summaries.append(_summary(results, counts, folder))
         if not json:
@@ -152,11 +132,7 @@ def results(
     ] = None,
     /,
     *,
-    size: Annotated[str, "Which size of the plan: small or full."] = "full",
-    out: Annotated[Path | None, "Folder of the table."] = None,
-    cells: Annotated[
-        Path | None, "Folder of the cells, which studies may share; OUT/store."
-    ] = None,
+    folders: StudyFolders,
     to: Annotated[Path, "Folder of the pages of results."] = Path("docs/results"),
     json: Json = False,
 ) -> None:
@@ -182,10 +158,10 @@ def results(
         else:
             echo(f"{len(files)} files drawn again in {to}")
         return
-    studies = [StudyPlan.read(file) for file in _plan_files(plans)]
+    studies, size = [StudyPlan.read(file) for file in _plan_files(plans)], folders.size or "full"
     # One plan has the folder of its run; several have the store that a check of them shares.
     base = Path("runs") / (f"{studies[0].name}-{size}" if len(studies) == 1 else "papers")
-    place = cells or (out or base) / "store"
+    place = folders.cells or (folders.out or base) / "store"
     if not (place / ABOUT).is_file():
         raise CapeletError(
             f"there are no cells in {str(place)!r}; run the study first, or name --cells"
@@ -230,7 +206,7 @@ def _measure(
     cells: Sequence[PlannedCell],
     place: Path,
     folder: Path,
-    engine: tuple[str, int | None, str | None],
+    machines: Machines,
     retry: bool,
     quiet: bool,
 ) -> tuple[Collection, Counts]:
@@ -241,12 +217,12 @@ def _measure(
     from capelet.studies.store import Store
 
     # Before anything is written: there may be no such cluster.
-    name, workers, address = engine
-    machines, store = engine_of(name, compute, workers, address), Store(place)
+    engine = engine_of(machines.engine or "local", compute, machines.workers, machines.address)
+    store = Store(place)
     write_study(folder, plan, size, cells, store)
     with progress_bars(quiet) as progress:
         results, counts = run_cells(
-            plan, size, cells, store, machines, retry=retry, progress=progress
+            plan, size, cells, store, engine, retry=retry, progress=progress
         )
     results.save(folder)
     return results, counts

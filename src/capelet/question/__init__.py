@@ -34,6 +34,7 @@ from capelet.question.language import (
 from capelet.question.records import Attacks, ColumnNames, Columns, Names, Protocol, Source
 from capelet.question.service import Address, Service
 from capelet.question.training import Network, Search, Training
+from capelet.question.work import Machines, StudyFolders
 
 __all__ = [
     "Address",
@@ -48,6 +49,7 @@ __all__ = [
     "Form",
     "LanguageNetwork",
     "LanguageSchedule",
+    "Machines",
     "Mitigation",
     "Names",
     "Network",
@@ -57,6 +59,7 @@ __all__ = [
     "Seed",
     "Service",
     "Source",
+    "StudyFolders",
     "Training",
     "Units",
     "bare_type",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 from capelet.interfaces import Vectors
 from capelet.ledger.budgets import ROWS_SHOWN, Budget, Need, needs_of
 from capelet.ledger.database import address, keyed_hash
@@ -60,7 +60,8 @@ class Charging:
             return
         if subject is None:
             raise CapeletError(
-                "a ledger needs the column of the subjects who are charged: subject="
+                "a ledger needs the column of the subjects who are charged: "
+                + name_field("subject")
             )
         if guarantee.notion != "local" or guarantee.unit != "text":
             raise CapeletError(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from capelet.data.folders import is_folder
 from capelet.data.formats import Format
-from capelet.errors import CapeletError
+from capelet.errors import CapeletError, name_field
 from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee, check_count
 from capelet.release.charging import Charging
@@ -89,7 +89,7 @@ class Job:
         if column is None or other is not None:
             raise CapeletError(
                 f"the recipe begins with {kind}; name their column, and only that, with "
-                f"{'text' if kind == 'texts' else 'vectors'}="
+                + name_field("text" if kind == "texts" else "vectors")
             )
         # Two columns of one name could not be told apart in the target.
         if subject in (ROW, VECTOR):

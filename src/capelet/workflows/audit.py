@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from capelet.data.corpus import Corpus
-from capelet.data.datasets import DATASETS, load
+from capelet.data.datasets import load
 from capelet.data.official import column_of
 from capelet.data.readers import read
 from capelet.data.splits import Seeds
+from capelet.data.streams import is_named
 from capelet.encoders import DEFAULT, with_cache
 from capelet.encoders.cache import RememberingEncoder
 from capelet.errors import CapeletError, DataError, name_field, spell
@@ -200,7 +200,7 @@ def corpus_of(data: Any, columns: Columns, split: str | None = None) -> Corpus:
                 "itself"
             )
         return data
-    if isinstance(data, str) and data in DATASETS and not Path(data).exists():
+    if isinstance(data, str) and is_named(data):
         if others := [name_field(name) for name in choices if name != "where"]:
             raise DataError(
                 f"the set {data!r} knows its own columns; leave {', '.join(others)} out, or give "

@@ -17,12 +17,13 @@ import numpy as np
 
 from capelet.data.columns import ColumnFacts, count_repetitions, facts_of
 from capelet.data.corpus import Corpus, as_values
-from capelet.data.datasets import DATASETS, load
+from capelet.data.datasets import load
 from capelet.data.formats import SEPARATORS, Format, detect_encoding, detect_separator
 from capelet.data.headers import HIDDEN, Header, printable
 from capelet.data.labels import RARE, Attribute, attributes
 from capelet.data.readers import check_names, read
 from capelet.data.splits import SHARES
+from capelet.data.streams import is_named
 from capelet.data.tables import Sheet
 from capelet.errors import DataError, Door, name_command, name_field, spell
 from capelet.evaluation.plan import SEEDS, Plan
@@ -166,7 +167,7 @@ def check(
 
 def inspect(data: Any, choice: Roles, layout: Format) -> Check:
     """What `check` finds, its sentences yet to be spelled by the door where they are read."""
-    if isinstance(data, str) and data in DATASETS and not Path(data).exists():
+    if isinstance(data, str) and is_named(data):
         return _check_set(data)
     path = Path(data) if isinstance(data, str | Path) else None
     layout = _layout(path, layout)
