@@ -211,15 +211,6 @@ def _name_classes(table: pa.Table, names: Mapping[str, Sequence[str]]) -> pa.Tab
 # ---- tables in memory ----------------------------------------------------------------------------
 
 
-def is_table(source: Any) -> bool:
-    """Whether this has rows and columns, or is a list or an array of rows."""
-    return (
-        hasattr(source, "__arrow_c_stream__")
-        or _module(source) in ("pandas", "polars", "pyarrow", "datasets", "numpy")
-        or isinstance(source, Mapping | list | tuple | Sheet)
-    )
-
-
 def _module(source: Any) -> str:
     return type(source).__module__.partition(".")[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from capelet.reports.formatting import (
     change,
     count,
     difference,
+    group_names,
     is_number,
     join_names,
     percent,
@@ -79,12 +80,8 @@ def lead(before: Findings, after: Findings) -> str:
     items = attribute_changes(before, after)
     if not items:
         return "No private attribute was measured, so this report says nothing about leaks."
-    clauses = []
-    for kind, words in _CLAUSES.items():
-        names = [f"“{item.target}”" for item in items if item.kind == kind]
-        verb = "leaks" if len(names) == 1 else "leak"
-        clauses += [words.format(join_names(names), leak=verb)] if names else []
-    sentences = ["; ".join(clauses), _cost(before, after), _promise(after)]
+    clauses = group_names(((item.kind, item.target) for item in items), _CLAUSES)
+    sentences = [clauses, _cost(before, after), _promise(after)]
     return " ".join(f"{sentence_of(item)}." for item in sentences if item)
 
 
@@ -120,28 +117,19 @@ def _leaks(findings: Findings) -> str:
         for item in items
         if item.outcome == Outcome.LEAK
     ]
-    quiet, unclear = (
-        [item for item in items if item.outcome == outcome]
-        for outcome in (Outcome.NO_LEAK_FOUND, Outcome.INCONCLUSIVE)
-    )
-    sentence = f"The vectors give away {join_names(leaking)}. " if leaking else ""
-    reasons = {
-        "the intervals are too wide": [item for item in unclear if not item.degenerate],
-        "the strongest attacker gave every text the same answer": [
-            item for item in unclear if item.degenerate
-        ],
-    }
-    for reason, some in reasons.items():
-        verb = "leaks" if len(some) == 1 else "leak"
-        if some:
-            sentence += f"Whether {_names(some)} {verb} is inconclusive: {reason}. "
-    if quiet:
-        sentence += f"No leak of {_names(quiet)} was found, which is not proof that there is none."
-    return sentence.strip() or "No private attribute was measured."
+    sentence = f"The vectors give away {join_names(leaking)}." if leaking else ""
+    pairs = (((item.outcome, item.degenerate), item.target) for item in items)
+    sentences = filter(None, (sentence, group_names(pairs, _UNPROVEN, " ")))
+    return " ".join(sentences) or "No private attribute was measured."
 
 
-def _names(items: Sequence[Verdict]) -> str:
-    return join_names([f"“{item.target}”" for item in items])
+_UNPROVEN = {
+    (Outcome.INCONCLUSIVE, False): "Whether {} {leak} is inconclusive: the intervals are too wide.",
+    (Outcome.INCONCLUSIVE, True): "Whether {} {leak} is inconclusive: the strongest attacker gave "
+    "every text the same answer.",
+    (Outcome.NO_LEAK_FOUND, False): "No leak of {} was found, which is not proof that there is "
+    "none.",
+}
 
 
 def _cost(before: Findings, after: Findings) -> str:
@@ -163,7 +151,7 @@ def _price(before: Findings, after: Findings) -> str:
         if is_number(now.majority):
             clauses.append(f"always naming the commonest class gives {percent(now.majority)}")
         # A bound of nearly 1 bounds nothing, and would only sound like a promise.
-        if now.ceiling is not None and is_number(now.ceiling) and now.ceiling < ALMOST_ALL:
+        if is_number(now.ceiling) and now.ceiling < ALMOST_ALL:
             clauses.append(
                 f"at this guarantee nobody can reach more than {percent(now.ceiling)} from one text"
             )
@@ -178,7 +166,8 @@ def _price(before: Findings, after: Findings) -> str:
 
 
 def _gap(before: Findings, after: Findings) -> str:
-    pairs = _gaps(before, after)
+    rows = {row.subgroup: row for row in gap_rows(before)}
+    pairs = [(rows[row.subgroup], row) for row in gap_rows(after) if row.subgroup in rows]
     if not pairs:
         return ""
     # The largest gap of either side, which need not be of the same attribute.
@@ -253,11 +242,6 @@ def _tasks(before: Findings, after: Findings) -> list[tuple[Finding, Finding]]:
         if old is not None and now is not None and old.metric == now.metric:
             pairs.append((old, now))
     return pairs
-
-
-def _gaps(before: Findings, after: Findings) -> list[tuple[Finding, Finding]]:
-    old = {row.subgroup: row for row in gap_rows(before)}
-    return [(old[row.subgroup], row) for row in gap_rows(after) if row.subgroup in old]
 
 
 def _neighbours(after: Findings) -> Finding | None:

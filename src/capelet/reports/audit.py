@@ -40,7 +40,6 @@ from capelet.reports.page import (
     tables,
     text,
 )
-from capelet.reports.verdict import Verdict
 
 # The headings of the tables in the order of the page; a kind may bring one of its own.
 GROUPS = (
@@ -113,16 +112,10 @@ def _verdicts(findings: Findings) -> Section:
     verdicts = all_verdicts(findings)
     names = unmeasured_attributes(findings)
     missing = f"Asked for, but not measured: {', '.join(names)}." if names else ""
-    blocks = [
-        None if verdicts else text(["Nothing was attacked in this run."]),
-        Cards(tuple(map(_card, verdicts))) if verdicts else None,
-        text([missing], "note"),
-    ]
-    return Section("verdicts", "Verdicts", tuple(b for b in blocks if b is not None), "Verdicts")
-
-
-def _card(verdict: Verdict) -> Card:
-    return Card(verdict, (f"against {verdict.chance_words}", verdict.base))
+    cards = [Card(item, (f"against {item.chance_words}", item.base)) for item in verdicts]
+    nothing = text(["Nothing was attacked in this run."])
+    blocks = [Cards(tuple(cards)) if cards else nothing, text([missing], "note")]
+    return Section("verdicts", "Verdicts", present(blocks), "Verdicts")
 
 
 def _attacker(findings: Findings) -> Section | None:

@@ -42,7 +42,7 @@ def person_ceilings(row: Finding) -> list[PersonCeiling]:
     items: dict[int, PersonCeiling] = {}
     for name, who in _PERSONS.items():
         number, ceiling = texts.get(name), ceilings.get(name)
-        if isinstance(number, int) and number > 1 and ceiling is not None and is_number(ceiling):
+        if isinstance(number, int) and number > 1 and is_number(ceiling):
             items.setdefault(number, PersonCeiling(number, ceiling, who))
     return list(items.values())
 
@@ -53,7 +53,7 @@ def ceiling_sentence(row: Finding, digits: int = 0) -> str:
     >>> ceiling_sentence(Finding("attribute-inference", "gender", "auc", 0.6, ceiling=0.731))
     'From one text the guarantee permits nobody more than 73 %.'
     """
-    if row.ceiling is None or not is_number(row.ceiling):
+    if not is_number(row.ceiling):
         return ""
     if row.ceiling >= ALMOST_ALL:
         return (

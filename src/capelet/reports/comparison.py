@@ -17,9 +17,9 @@ from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import (
     decimal,
     difference,
+    group_names,
     is_number,
     is_share,
-    join_names,
     metric_name,
     percent,
     points,
@@ -93,8 +93,13 @@ def comparison_page(before: Findings, after: Findings) -> Page:
 
 def all_changes(before: Findings, after: Findings) -> list[Change]:
     """What happened to each leak (attributes, words, writers, members), then to each task."""
-    items = [change_of(pair) for pair in _headlines(before, after)]
-    return sorted((item for item in items if item), key=lambda item: item.sense != "leak")
+    items = [
+        change_of(pair)
+        for report in reports_of(before, after)
+        for pair in report.pairs(before, after)
+        if pair.headline
+    ]
+    return sorted(present(items), key=lambda item: item.sense != "leak")
 
 
 def change_summary(before: Findings, after: Findings) -> str:
@@ -105,23 +110,18 @@ def change_summary(before: Findings, after: Findings) -> str:
             "The two runs share no attribute and no other attack, so their leaks cannot be "
             "compared."
         )
-    clauses = []
-    # One clause for each outcome, so that the sentence stays short with many attributes.
-    for sense, way, words in _CLAUSES:
-        names = [f"“{item.target}”" for item in items if (item.sense, item.way) == (sense, way)]
-        if names:
-            clauses.append(words.format(join_names(names)))
-    return f"{sentence_of('; '.join(clauses))}."
+    pairs = (((item.sense, item.way), item.target) for item in items)
+    return f"{sentence_of(group_names(pairs, _CLAUSES))}."
 
 
-_CLAUSES = (
-    ("leak", "better", "{} leaked less in the second run"),
-    ("leak", "worse", "{} leaked more in the second run"),
-    ("leak", "unclear", "for {} no difference in leakage is beyond doubt"),
-    ("task", "better", "the task {} gained"),
-    ("task", "worse", "the task {} lost"),
-    ("task", "unclear", "for the task {} no difference is beyond doubt"),
-)
+_CLAUSES = {
+    ("leak", "better"): "{} leaked less in the second run",
+    ("leak", "worse"): "{} leaked more in the second run",
+    ("leak", "unclear"): "for {} no difference in leakage is beyond doubt",
+    ("task", "better"): "the task {} gained",
+    ("task", "worse"): "the task {} lost",
+    ("task", "unclear"): "for the task {} no difference is beyond doubt",
+}
 
 
 def change_of(pair: Pair) -> Change | None:
@@ -151,12 +151,6 @@ def change_of(pair: Pair) -> Change | None:
 
 def _value(metric: str, value: float) -> str:
     return percent(value, 1) if is_share(metric) else score(metric, value)
-
-
-def _headlines(before: Findings, after: Findings) -> list[Pair]:
-    reports = reports_of(before, after)
-    pairs = [pair for report in reports for pair in report.pairs(before, after)]
-    return [pair for pair in pairs if pair.headline]
 
 
 def paired_bars(
@@ -204,11 +198,10 @@ def _bars_of(
 
 def _others(before: Findings, after: Findings, names: tuple[str, str]) -> Section | None:
     """Every attacker of the other kinds, both runs under each other."""
-    reports = [r for r in reports_of(before, after) if r.kind.sense == "leak"]
     rows = [
         bar
-        for report in reports
-        if report.kind.name != LEAK
+        for report in reports_of(before, after)
+        if report.kind.sense == "leak" and report.kind.name != LEAK
         for bar in paired_bars(report, before, after, names)
     ]
     block = bars(
@@ -260,12 +253,8 @@ def _verdict_blocks(findings: Findings) -> list[Block]:
         sentences = model_sentences(findings)
     else:
         sentences = report_of("utility").sentences(findings)
-    blocks = [
-        *callout(facts.warnings(findings)),
-        Cards(cards, compact=True) if cards else None,
-        text(sentences),
-    ]
-    return [block for block in blocks if block is not None]
+    verdicts = Cards(cards, compact=True) if cards else None
+    return [*callout(facts.warnings(findings)), *present([verdicts, text(sentences)])]
 
 
 def _limits(after: Findings) -> tuple[Passage, ...]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from capelet.data.official import PREFIX
 from capelet.findings import Finding
@@ -62,7 +62,7 @@ def split_words(kind: str) -> str:
     return SPLITS.get(kind, kind)
 
 
-def is_number(value: float | None) -> bool:
+def is_number(value: float | None) -> TypeGuard[float]:
     """Whether there is a number to print."""
     return value is not None and math.isfinite(value)
 
@@ -83,9 +83,7 @@ def percent(value: float | None, digits: int = 0) -> str:
     >>> percent(0.784), percent(0.784, 1), percent(None)
     ('78 %', '78.4 %', '–')
     """
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    return f"{_hundredths(value, digits)} %"
+    return f"{_hundredths(value, digits)} %" if is_number(value) else NOTHING
 
 
 def _hundredths(share: float, digits: int) -> str:
@@ -99,9 +97,9 @@ def span(low: float | None, high: float | None, digits: int = 0) -> str:
     >>> span(0.751, 0.809), span(None, 0.8)
     ('75–81 %', '')
     """
-    if low is None or high is None or not (is_number(low) and is_number(high)):
-        return ""
-    return f"{_hundredths(low, digits)}–{_hundredths(high, digits)} %"
+    if is_number(low) and is_number(high):
+        return f"{_hundredths(low, digits)}–{_hundredths(high, digits)} %"
+    return ""
 
 
 def points(gain: float | None, digits: int = 0) -> str:
@@ -110,19 +108,11 @@ def points(gain: float | None, digits: int = 0) -> str:
     >>> points(0.28), points(0.012, 1), points(0.01)
     ('28 points', '1.2 points', '1 point')
     """
-    if gain is None or not math.isfinite(gain):
+    if not is_number(gain):
         return NOTHING
     number = _hundredths(gain, digits)
     # Singular for what is printed, not for what was measured.
     return f"{number} point" if number in ("1", "−1") else f"{number} points"
-
-
-def signed_points(gain: float | None, digits: int = 1) -> str:
-    """A difference in points with its sign: `+28.1`, `−3.0`, `0.0`."""
-    if gain is None or not math.isfinite(gain):
-        return NOTHING
-    number = _hundredths(gain, digits)
-    return number if number[0] == "−" or float(number) == 0 else f"+{number}"
 
 
 def score(metric: str, value: float | None) -> str:
@@ -131,7 +121,7 @@ def score(metric: str, value: float | None) -> str:
     >>> score("accuracy", 0.8612), score("auc", 0.8612), score("perplexity", 90.25)
     ('86.1 %', '0.861', '90.3')
     """
-    if value is None or not math.isfinite(value):
+    if not is_number(value):
         return NOTHING
     measure = measure_of(metric)
     if measure.form == "points":
@@ -150,11 +140,13 @@ def change(metric: str, difference: float | None) -> str:
     >>> change("accuracy", -0.031), change("exposure_bits", 27.0)
     ('−3.1', '+27.0')
     """
-    if difference is None or not math.isfinite(difference):
+    if not is_number(difference):
         return NOTHING
-    if is_share(metric):
-        return signed_points(difference)
-    number = decimal(difference, measure_of(metric).digits or 3)
+    number = (
+        _hundredths(difference, 1)
+        if is_share(metric)
+        else decimal(difference, measure_of(metric).digits or 3)
+    )
     return number if number[0] == "−" or float(number) == 0 else f"+{number}"
 
 
@@ -164,7 +156,7 @@ def difference(metric: str, before: float | None, after: float | None) -> float 
     >>> difference("accuracy", 0.6496, 0.5984), difference("accuracy", None, 0.6)
     (-0.052, None)
     """
-    if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)):
+    if not (is_number(before) and is_number(after)):
         return None
     digits = TENTHS if is_share(metric) else measure_of(metric).digits or TENTHS
     return rounded(rounded(after, digits) - rounded(before, digits), digits)
@@ -178,7 +170,7 @@ def is_share(metric: str) -> bool:
 def score_with_interval(row: Finding) -> str:
     """`78.4 % (75.1–80.9)`: the value and, where there is one, its interval."""
     value = score(row.metric, row.value)
-    if row.low is None or row.high is None or not (is_number(row.low) and is_number(row.high)):
+    if not (is_number(row.low) and is_number(row.high)):
         return value
     ends = [row.low, row.high]
     if measure_of(row.metric).form == "share" and 0 <= row.value <= 1:
@@ -221,6 +213,28 @@ def join_names(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def quote_names(names: Iterable[str]) -> str:
+    """`“gender” and “age”`."""
+    return join_names([f"“{name}”" for name in names])
+
+
+def group_names(
+    pairs: Iterable[tuple[Any, str]], clauses: Mapping[Any, str], between: str = "; "
+) -> str:
+    """One clause for each key that has names, so that a sentence stays short with many of them.
+
+    >>> group_names([(1, "age"), (2, "sex")], {2: "{} still {leak}", 1: "no leak of {}"})
+    '“sex” still leaks; no leak of “age”'
+    """
+    items = list(pairs)
+    groups = {key: [name for other, name in items if other == key] for key in clauses}
+    return between.join(
+        clauses[key].format(quote_names(names), leak="leaks" if len(names) == 1 else "leak")
+        for key, names in groups.items()
+        if names
+    )
 
 
 def count(number: Any) -> str:

@@ -95,12 +95,8 @@ def decide(rulings: list[Ruling]) -> Decision:
 
 def _fail_over(rows: list[Finding], limit: float) -> Ruling:
     name, size = f"{name_field('fail_over', f'{limit:g}')}", points(limit, 1)
-    over = [row for row in rows if side_of(row, limit) is Side.OVER]
-    if over:
-        reason = (
-            f"Shown with 95 % confidence to gain more than {size} over chance: {_floors(over)}."
-        )
-        return Ruling(name, Decision.FAILED, reason, _names(over))
+    if over := [row for row in rows if side_of(row, limit) is Side.OVER]:
+        return _failure(name, over, size)
     open_rows = [row for row in rows if side_of(row, limit) is not Side.UNDER]
     reason = f"No attacker was shown to gain more than {size} over chance"
     # An open gate is no proof: what the interval leaves room for is said beside it.
@@ -116,10 +112,7 @@ def _require_under(rows: list[Finding], limit: float, missing: list[str], counte
     name, size = f"{name_field('require_under', f'{limit:g}')}", points(limit, 1)
     sides = {side: [row for row in rows if side_of(row, limit) is side] for side in Side}
     if over := sides[Side.OVER]:
-        reason = (
-            f"Shown with 95 % confidence to gain more than {size} over chance: {_floors(over)}."
-        )
-        return Ruling(name, Decision.FAILED, reason, _names(over))
+        return _failure(name, over, size)
     unclear = sides[Side.UNCLEAR]
     if unclear or missing or not rows:
         parts = [f"Not shown to lie under {size} over chance, nor over it: {_rooms(unclear)}."]
@@ -151,10 +144,11 @@ def _names(rows: list[Finding]) -> tuple[str, ...]:
     return tuple(row.target for row in rows)
 
 
-def _floors(rows: list[Finding]) -> str:
-    return join_names(
-        [f"{row.target} (at least {points(Figures.of(row).low_gain, 1)})" for row in rows]
-    )
+def _failure(gate: str, rows: list[Finding], size: str) -> Ruling:
+    """Rows that were shown to gain more than a limit, with the least that each gains."""
+    floors = [f"{row.target} (at least {points(Figures.of(row).low_gain, 1)})" for row in rows]
+    reason = f"Shown with 95 % confidence to gain more than {size} over chance"
+    return Ruling(gate, Decision.FAILED, f"{reason}: {join_names(floors)}.", _names(rows))
 
 
 def _rooms(rows: list[Finding]) -> str:

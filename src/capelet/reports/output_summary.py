@@ -91,5 +91,5 @@ def _neighbours(findings: Findings) -> str:
 
 def _warning(row: Finding) -> str:
     """Only where it was shown: the whole interval lies below one half."""
-    bound = row.high if row.high is not None and is_number(row.high) else row.value
+    bound = row.high if is_number(row.high) else row.value
     return ": not for search" if bound < HALF else ""

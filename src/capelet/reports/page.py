@@ -7,9 +7,9 @@ it was written; escaping is the renderers' work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from markupsafe import Markup
 
@@ -22,6 +22,7 @@ from capelet.reports.verdict import Verdict
 # "unclear" is an outcome: a difference that may be chance is neither better nor worse.
 Way = Literal["better", "worse", "unclear"]
 Look = Literal["prose", "note", "list", "list note"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -295,13 +296,13 @@ def section(
 ) -> Section | None:
     """A section of the blocks that there are; None where there are none."""
     # An empty section would look as if something had been measured and found to be nothing.
-    present = tuple(block for block in blocks if block is not None)
-    return Section(anchor, heading, present, link) if present else None
+    items = present(blocks)
+    return Section(anchor, heading, items, link) if items else None
 
 
-def present(sections: Iterable[Section | None]) -> tuple[Section, ...]:
-    """The sections that have something to say."""
-    return tuple(item for item in sections if item is not None)
+def present(items: Iterable[T | None]) -> tuple[T, ...]:
+    """The sections, or blocks, that have something to say."""
+    return tuple(item for item in items if item is not None)
 
 
 def text(sentences: Iterable[Words], look: Look = "prose") -> Text | None:
@@ -318,8 +319,8 @@ def bars(rows: Iterable[Bar], name: str, title: str, caption: str) -> Bars | Non
 
 def changes(items: Iterable[Change]) -> Changes | None:
     """A block of changes; None where nothing is in both runs."""
-    present = tuple(items)
-    return Changes(present) if present else None
+    pairs = tuple(items)
+    return Changes(pairs) if pairs else None
 
 
 def table(
@@ -330,10 +331,23 @@ def table(
     return Table(title, columns, items, note, words) if items else None
 
 
+def table_of(
+    title: str,
+    items: Iterable[T],
+    columns: Mapping[str, Callable[[T], Words]],
+    note: str = "",
+    words: int = 1,
+    role: Callable[[T], str] = lambda item: "",
+) -> Table | None:
+    """A line for each item; a column has a title and says one thing of the item."""
+    lines = [Line(tuple(cell(item) for cell in columns.values()), role(item)) for item in items]
+    return table(title, tuple(columns), lines, note, words)
+
+
 def tables(title: str, items: Iterable[Table | None]) -> Tables | None:
     """Those of the tables that there are, under one heading; None where there are none."""
-    present = tuple(item for item in items if item is not None)
-    return Tables(title, present) if present else None
+    pairs = present(items)
+    return Tables(title, pairs) if pairs else None
 
 
 def sign_off() -> Section:

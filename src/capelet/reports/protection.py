@@ -7,7 +7,7 @@ of the defence's own adversary and that of a fresh attacker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from capelet.findings import Finding, Findings
@@ -18,7 +18,6 @@ from capelet.reports.audit import callout, ending
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.pareto import settings_of
 from capelet.reports.formatting import (
-    NOTHING,
     change,
     count,
     difference,
@@ -49,7 +48,6 @@ from capelet.reports.page import (
     Change,
     Fact,
     Facts,
-    Line,
     Page,
     Passage,
     Passages,
@@ -61,10 +59,11 @@ from capelet.reports.page import (
     present,
     section,
     sign_off,
+    table_of,
     tables,
     text,
 )
-from capelet.reports.verdict import targets
+from capelet.reports.verdict import targets, value_of
 
 JOINT = "joint-adversary"
 NAMES = ("before", "after")
@@ -185,36 +184,29 @@ def mark_changes(before: Findings, after: Findings) -> list[Change]:
 
 def comfort(after: Findings) -> Table | None:
     """The defence's own adversary beside a fresh attacker; None where it had no adversary."""
-    lines = []
-    for target, joint, fresh in _joint(after):
-        cells = (
-            target,
-            score(PRIMARY, joint.chance),
-            score(PRIMARY, joint.value),
-            cell(fresh),
-            change(PRIMARY, difference(PRIMARY, joint.value, fresh.value)),
-        )
-        lines.append(Line(cells))
-    if not lines:
+    triples: list[tuple[str, Finding | None, Finding]] = [*_joint(after)]
+    if not triples:
         return None
     # Held-out attributes have no adversary of their own, so that only the fresh score is there.
-    lines += [
-        Line((f"{row.target} (held out)", score(PRIMARY, row.chance), NOTHING, cell(row), NOTHING))
+    triples += [
+        (f"{row.target} (held out)", None, row)
         for row in (strongest(after, name) for name in held_out_attributes(after))
         if row is not None
     ]
-    columns = (
-        "attribute",
-        "chance",
-        "the defence’s own adversary",
-        "fresh attacker",
-        "false comfort, points",
-    )
+    columns: dict[str, Callable[[tuple[str, Finding | None, Finding]], str]] = {
+        "attribute": lambda item: item[0],
+        "chance": lambda item: score(PRIMARY, (item[1] or item[2]).chance),
+        "the defence’s own adversary": lambda item: score(PRIMARY, value_of(item[1])),
+        "fresh attacker": lambda item: cell(item[2]),
+        "false comfort, points": lambda item: change(
+            PRIMARY, difference(PRIMARY, value_of(item[1]), item[2].value)
+        ),
+    }
     note = (
         "Balanced accuracy, means over seeds. The defence’s own adversary is scored on rows that "
         "the defender held back, the fresh attacker on victims, after the map was frozen."
     )
-    return Table("What the training believed, and what is so", columns, tuple(lines), note)
+    return table_of("What the training believed, and what is so", triples, columns, note)
 
 
 def comfort_sentences(after: Findings) -> list[str]:

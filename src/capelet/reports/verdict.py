@@ -28,9 +28,6 @@ class Verdict:
     judgement: Judgement
     statement: str
     warnings: tuple[str, ...] = ()
-    predicted_label: float | None = None
-    text: float | None = None
-    null: float | None = None
     ceiling: float | None = None
     degenerate: bool = False
     base: str = "by chance"

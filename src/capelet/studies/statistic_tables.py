@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
-from capelet.reports.formatting import NOTHING, change, decimal, score_with_interval, signed_points
+from capelet.reports.formatting import NOTHING, change, decimal, score_with_interval
 from capelet.reports.page import Line, Table
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference
@@ -140,7 +140,7 @@ def estimate(ruling: Ruling) -> str:
     ends = (ruling.value, ruling.low, ruling.high)
     if ruling.scale == "relative":
         # A share of the other side, which may be more than all of it.
-        value, low, high = map(signed_points, ends)
+        value, low, high = (change(metric, end) for end in ends)
         return f"{value} % ({low} to {high})"
     if ruling.relation == "within":
         return _score(metric, ends)

@@ -103,7 +103,7 @@ def bars(rows: Sequence[Bar], name: str) -> Markup:
 
 def marks_of(pairs: Iterable[tuple[str, float | None]]) -> tuple[tuple[str, float], ...]:
     """The marks whose value is known."""
-    return tuple((kind, value) for kind, value in pairs if value is not None and is_number(value))
+    return tuple((kind, value) for kind, value in pairs if is_number(value))
 
 
 def legend_of(rows: Iterable[Bar]) -> list[tuple[str, Markup]]:
@@ -152,7 +152,7 @@ def _bar(row: Bar, top: int) -> str:
 
 
 def _whisker(low_end: float | None, high_end: float | None, middle: int) -> list[str]:
-    if low_end is None or high_end is None or not (is_number(low_end) and is_number(high_end)):
+    if not (is_number(low_end) and is_number(high_end)):
         return []
     low, high = _at(low_end), _at(high_end)
     lines = [(low, high, middle, middle)]

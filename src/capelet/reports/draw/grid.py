@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -59,7 +58,7 @@ def _cell(grid: Grid, row: int, column: int) -> str:
     x, y = WEST + column * WIDE, NORTH + row * HIGH
     middle = f'x="{x + WIDE / 2:g}" y="{y + HIGH / 2 + 5:g}" text-anchor="middle"'
     frame = f'x="{x + 1:g}" y="{y + 1:g}" width="{WIDE - 2:g}" height="{HIGH - 2:g}" rx="3"'
-    if value is None or not is_number(value):
+    if not is_number(value):
         return f'<rect class="track" {frame}/><text class="tick" {middle}>{NOTHING}</text>'
     title = f"{grid.down} {grid.rows[row]}, {grid.across} {grid.columns[column]}: "
     title += score(grid.metric, value)
@@ -74,15 +73,9 @@ def _cell(grid: Grid, row: int, column: int) -> str:
 
 def _depth(grid: Grid, value: float) -> float:
     """Where a value lies between the least and the largest of the grid; 0 where all are equal."""
-    values = _numbers(grid)
+    values = [item for line in grid.values for item in line if is_number(item)]
     least, most = min(values), max(values)
     return (value - least) / (most - least) if most > least else 0.0
-
-
-def _numbers(grid: Grid) -> Sequence[float]:
-    return [
-        value for line in grid.values for value in line if value is not None and is_number(value)
-    ]
 
 
 def _description(grid: Grid) -> str:

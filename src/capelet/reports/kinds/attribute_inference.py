@@ -9,7 +9,7 @@ from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS, control_of, reference_of
-from capelet.findings.verdicts import LEVELS, Figures, Judgement, Level, Outcome, classify
+from capelet.findings.verdicts import Figures, Judgement, Level, Outcome, classify
 from capelet.reports.ceilings import ONE_TEXT, ceiling_sentence, person_ceilings
 from capelet.reports.draw.bars import Bar
 from capelet.reports.draw.curves import Curve
@@ -18,18 +18,20 @@ from capelet.reports.formatting import (
     NOTHING,
     attacker_name,
     count,
+    group_names,
     is_number,
     join_names,
     metric_name,
     percent,
     points,
+    quote_names,
     score,
     score_with_interval,
     sentence_of,
     span,
 )
 from capelet.reports.kinds.families import family_table, winner_sentence
-from capelet.reports.kinds.generic import KindReport, Pair
+from capelet.reports.kinds.generic import KindReport
 from capelet.reports.page import Curves, Line, Section, Table, bars, section, table
 from capelet.reports.verdict import (
     Verdict,
@@ -43,6 +45,10 @@ from capelet.reports.verdict import (
 LEAK = "attribute-inference"
 PRIMARY = KINDS[LEAK].metric
 ADVERBS: dict[Level, str] = {"strong": "strongly", "clear": "clearly", "slight": "slightly"}
+_OTHERWISE: dict[Level, str] = {
+    "inconclusive": "whether {} {leak} is inconclusive",
+    "none": "no leak of {} was found",
+}
 
 
 def verdicts(findings: Findings) -> list[Verdict]:
@@ -66,26 +72,19 @@ def overall(findings: Findings) -> str:
     items = verdicts(findings)
     if not items:
         return "No private attribute was measured, so this report says nothing about leaks."
-    groups: dict[Level, list[str]] = {
-        level: [f"“{verdict.target}”" for verdict in items if verdict.level == level]
-        for level in LEVELS
-    }
+    pairs = [(verdict.level, verdict.target) for verdict in items]
     # Strongest first, one adverb for each level.
-    leaks = [f"{join_names(groups[level])} {ADVERBS[level]}" for level in ADVERBS if groups[level]]
+    leaks = [group_names(pairs, {level: f"{{}} {adverb}"}) for level, adverb in ADVERBS.items()]
+    leaks = [clause for clause in leaks if clause]
     clauses = [f"The vectors give away {join_names(leaks)}"] if leaks else []
-    if groups["inconclusive"]:
-        names = groups["inconclusive"]
-        verb = "leaks" if len(names) == 1 else "leak"
-        clauses.append(f"whether {join_names(names)} {verb} is inconclusive")
-    if groups["none"]:
-        clauses.append(f"no leak of {join_names(groups['none'])} was found")
-    sentence = sentence_of("; ".join(clauses))
-    if groups["none"] and not leaks:
+    others = group_names(pairs, _OTHERWISE)
+    sentence = sentence_of("; ".join([*clauses, *filter(None, [others])]))
+    if not leaks and any(level == "none" for level, _ in pairs):
         sentence += ". That is not proof that there is none"
     # A warning in the first sentence: nobody should quote a number that it voids.
-    doubtful = [f"“{verdict.target}”" for verdict in items if verdict.warnings]
+    doubtful = [verdict.target for verdict in items if verdict.warnings]
     if doubtful:
-        sentence += f". There is a warning about {join_names(doubtful)}: read it first"
+        sentence += f". There is a warning about {quote_names(doubtful)}: read it first"
     return sentence + "."
 
 
@@ -108,15 +107,8 @@ class AttributeInference(KindReport):
         """By chance alone: a control that is off chance is a warning of its own."""
         return classify(row)
 
-    def verdict(self, findings: Findings, row: Finding) -> Verdict:
-        label, words = _references(findings, row)
-        warnings = (_null_warning(self.control(findings, row)), _ceiling_warning(row))
-        return replace(
-            super().verdict(findings, row),
-            warnings=tuple(filter(None, warnings)),
-            predicted_label=label,
-            text=words,
-        )
+    def warnings(self, findings: Findings, row: Finding) -> list[str]:
+        return [_null_warning(self.control(findings, row)), _ceiling_warning(row)]
 
     def target(self, row: Finding) -> str:
         return row.target
@@ -130,8 +122,7 @@ class AttributeInference(KindReport):
     def additions(self, findings: Findings, row: Finding, digits: int) -> list[str]:
         label, words = _references(findings, row)
         return [
-            _one_class_seeds(row),
-            _constant_seeds(row),
+            *_seed_remarks(row),
             _reference_words(label, words, digits),
             ceiling_sentence(row, digits),
             winner_sentence(row),
@@ -165,18 +156,8 @@ class AttributeInference(KindReport):
             ("Learning curves", curve_table(findings)),
         ]
 
-    def pairs(self, before: Findings, after: Findings) -> list[Pair]:
-        names = dict.fromkeys(targets(before, LEAK) + targets(after, LEAK))
-        return [
-            Pair(
-                LEAK,
-                name,
-                strongest(before, name),
-                strongest(after, name),
-                self.kind.comparison,
-            )
-            for name in names
-        ]
+    def pair_name(self, target: str, attacker: str | None) -> str:
+        return target
 
 
 # ---- verdicts ------------------------------------------------------------------------------------
@@ -214,22 +195,21 @@ def _outcome_words(row: Finding, judgement: Judgement) -> str:
     return "inconclusive: without an interval the score cannot be told from luck"
 
 
-def _one_class_seeds(row: Finding) -> str:
-    """How many seeds were left out because their victims could not be told apart."""
-    number = row.parameters.get("one_class_seeds")
-    if not number:
-        return ""
-    seeds = number + len(row.parameters.get("by_seed") or [])
-    return f"{count(number)} of {count(seeds)} seeds left out: their victims are of one class."
-
-
-def _constant_seeds(row: Finding) -> str:
-    """In how many seeds the attacker gave every text the same answer, where not in all."""
-    number = row.parameters.get("constant_seeds")
-    if not number or row.degenerate:
-        return ""
+def _seed_remarks(row: Finding) -> list[str]:
+    """In how many seeds victims could not be told apart, or, where not in all, were not."""
     seeds = len(row.parameters.get("by_seed") or [])
-    return f"In {count(number)} of {count(seeds)} seeds it gave every text the same answer."
+    single, constant = (row.parameters.get(f"{name}_seeds") for name in ("one_class", "constant"))
+    remarks = []
+    if single:
+        total = count(single + seeds)
+        remarks.append(
+            f"{count(single)} of {total} seeds left out: their victims are of one class."
+        )
+    if constant and not row.degenerate:
+        remarks.append(
+            f"In {count(constant)} of {count(seeds)} seeds it gave every text the same answer."
+        )
+    return remarks
 
 
 def _reference_words(label: float | None, text: float | None, digits: int) -> str:
@@ -347,16 +327,16 @@ def curve_table(findings: Findings) -> Table | None:
 def summary_table(findings: Findings) -> Table | None:
     """One line per attribute: the strongest attacker beside all its controls."""
     lines = []
+    report = AttributeInference(KINDS[LEAK])
+    rows = report.judged(findings)
     # All attributes have the same people, so the same columns.
-    rows = [strongest(findings, verdict.target) for verdict in verdicts(findings)]
-    persons = {item.texts: item.title for row in rows if row for item in person_ceilings(row)}
-    for verdict in verdicts(findings):
-        row = strongest(findings, verdict.target)
-        assert row is not None
+    persons = {item.texts: item.title for row in rows for item in person_ceilings(row)}
+    for row in rows:
         by_texts = {item.texts: item.ceiling for item in person_ceilings(row)}
+        controls = (row.chance, value_of(report.control(findings, row)))
         ceilings = (row.ceiling, *(by_texts.get(texts) for texts in persons))
-        controls = (row.chance, verdict.null, verdict.predicted_label, verdict.text, *ceilings)
-        cells = (score(PRIMARY, value) for value in controls)
+        values = (*controls, *_references(findings, row), *ceilings)
+        cells = (score(PRIMARY, value) for value in values)
         lines.append(Line((row.target, score_with_interval(row), *cells, count(row.n))))
     columns = ("attribute", "strongest attacker", "chance", "shuffled labels", "predicted label")
     note = "Balanced accuracy with its 95 % interval; means over all seeds. Victims per seed."

@@ -30,6 +30,7 @@ from capelet.reports.page import (
     Maps,
     Section,
     Table,
+    present,
     section,
     table,
     text,
@@ -135,8 +136,8 @@ class Deviation(KindReport):
         if cloud is None:
             # A projection to another width has no common map with what went in.
             absent = "No map: this run released the vectors as they are, or with another width."
-            return Column(title, tuple(b for b in (text([absent]), notes) if b))
-        return Column("", tuple(b for b in (Maps((cloud,)), notes) if b))
+            return Column(title, present([text([absent]), notes]))
+        return Column("", present([Maps((cloud,)), notes]))
 
     def _side_by_side(
         self, before: Findings, after: Findings, names: tuple[str, str]

@@ -10,7 +10,7 @@ from capelet.findings.kinds import KINDS
 from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import NOTHING, count, is_number, metric_name, points
 from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
-from capelet.reports.page import Bars, Line, Section, Table, bars, table
+from capelet.reports.page import Bars, Section, Table, bars, table_of
 
 FAIRNESS = "fairness"
 GAP = KINDS[FAIRNESS].metric
@@ -19,15 +19,6 @@ GAP = KINDS[FAIRNESS].metric
 def gap_rows(findings: Findings) -> list[Finding]:
     rows = findings.select(kind=FAIRNESS, metric=GAP)
     return [row for row in rows if is_number(row.value)]
-
-
-def gaps(findings: Findings) -> list[str]:
-    """How unevenly the task works between the groups of an attribute."""
-    return [
-        f"Between the groups of {row.subgroup or row.target} the accuracy differs by up to "
-        f"{points(row.value, 1)}."
-        for row in gap_rows(findings)
-    ]
 
 
 def group_bars(findings: Findings) -> Bars | None:
@@ -51,23 +42,27 @@ class Fairness(KindReport):
         return None
 
     def sentences(self, findings: Findings) -> list[str]:
-        return gaps(findings)
+        """How unevenly the task works between the groups of an attribute."""
+        return [
+            f"Between the groups of {row.subgroup or row.target} the accuracy differs by up to "
+            f"{points(row.value, 1)}."
+            for row in gap_rows(findings)
+        ]
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
-        lines = [
-            Line(
-                (
-                    (row.subgroup or NOTHING).replace("=", ": ", 1),
-                    metric_name(row.metric),
-                    cell(row),
-                    count(row.n),
-                ),
-                "strong" if row.metric.endswith("_gap") else "",
-            )
-            for row in findings.select(kind=FAIRNESS)
-        ]
-        columns = ("subgroup", "metric", "value", "texts")
-        return [("The task", table("The task by subgroup", columns, lines, words=2))]
+        item = table_of(
+            "The task by subgroup",
+            findings.select(kind=FAIRNESS),
+            {
+                "subgroup": lambda row: (row.subgroup or NOTHING).replace("=", ": ", 1),
+                "metric": lambda row: metric_name(row.metric),
+                "value": cell,
+                "texts": lambda row: count(row.n),
+            },
+            words=2,
+            role=lambda row: "strong" if row.metric.endswith("_gap") else "",
+        )
+        return [("The task", item)]
 
     def pairs(self, before: Findings, after: Findings) -> list[Pair]:
         """The gaps; of language models the perplexity of each group. Not in the headlines."""

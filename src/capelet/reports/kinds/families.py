@@ -9,7 +9,6 @@ from capelet.findings.kinds import control_of, kind_of, reference_of, split_kind
 from capelet.reports.ceilings import ONE_TEXT, person_ceilings
 from capelet.reports.formatting import (
     ATTACKERS,
-    NOTHING,
     attacker_name,
     is_number,
     metric_name,
@@ -27,7 +26,7 @@ HOLDINGS = {
     "pairs": "released vectors and the raw vectors of its own texts",
     "the folder": "the folder of the private encoder",
 }
-BOUNDS = (("chance", "chance"), ("majority", "commonest class"), ("ceiling", ONE_TEXT))
+BOUNDS = {"chance": "chance", "majority": "commonest class", "ceiling": ONE_TEXT}
 
 
 def family_table(findings: Findings, kind: str, target: str) -> Table:
@@ -54,21 +53,18 @@ def _bounds(rows: Sequence[Finding], metrics: Sequence[str]) -> list[Line]:
     """What needs no vectors, and what nobody can exceed."""
     # Bounds belong to the victims and not to an attacker; the strongest one's row has them all.
     rows = [row for row in rows if row.attacker in (None, "strongest")] or list(rows)
-    lines = []
-    for field, name in BOUNDS:
-        cells = []
-        for metric in metrics:
-            values = [getattr(row, field) for row in rows if row.metric == metric]
-            cells.append(score(metric, next((v for v in values if is_number(v)), None)))
-        if any(item != NOTHING for item in cells):
-            lines.append(Line((name, *cells), "control"))
-    by_metric = {
-        row.metric: {item.title: item.ceiling for item in person_ceilings(row)} for row in rows
-    }
-    for title in dict.fromkeys(title for ceilings in by_metric.values() for title in ceilings):
-        cells = [score(metric, by_metric.get(metric, {}).get(title)) for metric in metrics]
-        lines.append(Line((title, *cells), "control"))
-    return lines
+    bounds: dict[str, dict[str, float]] = {name: {} for name in BOUNDS.values()}
+    for row in rows:
+        known = {name: getattr(row, field) for field, name in BOUNDS.items()}
+        known |= {item.title: item.ceiling for item in person_ceilings(row)}
+        for name, value in known.items():
+            if is_number(value):
+                bounds.setdefault(name, {}).setdefault(row.metric, value)
+    return [
+        Line((name, *(score(metric, values.get(metric)) for metric in metrics)), "control")
+        for name, values in bounds.items()
+        if values
+    ]
 
 
 def _controls(findings: Findings, kind: str, target: str, metrics: Sequence[str]) -> list[Line]:

@@ -93,6 +93,8 @@ class KindReport:
     # The metrics that its own tables show; rows of any other are listed one by one.
     metrics: tuple[str, ...] = ()
     method: Passage | None = None
+    # What stands above the control of a part, where parts have controls.
+    part_control = ""
     # How the sentence of a verdict ends, and its clause on the whole run, where no leak was shown.
     endings: ClassVar[Mapping[Outcome, str]] = {
         Outcome.INCONCLUSIVE: "; inconclusive.",
@@ -118,7 +120,12 @@ class KindReport:
         rows = self.rows(findings)
         # An attacker that says the same of everything has an interval of no width.
         telling = [row for row in rows if row.low is None or row.low != row.high]
-        return max(telling or rows, key=_floor, default=None)
+        # By the lower end of the interval: what is reached beyond doubt.
+        return max(
+            telling or rows,
+            key=lambda row: row.low if is_number(row.low) else row.value,
+            default=None,
+        )
 
     def row(
         self, findings: Findings, metric: str, attacker: str | None = None, kind: str = ""
@@ -132,20 +139,15 @@ class KindReport:
 
     def control(self, findings: Findings, row: Finding) -> Finding | None:
         """The same measurement where there is nothing to find."""
-        rows = findings.select(
-            kind=control_of(row.kind),
-            target=row.target,
-            metric=row.metric,
-            attacker=row.attacker,
-            subgroup=row.subgroup,
-        )
-        return rows[0] if rows else None
+        names = ("target", "metric", "attacker", "subgroup")
+        same = {name: getattr(row, name) for name in names}
+        return next(iter(findings.select(kind=control_of(row.kind), **same)), None)
 
     def base(self, row: Finding) -> float:
         """What needs no vectors at all."""
         # What a kind begins at is said by its record, not by its report.
         base = row.majority if self.kind.base == "majority" else row.chance
-        return base if base is not None and is_number(base) else 0.0
+        return base if is_number(base) else 0.0
 
     def classify(self, findings: Findings, row: Finding) -> Judgement:
         """What the row shows against what needs no vectors and against its control."""
@@ -180,7 +182,7 @@ class KindReport:
             target=self.target(row),
             judgement=judgement,
             statement=" ".join(filter(None, parts)),
-            null=value_of(self.control(findings, row)),
+            warnings=tuple(filter(None, self.warnings(findings, row))),
             ceiling=row.ceiling,
             degenerate=row.degenerate,
             base=self.kind.base_title,
@@ -201,6 +203,10 @@ class KindReport:
 
     def additions(self, findings: Findings, row: Finding, digits: int) -> list[str]:
         """Sentences after the verdict's first; empty ones are left out."""
+        return []
+
+    def warnings(self, findings: Findings, row: Finding) -> list[str]:
+        """Why the verdict may not be trusted; empty ones are left out."""
         return []
 
     def clause(self, findings: Findings) -> str:
@@ -253,6 +259,10 @@ class KindReport:
         )
         return [item for item in rows if item.subgroup is not None and is_number(item.value)]
 
+    def part_name(self, subgroup: str | None) -> str:
+        """How a part of the victims' words is called."""
+        return subgroup or ""
+
     # ---- on the page ---------------------------------------------------------------------------
 
     def section(self, findings: Findings) -> Section | None:
@@ -294,6 +304,22 @@ class KindReport:
             group=group,
         )
 
+    def part_bars(
+        self, findings: Findings, row: Finding, metric: str, title: str, caption: str
+    ) -> Bars | None:
+        """Each part beside its own control: few words make wide intervals."""
+        items = [
+            Bar(
+                self.part_name(item.subgroup).removesuffix(" of words"),
+                item.value,
+                item.low,
+                item.high,
+                marks=marks_of([("null", value_of(self.control(findings, item)))]),
+            )
+            for item in self.parts(findings, row, metric)
+        ]
+        return bars(items, title, title, caption)
+
     def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
         null = value_of(self.control(findings, row))
         return [(self.kind.base, self.base(row)), ("null", null), ("ceiling", row.ceiling)]
@@ -318,6 +344,30 @@ class KindReport:
             if split_kind(row.kind)[0] == self.kind.name and row.metric not in self.metrics
         ]
         return row_table(self.kind.title, rows)
+
+    def part_table(
+        self, findings: Findings, metric: str, title: str, head: str, note: str
+    ) -> Table | None:
+        """A line for each part, a column for each attacker and one for its control."""
+        rows = [r for r in findings.select(kind=self.kind.name, metric=metric) if r.subgroup]
+        nulls = findings.select(kind=control_of(self.kind.name), metric=metric)
+        # Reversed, so that the first row of a key wins.
+        sides = [
+            {(row.subgroup, row.attacker): row for row in reversed(side)}
+            for side in ([rows, nulls] if self.part_control else [rows])
+        ]
+        names = list(dict.fromkeys(row.attacker for row in rows))
+        lines = [
+            Line(
+                (
+                    self.part_name(part),
+                    *(cell(side.get((part, name))) for name in names for side in sides),
+                )
+            )
+            for part in dict.fromkeys(row.subgroup for row in rows)
+        ]
+        heads = (word for name in names for word in (attacker_name(name), self.part_control))
+        return table(title, (head, *filter(None, heads)), lines, note)
 
     # ---- two runs ------------------------------------------------------------------------------
 
@@ -355,11 +405,6 @@ def pair_up(
     # Also what only one run measured: a missing row is shown as a dash, not left out.
     keys = dict.fromkeys([*before, *after])
     return [Pair(kind, name(key), before.get(key), after.get(key), table) for key in keys]
-
-
-def _floor(row: Finding) -> float:
-    """The lower end of the interval: what is reached beyond doubt."""
-    return row.low if row.low is not None and is_number(row.low) else row.value
 
 
 def cell(row: Finding | None) -> str:
@@ -406,13 +451,13 @@ def difference_table(
 
 def _pair_line(pair: Pair) -> Line:
     before, after = pair.before, pair.after
-    role = "control" if pair.control else ""
-    cells = (pair.name, cell(before), cell(after))
+    size = overlap = NOTHING
     # No difference between unlike measures.
-    if before is None or after is None or before.metric != after.metric:
-        return Line((*cells, NOTHING, NOTHING), role)
-    size = change(before.metric, difference(before.metric, before.value, after.value))
-    return Line((*cells, size, _overlap(before, after)), role)
+    if before is not None and after is not None and before.metric == after.metric:
+        size = change(before.metric, difference(before.metric, before.value, after.value))
+        overlap = {None: NOTHING, True: "apart", False: "overlap"}[apart(before, after)]
+    cells = (pair.name, cell(before), cell(after), size, overlap)
+    return Line(cells, "control" if pair.control else "")
 
 
 def apart(before: Finding, after: Finding) -> bool | None:
@@ -422,10 +467,6 @@ def apart(before: Finding, after: Finding) -> bool | None:
         return None
     # Strict: intervals that touch, as they are printed, overlap.
     return now.high < old.low or old.high < now.low
-
-
-def _overlap(before: Finding, after: Finding) -> str:
-    return {None: NOTHING, True: "apart", False: "overlap"}[apart(before, after)]
 
 
 def in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:

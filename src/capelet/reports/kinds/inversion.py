@@ -9,7 +9,6 @@ from capelet.errors import name_command
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import reference_of
 from capelet.findings.verdicts import Figures, Judgement, Outcome
-from capelet.reports.draw.bars import Bar
 from capelet.reports.facts import artefact
 from capelet.reports.formatting import (
     NOTHING,
@@ -27,7 +26,6 @@ from capelet.reports.page import (
     Line,
     Passage,
     Table,
-    bars,
     table,
     text,
 )
@@ -107,17 +105,13 @@ class Inversion(KindReport):
         row = self.strongest(findings)
         if row is None:
             return []
-        fifths = [
-            Bar((item.subgroup or "").removesuffix(" of words"), item.value, item.low, item.high)
-            for item in self.parts(findings, row, "recall")
-        ]
-        title = "Which words are found."
         caption = (
             f"Share of the words there that {attacker_name(row.attacker)} named, by how frequent "
             "they are: each fifth holds as many running words."
         )
-        pictures = [self.bars(findings), bars(fifths, title, title, caption)]
-        return [text(self.sentences(findings)), *pictures, *example_blocks(findings)]
+        fifths = self.part_bars(findings, row, "recall", "Which words are found.", caption)
+        sentences = text(self.sentences(findings))
+        return [sentences, self.bars(findings), fifths, *example_blocks(findings)]
 
     def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
         null = value_of(self.control(findings, row))
@@ -130,9 +124,11 @@ class Inversion(KindReport):
     # ---- tables --------------------------------------------------------------------------------
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
+        title, head = "Words found, by how frequent they are", "words by frequency"
+        note = "Share of the words there that were named; each fifth holds as many running words."
         return [
             (GROUP, self._attackers(findings)),
-            (GROUP, self._bands(findings)),
+            (GROUP, self.part_table(findings, "recall", title, head, note)),
             (OTHERS, self.rest(findings)),
         ]
 
@@ -165,20 +161,6 @@ class Inversion(KindReport):
         )
         more = ("victims", "auxiliary texts")
         return table("Words read back", (*columns, *more), lines, note, 2)
-
-    def _bands(self, findings: Findings) -> Table | None:
-        rows = findings.select(kind=self.kind.name, metric="recall")
-        # Reversed, so that the first row of a key wins.
-        by_key = {(row.subgroup, row.attacker): row for row in reversed(rows)}
-        names = [row.attacker for row in self.rows(findings)]
-        lines = [
-            Line((band, *(cell(by_key.get((band, name))) for name in names)))
-            for band in dict.fromkeys(row.subgroup for row in rows if row.subgroup)
-            if band is not None
-        ]
-        columns = ("words by frequency", *(attacker_name(name) for name in names))
-        note = "Share of the words there that were named; each fifth holds as many running words."
-        return table("Words found, by how frequent they are", columns, lines, note)
 
 
 # ---- examples ------------------------------------------------------------------------------------

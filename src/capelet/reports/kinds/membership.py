@@ -10,9 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from capelet.findings import Finding, Findings
-from capelet.findings.kinds import control_of
 from capelet.findings.verdicts import Figures, Outcome
-from capelet.reports.draw.bars import Bar, marks_of
 from capelet.reports.facts import scored_units
 from capelet.reports.formatting import (
     attacker_name,
@@ -23,8 +21,8 @@ from capelet.reports.formatting import (
 )
 from capelet.reports.kinds.generic import OTHERS, KindReport, Pair, cell
 from capelet.reports.kinds.inversion import GROUP
-from capelet.reports.page import Block, Line, Passage, Table, bars, table, text
-from capelet.reports.verdict import Verdict, value_of
+from capelet.reports.page import Block, Line, Passage, Table, table, text
+from capelet.reports.verdict import Verdict
 
 # Windows of words hold most pairs; of sentences the learned similarity is what training made alike.
 ORDER = (
@@ -50,6 +48,7 @@ class Membership(KindReport):
     """Whether a text was trained on, judged by one score that is named beforehand."""
 
     metrics = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
+    part_control = "permuted"
     method = Passage(
         "Training texts",
         "What stood in one context in training is more alike afterwards. The similarity of words "
@@ -115,19 +114,23 @@ class Membership(KindReport):
         row = self.strongest(findings)
         if row is None:
             return []
-        tenths = []
-        for item in self.parts(findings, row, row.metric):
-            # Each tenth beside its own control: few windows make wide intervals.
-            marks = marks_of([("null", value_of(self.control(findings, item)))])
-            name = tenth_name(item.subgroup)
-            tenths.append(Bar(name, item.value, item.low, item.high, marks=marks))
-        title = "Rare words are remembered."
         caption = (
             f"Advantage of {attacker_name(row.attacker)} by how frequent "
             f"{tenths_of(row.target)[1]}, each tenth with a threshold of its own."
         )
-        pictures = [self.bars(findings), bars(tenths, title, title, caption)]
-        return [text(self.sentences(findings)), *pictures]
+        title = "Rare words are remembered."
+        tenths = self.part_bars(findings, row, row.metric, title, caption)
+        return [text(self.sentences(findings)), self.bars(findings), tenths]
+
+    def part_name(self, subgroup: str | None) -> str:
+        """`rarest tenth`, `tenth 2` … `most frequent tenth`, from the finding's subgroup.
+
+        >>> from capelet.findings.kinds import KINDS
+        >>> Membership(KINDS["membership"]).part_name("decile 1 by word frequency")
+        'rarest tenth'
+        """
+        number = "".join(sign for sign in subgroup or "" if sign.isdigit())
+        return {"1": "rarest tenth", "10": "most frequent tenth"}.get(number, f"tenth {number}")
 
     def tone(self, findings: Findings, row: Finding) -> str:
         """Scores that are not judged stay neutral."""
@@ -147,11 +150,12 @@ class Membership(KindReport):
     # ---- tables --------------------------------------------------------------------------------
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
-        return [
-            (GROUP, self._scores(findings)),
-            (GROUP, self._tenths(findings)),
-            (OTHERS, self.rest(findings)),
-        ]
+        rows = findings.select(kind=self.kind.name, metric=self.kind.metric)
+        items, measure = tenths_of(next((row.target for row in rows if row.subgroup), "windows"))
+        note = f"Advantage in points; each tenth of the {items} has its own threshold."
+        title = f"Training texts, by how frequent {measure}"
+        tenths = self.part_table(findings, self.kind.metric, title, items, note)
+        return [(GROUP, self._scores(findings)), (GROUP, tenths), (OTHERS, self.rest(findings))]
 
     def _scores(self, findings: Findings) -> Table | None:
         lines = []
@@ -172,40 +176,7 @@ class Membership(KindReport):
         )
         return table("Training texts", (*columns, *more), lines, note, 2)
 
-    def _tenths(self, findings: Findings) -> Table | None:
-        metric = self.kind.metric
-        rows = [r for r in findings.select(kind=self.kind.name, metric=metric) if r.subgroup]
-        nulls = findings.select(kind=control_of(self.kind.name), metric=metric)
-        names = list(dict.fromkeys(row.attacker for row in rows))
-        scores, controls = (
-            {(row.subgroup, row.attacker): row for row in reversed(side)} for side in (rows, nulls)
-        )
-        lines = [
-            Line(
-                (
-                    tenth_name(tenth),
-                    *(cell(side.get((tenth, n))) for n in names for side in (scores, controls)),
-                )
-            )
-            for tenth in dict.fromkeys(row.subgroup for row in rows)
-        ]
-        heads = (head for name in names for head in (attacker_name(name), "permuted"))
-        items, measure = tenths_of(rows[0].target if rows else "windows")
-        note = f"Advantage in points; each tenth of the {items} has its own threshold."
-        title = f"Training texts, by how frequent {measure}"
-        return table(title, (items, *heads), lines, note)
-
 
 def tenths_of(target: str) -> tuple[str, str]:
     """What falls into tenths, and whose frequency decides into which."""
     return TENTHS.get(target, CENTRES)
-
-
-def tenth_name(subgroup: str | None) -> str:
-    """`rarest tenth`, `tenth 2` … `most frequent tenth`, from the finding's subgroup.
-
-    >>> tenth_name("decile 1 by word frequency"), tenth_name("decile 4 by word frequency")
-    ('rarest tenth', 'tenth 4')
-    """
-    number = "".join(sign for sign in subgroup or "" if sign.isdigit())
-    return {"1": "rarest tenth", "10": "most frequent tenth"}.get(number, f"tenth {number}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from capelet.findings import Finding, Findings
-from capelet.findings.kinds import reference_of
+from capelet.findings.kinds import KINDS, reference_of
 from capelet.reports.formatting import (
     attacker_name,
     figure,
@@ -15,7 +15,7 @@ from capelet.reports.formatting import (
     metric_name,
     percent,
 )
-from capelet.reports.kinds.fairness import gaps, group_bars
+from capelet.reports.kinds.fairness import FAIRNESS, Fairness, group_bars
 from capelet.reports.kinds.families import family_table
 from capelet.reports.kinds.generic import KindReport, Pair, pair_up
 from capelet.reports.page import Section, Table, bars, section, text
@@ -58,7 +58,7 @@ class Utility(KindReport):
         name = "Score of the task, from always naming the commonest class"
         rows = [self.bar(findings, row, row.target) for row in shares]
         blocks = [
-            text([*self.sentences(findings), *gaps(findings)]),
+            text([*self.sentences(findings), *Fairness(KINDS[FAIRNESS]).sentences(findings)]),
             bars(rows, name, *self.kind.caption),
             group_bars(findings),
         ]
@@ -66,11 +66,8 @@ class Utility(KindReport):
 
     def marks(self, findings: Findings, row: Finding) -> list[tuple[str, float | None]]:
         references = findings.select(kind=reference_of(USE), target=row.target, metric=row.metric)
-        marks: list[tuple[str, float | None]] = [
-            ("majority", row.majority),
-            ("ceiling", row.ceiling),
-        ]
-        return [*marks, *(("tf-idf", r.value) for r in references if r.attacker == "tf-idf")]
+        texts = [("tf-idf", r.value) for r in references if r.attacker == "tf-idf"]
+        return [("majority", row.majority), ("ceiling", row.ceiling), *texts]
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
         return [
