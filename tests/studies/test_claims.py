@@ -9,6 +9,7 @@ import pytest
 
 from capelet.errors import CapeletError
 from capelet.studies.claims import FAILS, HOLDS, UNTESTED, Claim
+from capelet.studies.documents import read_entry
 from capelet.studies.rows import Row
 
 MEASURE = {"kind": "attribute-inference", "target": "gender", "metric": "balanced_accuracy"}
@@ -22,7 +23,7 @@ def value(method: str, seed: int, score: float, **axes: Any) -> Row:
 
 def claim(**parts: Any) -> Claim:
     entry = {"text": "cape leaks less", "of": {"method": "cape"}, "than": {"method": "ldp"}}
-    return Claim.parse({**entry, "measure": MEASURE, **parts})
+    return read_entry(Claim, {**entry, "measure": MEASURE, **parts}, "claims")
 
 
 def scores(ours: list[float], theirs: list[float]) -> list[Row]:
@@ -49,8 +50,8 @@ def test_equality_and_bands() -> None:
     assert claim(relation="equal", margin=0.02).rule(same).verdict == HOLDS
     assert claim(relation="equal", margin=0.02).rule(CLEAR).verdict == FAILS
     band = {"text": "near .6", "of": {"method": "cape"}, "measure": MEASURE, "relation": "within"}
-    assert Claim.parse({**band, "band": [0, 1]}).rule(CLEAR).verdict == HOLDS
-    assert Claim.parse({**band, "band": [2, 3]}).rule(CLEAR).verdict == FAILS
+    assert read_entry(Claim, {**band, "band": [0, 1]}, "claims").rule(CLEAR).verdict == HOLDS
+    assert read_entry(Claim, {**band, "band": [2, 3]}, "claims").rule(CLEAR).verdict == FAILS
 
 
 def test_the_same_difference_in_every_split_leaves_its_spread_unknown() -> None:
@@ -62,7 +63,7 @@ def test_the_same_difference_in_every_split_leaves_its_spread_unknown() -> None:
     assert claim(relation="equal", margin=0.02).rule(alike).verdict == HOLDS
     band = {"text": "all", "of": {"method": "ldp"}, "measure": MEASURE, "relation": "within"}
     whole = scores([0.5, 0.6, 0.7], [1.0, 1.0, 1.0])
-    assert Claim.parse({**band, "band": [0.9, 1.1]}).rule(whole).verdict == HOLDS
+    assert read_entry(Claim, {**band, "band": [0.9, 1.1]}, "claims").rule(whole).verdict == HOLDS
 
 
 def test_one_split_shows_nothing_and_neither_does_another_measure() -> None:

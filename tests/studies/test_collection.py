@@ -13,6 +13,7 @@ from capelet.reports.markdown import draw_markdown
 from capelet.studies.cell import Measurement
 from capelet.studies.claims import HOLDS, Claim
 from capelet.studies.collection import Collection
+from capelet.studies.documents import read_entry
 from capelet.studies.page import study_page
 from capelet.studies.plan import StudyPlan
 from capelet.studies.publication import publish
@@ -63,7 +64,8 @@ def test_groups_of_people_are_rows_with_a_subgroup(plan: Make, tmp_path: Path) -
     assert groups == {"gender=f", "gender=m", "gender"} and len(fair) == 3 * len(cells)
     assert not any("attacker" in row.axes for row in fair)
     assert {row.value for row in collection.rows if row.kind == "utility"} == {0.7}
-    claim = Claim.parse(
+    claim = read_entry(
+        Claim,
         {
             "text": "women are served better",
             "of": {"subgroup": "gender=f"},
@@ -71,7 +73,8 @@ def test_groups_of_people_are_rows_with_a_subgroup(plan: Make, tmp_path: Path) -
             "measure": {"kind": "fairness", "target": "topic", "metric": "accuracy"},
             "relation": "higher",
             "margin": 0.05,
-        }
+        },
+        "claims",
     )
     ruling = claim.rule(collection.rows)
     assert ruling.verdict == HOLDS and ruling.value == pytest.approx(0.1, abs=0.002)

@@ -43,16 +43,13 @@ from capelet.studies.documents import (
     Sentence,
     Verdict,
     Word,
+    check_keys,
 )
 from capelet.studies.rows import Row, has_level, is_asked_for
 from capelet.studies.statistics import student
 
 RELATIONS = ("lower", "higher", "equal", "within")
 SCALES = ("absolute", "relative")
-_KEYS = (
-    "text", "of", "than", "beyond", "measure", "relation", "scale", "margin", "band", "expected",
-    "untestable",
-)  # fmt: skip
 _MEASURE = ("kind", "target", "metric", "attacker")
 
 
@@ -85,7 +82,7 @@ class Ruling:
 class Claim:
     """A direction, an equality or a band over cells; or, with a reason, none that we can test."""
 
-    text: str
+    text: str = ""
     relation: str = "lower"
     of: Mapping[str, Any] = field(default_factory=dict)
     than: Mapping[str, Any] | None = None
@@ -97,42 +94,26 @@ class Claim:
     untestable: str = ""
     scale: str = "absolute"
 
-    @classmethod
-    def parse(cls, entry: Any) -> Claim:
-        """A claim as it stands in a plan; a `CapeletError` says what is wrong with it."""
-        if not isinstance(entry, Mapping) or not str(entry.get("text", "")):
+    def __post_init__(self) -> None:
+        if isinstance(self.expected, str):
+            expected = dict.fromkeys(("small", "full"), self.expected)
+            object.__setattr__(self, "expected", expected)
+        if not self.text:
             raise CapeletError("each of the [[claims]] of a plan needs a text")
-        for key in entry:
-            if key not in _KEYS:
-                raise CapeletError(f"a claim has no {key!r}; {did_you_mean(key, _KEYS)}")
-        expected = entry.get("expected", {})
-        if isinstance(expected, str):
-            expected = dict.fromkeys(("small", "full"), expected)
-        band = tuple(entry["band"]) if "band" in entry else None
-        claim = cls(**{**entry, "band": band, "expected": expected})
-        claim.check()
-        return claim
-
-    def check(self) -> None:
         for verdict in self.expected.values():
-            if verdict not in VERDICTS:
-                hint = did_you_mean(verdict, VERDICTS)
-                raise CapeletError(f"a claim expects {verdict!r}, which is no verdict; {hint}")
-        if self.untestable:
-            return
-        if self.relation not in RELATIONS:
-            hint = did_you_mean(self.relation, RELATIONS)
-            raise CapeletError(f"a claim has the relation {self.relation!r}; {hint}")
-        for key in self.measure:
-            if key not in _MEASURE:
-                raise CapeletError(f"a measure has no {key!r}; {did_you_mean(key, _MEASURE)}")
+            _check_word("expects", verdict, VERDICTS)
+        if not self.untestable:
+            self._check_terms()
+
+    def _check_terms(self) -> None:
+        """What can be wrong with the comparison itself."""
+        _check_word("has the relation", self.relation, RELATIONS)
+        _check_word("has the scale", self.scale, SCALES)
+        check_keys(self.measure, _MEASURE, "a measure")
         if "kind" not in self.measure or "metric" not in self.measure:
             raise CapeletError(f"the claim {self.text!r} needs a measure with kind and metric")
         if self.beyond is not None and self.than is None:
             raise CapeletError(f"the claim {self.text!r} has a `beyond` and nothing to compare")
-        if self.scale not in SCALES:
-            hint = did_you_mean(self.scale, SCALES)
-            raise CapeletError(f"a claim has the scale {self.scale!r}; {hint}")
         has_band = self.band is not None
         is_alone = self.than is None and (not has_band or self.scale == "relative")
         if (self.relation == "within") != has_band or is_alone:
@@ -230,6 +211,11 @@ class Claim:
         if low > self.margin:
             return HOLDS
         return FAILS if high <= self.margin else UNTESTED
+
+
+def _check_word(what: str, word: str, words: Sequence[str]) -> None:
+    if word not in words:
+        raise CapeletError(f"a claim {what} {word!r}; {did_you_mean(word, words)}")
 
 
 def _rest(item: Row, free: set[str]) -> tuple[Any, ...]:

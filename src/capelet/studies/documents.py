@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from capelet.errors import CapeletError, did_you_mean
 
 VERDICTS = ("holds", "fails", "cannot be tested here")
 HOLDS, FAILS, UNTESTED = VERDICTS
@@ -56,6 +58,30 @@ def count_verdicts(verdicts: Sequence[str]) -> str:
         for verdict, count in counts
         if count
     )
+
+
+# ---- entries of TOML files -----------------------------------------------------------------------
+
+
+def read_entry(record: type[T], entry: Any, name: str) -> T:
+    """An entry of the list `name` of a file as its record; a `CapeletError` says what is wrong."""
+    if not isinstance(entry, Mapping):
+        raise CapeletError(f"{name!r} are tables: [[{name}]]")
+    items = fields(record)  # type: ignore[arg-type]
+    check_keys(entry, [item.name for item in items], f"an entry of {name!r}")
+    values = {key: tuple(item) if isinstance(item, list) else item for key, item in entry.items()}
+    try:
+        return record(**values)
+    except TypeError:
+        required = (item.name for item in items if item.default is item.default_factory is MISSING)
+        raise CapeletError(f"an entry of {name!r} needs {', '.join(required)}") from None
+
+
+def check_keys(table: Collection[str], keys: Collection[str], what: str) -> None:
+    for key in table:
+        if key not in keys:
+            hint = did_you_mean(key, keys)
+            raise CapeletError(f"{what} has no {key!r}; {hint}", field=key, code="unknown")
 
 
 # ---- types ---------------------------------------------------------------------------------------

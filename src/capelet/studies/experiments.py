@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capelet.errors import OutputError
+from capelet.errors import CapeletError, OutputError
+from capelet.studies.documents import read_entry
 
 EXPERIMENTS = "experiments.toml"
-_KEYS = {"paper", "place", "content", "plans", "reason"}
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,13 @@ class Experiment:
 
     paper: str
     place: str
-    content: str
+    content: str = ""
     plans: tuple[str, ...] = ()
     reason: str = ""
 
-    @classmethod
-    def parse(cls, entry: Mapping[str, object]) -> Experiment:
-        unknown = sorted(set(entry) - _KEYS)
-        if unknown:
-            raise ValueError(f"an experiment has no {unknown[0]!r}")
-        plans = entry.get("plans", [])
-        if not isinstance(plans, list) or not (plans or entry.get("reason")):
-            raise ValueError(f"{entry['paper']} {entry['place']} has neither plans nor a reason")
-        paper, place, content, reason = (
-            str(entry.get(name, "")) for name in ("paper", "place", "content", "reason")
-        )
-        return cls(paper, place, content, tuple(map(str, plans)), reason)
+    def __post_init__(self) -> None:
+        if not isinstance(self.plans, tuple) or not (self.plans or self.reason):
+            raise CapeletError(f"{self.paper} {self.place} has neither plans nor a reason")
 
 
 @dataclass(frozen=True)
@@ -58,9 +49,12 @@ class Experiments:
             content = tomllib.loads(path.read_text("utf-8"))
             papers = content.get("papers", {})
             if not isinstance(papers, dict) or not all(isinstance(p, str) for p in papers.values()):
-                raise ValueError("its papers are names with a citation each")
-            return cls(tuple(map(Experiment.parse, content["experiments"])), papers)
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+                raise CapeletError("its papers are names with a citation each")
+            entries = content["experiments"]
+            return cls(
+                tuple(read_entry(Experiment, entry, "experiments") for entry in entries), papers
+            )
+        except (CapeletError, KeyError, TypeError, ValueError) as error:
             raise OutputError(
                 f"{str(path)!r} does not list experiments as it should: {error}"
             ) from None

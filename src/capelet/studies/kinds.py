@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capelet.encoders import DEFAULT
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError
 from capelet.studies.cell import Cell, Measurement
+from capelet.studies.documents import check_keys
 from capelet.studies.measurements.attributes import (
     check_attackers,
     check_clouds,
@@ -63,10 +64,7 @@ class Kind:
 
     def complete(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """All inputs with defaults for what was not given; what is None is left out of the key."""
-        for key in values:
-            if key not in self.keys:
-                hint = did_you_mean(key, self.keys)
-                raise CapeletError(f"a study of the kind {name!r} has no {key!r}; {hint}")
+        check_keys(values, self.keys, f"a study of the kind {name!r}")
         inputs = {**self.keys, **values}
         if inputs.get("corpus") is None:
             raise CapeletError('a plan needs a corpus: under [axes], corpus = ["reviews"]')

@@ -35,16 +35,18 @@ Everything that can be wrong with a plan is refused before anything runs.
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.studies.cell import Cell, canonical
 from capelet.studies.claims import Claim
 from capelet.studies.comparisons import Comparison
+from capelet.studies.documents import check_keys, read_entry
 from capelet.studies.kinds import KINDS, Kind
 from capelet.studies.measurements.inputs import named_inputs
 from capelet.studies.results import Analysis
@@ -57,15 +59,17 @@ MOST_CELLS = 100_000
 SIZES = ("small", "full")
 # The method of cells without any: what all methods are compared with.
 UNPROTECTED = "unprotected"
-_KEYS = (
-    "name", "kind", "title", "paper", "headline", "stand_ins", "exploratory", "settings", "axes",
-    "sizes", "corpora", "releases", "blocks", "tables", "analyses", "differences", "matched",
-    "claims",
-)  # fmt: skip
 _SOURCES = ("corpus", "auxiliary")
+_ENTRIES: dict[str, type] = {
+    "claims": Claim,
+    "tables": Layout,
+    "analyses": Analysis,
+    "differences": Comparison,
+    "matched": MatchedComparison,
+}
+_SENTENCES = ("title", "paper", "headline", "stand_ins")
 
 Axes = Mapping[str, Any]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -82,14 +86,14 @@ class StudyPlan:
 
     name: str
     kind: str
-    title: str
-    paper: str
-    headline: str
     settings: Mapping[str, Any]
     axes: Mapping[str, Sequence[Any]]
     groups: tuple[Mapping[str, Sequence[Any]], ...]
     sizes: Mapping[str, Mapping[str, Any]]
-    claims: tuple[Claim, ...]
+    title: str = ""
+    paper: str = ""
+    headline: str = ""
+    claims: tuple[Claim, ...] = ()
     corpora: Mapping[str, Any] = field(default_factory=dict)
     releases: Mapping[str, Any] = field(default_factory=dict)
     blocks: tuple[str, ...] = ()
@@ -120,7 +124,9 @@ class StudyPlan:
         cls, document: Mapping[str, Any], name: str = "plan", folder: Path = Path()
     ) -> StudyPlan:
         """The same from a mapping; `folder` is where the files of its corpora are looked for."""
-        _check_keys(document, _KEYS, "a plan")
+        own = {"groups", "folder"}  # of the record, and in no file
+        keys = [item.name for item in fields(cls) if item.name not in own]
+        check_keys(document, keys, "a plan")
         kind = document.get("kind")
         if kind not in KINDS:
             raise CapeletError(f"the plan's kind is {kind!r}; {did_you_mean(str(kind), KINDS)}")
@@ -129,33 +135,27 @@ class StudyPlan:
         if not isinstance(groups, list) or not all(isinstance(item, Mapping) for item in groups):
             raise CapeletError("groups of axes are tables of lists: [[axes.group]]")
         sizes = {size: _with_names(entry) for size, entry in _table(document, "sizes").items()}
-        _check_keys(sizes, SIZES, "the sizes of a plan")
-        claims = tuple(Claim.parse(entry) for entry in document.get("claims", ()))
+        check_keys(sizes, SIZES, "the sizes of a plan")
+        contents: dict[str, Any] = {
+            key: tuple(read_entry(record, entry, key) for entry in document.get(key, ()))
+            for key, record in _ENTRIES.items()
+        }
+        contents |= {key: str(document.get(key, "")) for key in _SENTENCES}
+        # Split 0 of one corpus has other people than split 0 of another.
+        with_corpora = any("corpus" in table for table in (axes, *groups))
         plan = cls(
             str(document.get("name", name)),
             kind,
-            str(document.get("title", "")),
-            str(document.get("paper", "")),
-            str(document.get("headline", "")),
             _with_names(_table(document, "settings")),
             axes,
             tuple(_with_names(item) for item in groups),
             {size: sizes.get(size, {}) for size in SIZES},
-            claims,
-            _table(document, "corpora"),
-            _table(document, "releases"),
-            tuple(map(str, document.get("blocks", _default_blocks(axes, groups)))),
-            tuple(_record(Layout, item, "tables") for item in document.get("tables", ())),
-            tuple(_record(Analysis, item, "analyses") for item in document.get("analyses", ())),
-            tuple(
-                _record(Comparison, item, "differences") for item in document.get("differences", ())
-            ),
-            tuple(
-                _record(MatchedComparison, item, "matched") for item in document.get("matched", ())
-            ),
-            str(document.get("stand_ins", "")),
-            folder,
-            _exploratory(document),
+            **contents,
+            corpora=_table(document, "corpora"),
+            releases=_table(document, "releases"),
+            blocks=tuple(map(str, document.get("blocks", ["corpus"] if with_corpora else []))),
+            folder=folder,
+            exploratory=_exploratory(document),
         )
         plan._check_names()
         return plan
@@ -165,12 +165,12 @@ class StudyPlan:
         keys = [*self.record.keys, *(["release"] if "steps" in self.record.keys else [])]
         what = f"a study of the kind {self.kind!r}"
         for axes in (self.axes, *self.groups):
-            _check_keys(axes, keys, what)
+            check_keys(axes, keys, what)
             for name, values in axes.items():
                 if not isinstance(values, list):
                     raise CapeletError(f"the axis {name!r} must be a list of values")
         for table in (self.settings, *self.sizes.values()):
-            _check_keys(table, keys, what)
+            check_keys(table, keys, what)
         self._check_releases()
         for item in self.matched:
             item.check(self.axis_names)
@@ -213,30 +213,23 @@ class StudyPlan:
 
     def combinations(self, size: str = "full") -> Iterator[dict[str, Any]]:
         """The values of each combination, before names are looked up."""
-        limits = self.sizes[size]
-        constants = {
-            **self.settings,
-            **{key: value for key, value in limits.items() if not self._is_axis(key)},
-        }
+        limits = {key: v for key, v in self.sizes[size].items() if not self._is_axis(key)}
+        for axes in self._grids(size):
+            for combination in itertools.product(*axes.values()):
+                yield {**self.settings, **limits, **dict(zip(axes, combination, strict=True))}
+
+    def _grids(self, size: str) -> Iterator[dict[str, Sequence[Any]]]:
+        """Of each group of axes, the values that a size keeps."""
         for group in self.groups:
             axes = {**self.axes, **group}
-            values = [_within(name, axes[name], limits.get(name)) for name in axes]
-            for combination in itertools.product(*values):
-                yield {**constants, **dict(zip(axes, combination, strict=True))}
+            yield {name: _within(name, axes[name], self.sizes[size].get(name)) for name in axes}
 
     def _is_axis(self, name: str) -> bool:
         return name in self.axes or any(name in group for group in self.groups)
 
     def count(self, size: str = "full") -> int:
         """How many cells there will be, without unprotected ones."""
-        limits, total = self.sizes[size], 0
-        for group in self.groups:
-            axes = {**self.axes, **group}
-            product = 1
-            for name in axes:
-                product *= len(_within(name, axes[name], limits.get(name)))
-            total += product
-        return total
+        return sum(math.prod(map(len, axes.values())) for axes in self._grids(size))
 
     def cells(self, size: str = "full", many: bool = False) -> list[PlannedCell]:
         """All cells, each once, with the unprotected ones that they are compared with.
@@ -353,24 +346,6 @@ def _exploratory(document: Mapping[str, Any]) -> str:
     return reason
 
 
-def _default_blocks(axes: Axes, groups: Sequence[Axes]) -> list[str]:
-    """Split 0 of one corpus has other people than split 0 of another."""
-    return ["corpus"] if any("corpus" in table for table in (axes, *groups)) else []
-
-
-def _record(record: type[T], entry: Any, name: str) -> T:
-    """An entry of the plan as the record that it describes."""
-    if not isinstance(entry, Mapping):
-        raise CapeletError(f"{name!r} of a plan are tables: [[{name}]]")
-    names = [item.name for item in fields(record)]  # type: ignore[arg-type]
-    _check_keys(entry, names, f"an entry of {name!r}")
-    values = {key: tuple(item) if isinstance(item, list) else item for key, item in entry.items()}
-    try:
-        return record(**values)
-    except TypeError:
-        raise CapeletError(f"an entry of {name!r} needs {', '.join(names)}") from None
-
-
 def _within(name: str, values: Sequence[Any], limit: Any) -> Sequence[Any]:
     """The values of an axis that a size keeps; seeds are free, others must be the axis' own."""
     if limit is None:
@@ -393,13 +368,6 @@ def _with_names(table: Any) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise CapeletError("sizes and groups of a plan must be tables: [sizes.small]")
     return {str(key): value for key, value in table.items()}
-
-
-def _check_keys(table: Mapping[str, Any], keys: Iterable[str], what: str) -> None:
-    for key in table:
-        if key not in keys:
-            hint = did_you_mean(key, keys)
-            raise CapeletError(f"{what} has no {key!r}; {hint}", field=key, code="unknown")
 
 
 def _check_seed(seed: Any) -> None:

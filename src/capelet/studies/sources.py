@@ -24,6 +24,7 @@ from capelet.encoders import with_cache
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Encoder
 from capelet.studies.cell import Encoding
+from capelet.studies.documents import check_keys
 
 # Texts of one encoding task: a few seconds of MiniLM, so that two workers end at about one time.
 BLOCK = 2048
@@ -55,11 +56,7 @@ class Source:
             return cls(name)
         entry = dict(entries[name])
         keys = [item.name for item in fields(cls) if item.name != "name"]
-        for key in entry:
-            if key not in keys:
-                raise CapeletError(
-                    f"the corpus {name!r} of the plan has no {key!r}; {did_you_mean(key, keys)}"
-                )
+        check_keys(entry, keys, f"the corpus {name!r} of the plan")
         if ("file" in entry) == ("set" in entry):
             raise CapeletError(f"the corpus {name!r} of the plan needs a 'file' or a 'set'")
         if "set" in entry:

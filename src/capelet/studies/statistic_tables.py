@@ -140,7 +140,7 @@ def estimate(ruling: Ruling) -> str:
     ends = (ruling.value, ruling.low, ruling.high)
     if ruling.scale == "relative":
         # A share of the other side, which may be more than all of it.
-        value, low, high = (change(metric, end) for end in ends)
+        value, low, high = (change("accuracy", end) for end in ends)
         return f"{value} % ({low} to {high})"
     if ruling.relation == "within":
         return _score(metric, ends)

@@ -11,10 +11,9 @@ from capelet.findings import Finding, Findings
 from capelet.reports import overall, verdicts
 from capelet.reports.kinds import report_of
 from capelet.reports.kinds.attribute_inference import needs, unmeasured_attributes
-from capelet.reports.kinds.fairness import gaps
 
 Leak = Callable[..., Finding]
-tasks = report_of("utility").sentences
+tasks, gaps = (report_of(kind).sentences for kind in ("utility", "fairness"))
 
 
 def level(
