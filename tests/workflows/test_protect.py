@@ -183,6 +183,8 @@ def test_an_audit_keeps_training_rows_out_of_the_victims(
     few = {"seeds": 1, "attackers": ["logistic"]}
     findings = audit(leaky, reversed_.encoder, **few)  # type: ignore[arg-type]
     assert findings.provenance["split"]["sizes"]["defender"] == trained.sum() == 750
+    # Once it is saved, the record lies in the state folder and no more in this process.
+    reversed_.save(tmp_path / "out")
     # The control: where nothing is recorded, rows that trained are victims like others.
     monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "elsewhere"))
     victims = Plan.of(leaky, 1).splits[0].victims
