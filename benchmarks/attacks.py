@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from capelet.attacks.attribute import Secret, View, attack, families, one_thread
+from capelet.attacks.attribute import Secret, View, attack, families
 from capelet.data.corpus import Split
 from capelet.data.datasets import load
 from capelet.encoders import load as load_encoder
@@ -26,6 +26,7 @@ from capelet.encoders.folders import transformer_folder
 from capelet.evaluation.leakage import in_threads
 from capelet.evaluation.plan import Plan
 from capelet.findings.metrics import balanced_accuracy
+from capelet.numerics import one_thread
 from tables import result, table, wanted
 
 MOST = 0.5  # of the peer's encoding time

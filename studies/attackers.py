@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Secret, View, attack, families, one_thread
+from capelet.attacks.attribute import Secret, View, attack, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.datasets import load
 from capelet.data.labels import Attribute
@@ -35,6 +35,7 @@ from capelet.defences import Settings, fit
 from capelet.evaluation.plan import Plan
 from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
+from capelet.numerics import one_thread
 from capelet.release import PrivateEncoder
 from capelet.workflows.settings_choice import part_of
 from jobs import append_rows, read_rows, run_jobs

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.attribute import Draws, Secret, View, attack, families, one_thread
+from capelet.attacks.attribute import Draws, Secret, View, attack, families
 from capelet.data.corpus import Corpus, Split
 from capelet.data.datasets import load
 from capelet.data.labels import Attribute, add_derived
@@ -35,6 +35,7 @@ from capelet.evaluation.utility import neighbour_recall
 from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
 from capelet.mechanisms import Gaussian
+from capelet.numerics import one_thread
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
 from capelet.workflows.settings_choice import part_of

@@ -15,10 +15,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 import pytest
 
-from capelet.attacks.attribute import one_thread
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.errors import DataError
+from capelet.numerics import one_thread
 from postgres import Server, why_no_server
 
 

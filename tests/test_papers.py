@@ -16,7 +16,7 @@ from capelet.cli.commands import app
 from capelet.data.datasets import DATASETS, is_available
 from capelet.findings import Finding, Findings
 from capelet.reports.markdown import draw_markdown
-from capelet.studies.cell import Measurement, canonical
+from capelet.studies.cell import Measurement, VictimGuesses, canonical
 from capelet.studies.page import result_page
 from capelet.studies.plan import PlannedCell, StudyPlan
 from capelet.studies.publication import publish
@@ -25,7 +25,6 @@ from capelet.studies.rows import Row, pick
 from capelet.studies.statistics import anova
 from capelet.studies.store import Store
 from capelet.studies.tables import join_levels, tabulate
-from capelet.workflows.cells import VictimGuesses
 from terminal import CliRunner
 
 PAPERS = Path(__file__).parents[1] / "papers"

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -155,3 +156,12 @@ def softmax(rows: Matrix) -> Matrix:
     # The largest exponent is 0: exp cannot overflow, and the quotient stays the same.
     exponentials = np.exp(rows - rows.max(axis=1, keepdims=True))
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+
+
+def one_thread() -> Any:
+    """One thread for arithmetic: an attacker's matrices are too small to share among several."""
+    from threadpoolctl import threadpool_limits
+
+    # A thread pool must be loaded before it can be limited.
+    import_module("sklearn.ensemble")
+    return threadpool_limits(1)

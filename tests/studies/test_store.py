@@ -16,9 +16,8 @@ import pytest
 
 from capelet.errors import OutputError
 from capelet.findings import Finding, Findings
-from capelet.studies.cell import Cell, Measurement
+from capelet.studies.cell import Cell, Measurement, VictimGuesses
 from capelet.studies.store import ABOUT, Store
-from capelet.workflows.cells import VictimGuesses
 
 
 def cell(seed: int = 0, **inputs: Any) -> Cell:

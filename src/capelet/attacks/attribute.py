@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 
@@ -343,11 +341,3 @@ def few_labels(view: View, secret: Secret, count: int) -> Floats | None:
     model = LogisticRegression(C=FEW_LABELS_STRENGTH, max_iter=2000, tol=1e-3)
     model.fit(view.standard.fit[places], secret.codes.fit[places])
     return np.asarray(model.predict_proba(view.standard.scored))
-
-
-def one_thread() -> Any:
-    """One thread for each attacker: its matrices are too small to share, and seeds run abreast."""
-    from threadpoolctl import threadpool_limits
-
-    import_module("sklearn.ensemble")  # a thread pool must be loaded before it can be limited
-    return threadpool_limits(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from capelet.attacks.families import families
+from capelet.attacks.families import Family, families
 from capelet.data.corpus import Corpus
 from capelet.errors import DataError, name_field
 from capelet.evaluation.attacks import choose_attacks
@@ -25,7 +25,7 @@ ORIGINAL, RELEASE = "original", "released"
 
 def decide(protocol: Protocol, asked: Attacks, corpus: Corpus, encoder: PrivateEncoder) -> Plan:
     """The plan of these attacks on what this encoder makes of the corpus; nothing is encoded."""
-    families(protocol.attackers)  # a misspelt name must not cost a pass over the corpus
+    attackers_of(protocol)  # a misspelt name must not cost a pass over the corpus
     attacks = choose_attacks(asked, corpus, protocol.derive)
     trained = rows_that_trained(encoder, inputs_of(corpus, encoder))
     is_of_attributes = "attributes" in attacks.kinds
@@ -52,9 +52,13 @@ def plan_attributes(protocol: Protocol, corpus: Corpus, trained: Flags | None = 
 
 
 def _with_protocol(plan: Plan, protocol: Protocol) -> Plan:
-    attackers = tuple(families(protocol.attackers))
-    plan = replace(plan, protocol=protocol, attackers=attackers)
+    plan = replace(plan, protocol=protocol, attackers=attackers_of(protocol))
     return plan.with_work(protocol.threads, protocol.metrics)
+
+
+def attackers_of(protocol: Protocol) -> tuple[Family, ...]:
+    """The families that were named, or all; a name that there is not is refused."""
+    return tuple(families(protocol.attackers))
 
 
 def _split(protocol: Protocol) -> str:

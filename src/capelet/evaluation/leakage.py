@@ -26,7 +26,6 @@ from capelet.attacks.attribute import (
     attack,
     few_labels,
     fit_candidate,
-    one_thread,
 )
 from capelet.attacks.outcomes import TABLE, OutcomeTable, attack_outcomes
 from capelet.data.corpus import Rows, Split
@@ -61,6 +60,7 @@ from capelet.findings.metrics import (
     scores_together,
 )
 from capelet.interfaces import Progress, Vectors
+from capelet.numerics import one_thread
 from capelet.release import Release
 
 S = TypeVar("S")

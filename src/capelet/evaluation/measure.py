@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from capelet.attacks.attribute import one_thread
 from capelet.attacks.outcomes import TABLE
 from capelet.data.labels import Attribute
 from capelet.evaluation.access import Access, access_of
@@ -29,6 +28,7 @@ from capelet.evaluation.scores import Scoring
 from capelet.evaluation.utility import neighbours
 from capelet.findings import Finding
 from capelet.interfaces import Progress, Vectors, silent
+from capelet.numerics import one_thread
 from capelet.release import PrivateEncoder, Release
 from capelet.release.seeded import seeded
 

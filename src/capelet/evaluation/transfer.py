@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from capelet.attacks.adaptive import VECTORS
-from capelet.attacks.attribute import Draws, Family, Secret, View, attack, one_thread
+from capelet.attacks.attribute import Draws, Family, Secret, View, attack
 from capelet.attacks.outcomes import TABLE, OutcomeTable, attack_outcomes
 from capelet.data.corpus import Corpus, Rows
 from capelet.data.labels import Attribute, add_derived, attributes
@@ -25,6 +25,7 @@ from capelet.evaluation.scores import Scoring
 from capelet.findings import Finding
 from capelet.findings.metrics import Guesses, metrics_for
 from capelet.interfaces import Vectors
+from capelet.numerics import one_thread
 from capelet.release import Release
 
 AUXILIARY = "auxiliary"

@@ -20,9 +20,13 @@ from typing import TYPE_CHECKING, Any
 from capelet.errors import CapeletError, describe_fault
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from capelet.data.corpus import Rows
     from capelet.findings import Findings
+    from capelet.findings.metrics import Codes
     from capelet.studies.sources import Source
-    from capelet.workflows.cells import VictimGuesses
 
 # Names under which keys were made when the first cells were stored; what they mean has not changed.
 _STABLE_SPLITS = {"balanced": "auto", "auto": "by author, else random"}
@@ -54,6 +58,22 @@ class Cell:
     @property
     def seed(self) -> int:
         return int(self.inputs["seed"])
+
+
+@dataclass(frozen=True, eq=False)
+class VictimGuesses:
+    """What the strongest attacker, or the task's probe, said of each victim of one target.
+
+    `rows` and `units` number rows of the corpus and persons in it: with the texts at hand they name
+    people, so whoever keeps them replaces them by pseudonyms first.
+    """
+
+    kind: str
+    target: str
+    rows: Rows
+    units: Codes
+    truth: npt.NDArray[np.int16]
+    guess: npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +155,7 @@ def compute(task: Cell | Encoding) -> Outcome:
 def _compute(task: Cell | Encoding) -> Measurement | None:
     import torch
 
-    from capelet.attacks.attribute import one_thread
+    from capelet.numerics import one_thread
     from capelet.studies.kinds import KINDS
     from capelet.studies.sources import encode_rows
     from capelet.training.device import on_processor

@@ -35,7 +35,7 @@ from capelet.findings import Findings
 from capelet.studies.cell import Cell, Measurement, canonical
 
 if TYPE_CHECKING:
-    from capelet.workflows.cells import VictimGuesses
+    from capelet.studies.cell import VictimGuesses
 
 # Raised when an older reader would misread what is written.
 FORMAT = 1

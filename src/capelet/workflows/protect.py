@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,39 +23,29 @@ import numpy as np
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, makes_task
 from capelet.data.splits import Seeds
-from capelet.defences import Defence, Settings, check_attributes, check_choices, check_needs
+from capelet.defences import Defence, Settings, check_choices
 from capelet.defences import method as method_record
 from capelet.defences.settings import SPECIMEN
 from capelet.encoders.cache import RememberingEncoder
 from capelet.encoders.model_folder import claim_folder
 from capelet.encoders.own import TunedEncoder, unwrap
 from capelet.errors import CapeletError, DataError, name_field
-from capelet.evaluation.decision import inputs_of, plan_attributes
-from capelet.evaluation.measure import Released, encoders_of, measure, pictures
+from capelet.evaluation.decision import plan_attributes
+from capelet.evaluation.measure import Released, measure, pictures
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock, audit_provenance
 from capelet.files import cache_folder, inner_folder
 from capelet.findings import Finding, Findings
-from capelet.interfaces import Encoder, Progress, Vectors
+from capelet.interfaces import Encoder, Progress
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
 from capelet.question import Columns, Network, Protocol, Training, collect, listed
 from capelet.release import PrivateEncoder, recipe_hash
-from capelet.release.seeded import seeded
-from capelet.workflows.audit import (
-    corpus_of,
-    private_encoder,
-)
+from capelet.workflows.audit import corpus_of, private_encoder
 from capelet.workflows.progress import default_progress
-from capelet.workflows.settings_choice import SearchTask, check_wish, search, steps_with
-from capelet.workflows.training import (
-    TrainingInputs,
-    attributes_to_fight,
-    fit_split,
-    rewritten_lessons,
-    settings_of,
-)
-from capelet.workflows.units import SPLIT, check_classes, check_units
+from capelet.workflows.settings_choice import SearchTask, check_wish, search
+from capelet.workflows.training import TrainingJob, attributes_to_fight, check_choice
+from capelet.workflows.units import SPLIT, check_units
 
 JOINT = "joint-adversary"
 # Settings of which an account speaks only where somebody chose them.
@@ -138,7 +127,6 @@ def protect(
     plan = plan_attributes(protocol, corpus)
     plan.check_victims()
     against = attributes_to_fight(plan, hold_out)
-    complete = partial(method_record(method).complete, secrets=[item.name for item in against])
     has_search = max_leakage is not None or min_utility is not None
     if has_search:
         plan = plan.with_common_victims()
@@ -154,15 +142,12 @@ def protect(
     plain = private_encoder(corpus, encoder, cache)
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
-    texts = method_record(method).text_steps(choice)
-    job = _Job(
-        plan, method, complete(choice), against, texts, plain, inputs_of(corpus, plain), clock,
-        progress,
-    )  # fmt: skip
+    job = TrainingJob.of(plan, method, choice, against, plain, progress)
     _check_epsilon(plan, choice, method, allow_useless_epsilon)
     check_state()
-    _check_inputs(job, has_search)
-    unprotected, lessons = job.encode()
+    _check_layers(job, has_search)
+    with clock("encoding"):
+        unprotected, lessons = job.encode()
     original = unprotected.first
     frontier = None
     if has_search:
@@ -175,12 +160,16 @@ def protect(
                 task, max_leakage=max_leakage, min_utility=min_utility, trials=trials,
                 progress=progress,
             )  # fmt: skip
-        job = replace(job, settings=complete(replace(choice, **frontier.best_settings())))
-    defences = job.train(lessons)
-    encoders, released = job.release(defences, original.vectors)
+        job = job.with_settings(frontier.best_settings())
+    with clock("training"):
+        defences = job.train(lessons, cache_folder() / "training")
+    encoders = [job.ship(item) for item in defences]
+    _remember_rows(plan.splits[0], job.inputs, encoders[0], plain)
+    with clock("release"):
+        released = job.release(encoders, original.vectors)
     # The same splits and attackers before and after: only the encoder differs.
-    before = job.measure(plain, unprotected)
-    after = job.measure(encoders[0], released)
+    before = _measure(job, plain, unprotected, clock)
+    after = _measure(job, encoders[0], released, clock)
     for item in defences[1:]:
         if isinstance(item.encoder, TunedEncoder):
             item.encoder.forget()  # only the encoder of the first seed is kept
@@ -197,74 +186,14 @@ def _what_to_keep(corpus: Corpus, derive: Sequence[str], name: str) -> str:
     return "task" if has_task or "neighbours" not in method_record(name).keeps else "neighbours"
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """One method to be trained and measured on one plan, after all that is refused was refused.
-
-    `texts` are the steps before the encoder, `plain` is what is protected.
-    """
-
-    plan: Plan
-    name: str
-    settings: Settings
-    against: tuple[Attribute, ...]
-    texts: tuple[Any, ...]
-    plain: PrivateEncoder
-    inputs: Any
-    clock: Clock
-    progress: Progress
-
-    def encode(self) -> tuple[Released, list[TrainingInputs]]:
-        """Split by split, what is released without protection, and what the defence learns on."""
-        with self.clock("encoding"):
-            encoders = encoders_of(self.plain, self.plan, "original")
-            released = Released.of(encoders, self.inputs, None, self.progress)
-            if not self.texts:
-                return released, [TrainingInputs(item, self.inputs) for item in released.vectors]
-            return released, rewritten_lessons(
-                self.texts, self.plain, self.inputs, self.plan, self.progress
-            )
-
-    def train(self, lessons: Sequence[TrainingInputs]) -> list[Defence]:
-        """A defence for each split, each on its own defender's part."""
-        checkpoints = cache_folder() / "training"
-        with self.clock("training"):
-            return [
-                fit_split(
-                    self.plan, parts, lesson, self.against, self.name,
-                    settings_of(self.settings, parts, self.plan.protocol.seeded_noise),
-                    self.plain, checkpoints, self.progress,
-                )
-                for parts, lesson in zip(self.plan.splits, lessons, strict=True)
-            ]  # fmt: skip
-
-    def ship(self, defence: Defence) -> PrivateEncoder:
-        """The private encoder that a fitted defence is saved as."""
-        steps = steps_with(defence, self.plain.steps)
-        return PrivateEncoder(*self.texts, *steps, head=defence.outcome.head)
-
-    def release(
-        self, defences: Sequence[Defence], original: Vectors
-    ) -> tuple[list[PrivateEncoder], Released]:
-        """The private encoder of each split, and all rows through it, drawn anew or by its seed.
-
-        Which rows trained the first is remembered: it is the one that is saved.
-        """
-        encoders = [self.ship(item) for item in defences]
-        _remember_rows(self.plan.splits[0], self.inputs, encoders[0], self.plain)
-        with self.clock("release"):  # by the object that is saved: what is measured is what ships
-            sources = encoders
-            if self.plan.protocol.seeded_noise:
-                splits = zip(encoders, self.plan.splits, strict=True)
-                sources = [seeded(item, parts.seed) for item, parts in splits]
-            return encoders, Released.of(sources, self.inputs, original, self.progress)
-
-    def measure(self, encoder: PrivateEncoder, released: Released) -> Findings:
-        """What fresh attackers read off these releases, one for each split, and their worth."""
-        rows, tally = measure(self.plan, released, self.clock, self.progress)
-        artefacts = pictures(self.plan, released, tally, self.clock)
-        origin = audit_provenance(self.plan, encoder, released.first, self.clock)
-        return Findings(tuple(rows), origin, released.first.recipe, artefacts)
+def _measure(
+    job: TrainingJob, encoder: PrivateEncoder, released: Released, clock: Clock
+) -> Findings:
+    """What fresh attackers read off these releases, one for each split, and their worth."""
+    rows, tally = measure(job.plan, released, clock, job.progress)
+    artefacts = pictures(job.plan, released, tally, clock)
+    origin = audit_provenance(job.plan, encoder, released.first, clock)
+    return Findings(tuple(rows), origin, released.first.recipe, artefacts)
 
 
 def _strongest(findings: Findings, against: Sequence[Attribute]) -> list[Finding]:
@@ -289,12 +218,8 @@ def _check_epsilon(plan: Plan, settings: Settings, name: str, allow_useless_epsi
         )
 
 
-def _check_inputs(job: _Job, has_search: bool) -> None:
-    """Refuse what the method cannot do with these inputs, before anything is encoded."""
-    if job.plain.consumes != "texts" and not method_record(job.name).on_vectors:
-        raise DataError(
-            f"the method {job.name!r} changes or reads texts, and there are only vectors"
-        )
+def _check_layers(job: TrainingJob, has_search: bool) -> None:
+    """Refuse to train layers that cannot be trained, before anything is encoded."""
     if not job.settings.tune_layers:
         return
     from capelet.encoders.tuning import tunable
@@ -323,18 +248,14 @@ def _check_choice(
             f"the mechanism {choice.mechanism!r} is known to be broken: a study may measure it, "
             "and nothing is protected with it"
         )
-    # An ε that will be searched need not be given.
-    is_open = has_search and choice.epsilon is None and "epsilon" in method_record(name).needs
-    check_needs(name, replace(choice, epsilon=1.0) if is_open else choice, plan.label, against)
-    check_attributes(choice, [item.name for item in against])
-    if choice.training is None:
-        return
-    if has_search:
+    if choice.training is not None and has_search:
         raise DataError(
             f"a search among settings counts as training, and {name_field('train_epsilon')} does "
             f"not cover it; leave {name_field('max_leakage')} and {name_field('min_utility')} out"
         )
-    check_classes([*against, *([plan.label] if plan.label is not None else [])])
+    # An ε that will be searched need not be given.
+    is_open = has_search and choice.epsilon is None and "epsilon" in method_record(name).needs
+    check_choice(plan, against, name, replace(choice, epsilon=1.0) if is_open else choice)
 
 
 def _remember_rows(
@@ -373,7 +294,7 @@ def _joint(
 
 
 def _with_account(
-    job: _Job, after: Findings, defences: Sequence[Defence], hold_out: Sequence[str]
+    job: TrainingJob, after: Findings, defences: Sequence[Defence], hold_out: Sequence[str]
 ) -> Findings:
     """The findings, with what the training believed and how it was made."""
     rows = (*after.rows, *_joint(defences, job.against, recipe_hash(after.recipe)))
@@ -385,7 +306,7 @@ def _with_account(
     return replace(after, rows=rows, provenance={**after.provenance, "protect": about})
 
 
-def _about(job: _Job, defences: Sequence[Defence]) -> dict[str, Any]:
+def _about(job: TrainingJob, defences: Sequence[Defence]) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
     plan, record = job.plan, method_record(job.name)
     against = [item.name for item in job.against] if record.fights_with(job.settings) else []

@@ -33,19 +33,18 @@ def _protocol(inputs: Mapping[str, Any]) -> Any:
 
 
 def check_attackers(inputs: Mapping[str, Any]) -> None:
-    from capelet.attacks.attribute import families
+    from capelet.evaluation.decision import attackers_of
+    from capelet.question import Protocol
 
-    families(tuple(inputs["attackers"]))
+    attackers_of(Protocol(attackers=tuple(inputs["attackers"])))
     check_steps(inputs)
 
 
 def measure_audit(cell: Cell) -> Measurement:
-    from capelet.workflows.cells import measure_steps
+    from capelet.studies.measurements.splits import measure_steps
 
     corpus = corpus_of(cell)
-    return Measurement(
-        *measure_steps(corpus, encoder_in(cell), steps_in(cell), _protocol(cell.inputs))
-    )
+    return measure_steps(corpus, encoder_in(cell), steps_in(cell), _protocol(cell.inputs))
 
 
 def setting_keys() -> dict[str, Any]:
@@ -83,19 +82,17 @@ def check_method(inputs: Mapping[str, Any]) -> None:
 
 
 def measure_protect(cell: Cell) -> Measurement:
-    from capelet.workflows.cells import measure_method
+    from capelet.studies.measurements.splits import measure_method
 
     inputs = cell.inputs
-    return Measurement(
-        *measure_method(
-            corpus_of(cell),
-            encoder_in(cell),
-            inputs["method"],
-            _settings(inputs),
-            _protocol(inputs),
-            tuple(inputs.get("hold_out", ())),
-            bool(inputs.get("members", False)),
-        )
+    return measure_method(
+        corpus_of(cell),
+        encoder_in(cell),
+        inputs["method"],
+        _settings(inputs),
+        _protocol(inputs),
+        tuple(inputs.get("hold_out", ())),
+        bool(inputs.get("members", False)),
     )
 
 
@@ -113,7 +110,7 @@ def check_clouds(inputs: Mapping[str, Any]) -> None:
 
 
 def measure_geometry(cell: Cell) -> Measurement:
-    from capelet.workflows.cells import measure_clouds
+    from capelet.studies.measurements.splits import measure_clouds
 
     clouds = {name: steps_from(steps) for name, steps in cell.inputs["clouds"].items()}
     return Measurement(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from capelet.data.datasets import path
 from capelet.data.splits import group_rows
 from capelet.encoders.weights import file_hash
 from capelet.errors import DataError
-from capelet.findings import Finding
+from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Step, Vectors
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.sources import encoder_of, sample
+
+if TYPE_CHECKING:
+    from capelet.privacy.guarantees import Guarantee
 
 # Inputs that the driver adds: what names of encoders and of tasks stand for on this day.
 FINGERPRINT, START_FINGERPRINT = "fingerprint", "start_fingerprint"
@@ -105,10 +109,39 @@ def private_encoder(cell: Cell) -> Any:
     return seeded(PrivateEncoder(encoder_in(cell), *steps_in(cell)), cell.seed)
 
 
+def study_findings(
+    rows: Sequence[Finding],
+    seed: int,
+    recipe: Mapping[str, Any] | None = None,
+    unseeded_guarantee: Guarantee | None = None,
+) -> Findings:
+    """The rows with their seed, and a provenance without times or names that chance gave.
+
+    A learnt map has a random id in its recipe. In a study nothing is released, and equal cells must
+    be equal files, so the id is left out. `unseeded_guarantee` is what the noise would promise in
+    a release, with its status: that a specimen's is broken must be in the findings, wherever they
+    are shown.
+    """
+    from capelet.evaluation.provenance import versions
+    from capelet.release.recipe import recipe_hash
+
+    steps = [
+        {key: value for key, value in step.items() if key != "id"}
+        for step in (recipe or {}).get("steps", [])
+    ]
+    same = {"steps": steps} if steps else {}
+    name = recipe_hash(same) if steps else None
+    own = tuple(replace(row, recipe_hash=name, seed=seed) for row in rows)
+    promise = (
+        {"unseeded_guarantee": unseeded_guarantee.to_json()}
+        if unseeded_guarantee is not None
+        else {}
+    )
+    return Findings(own, {"versions": versions(), **promise}, same)
+
+
 def measurement_of(
     rows: Sequence[Finding], cell: Cell, recipe: Mapping[str, Any] | None = None
 ) -> Measurement:
     """The findings of an attack that makes its releases itself; it gives no guesses by row."""
-    from capelet.workflows.cells import study_findings
-
     return Measurement(study_findings(rows, cell.seed, recipe))

@@ -22,9 +22,9 @@ from capelet.mechanisms import Laplace
 from capelet.mechanisms.words import WordDropout
 from capelet.question import Protocol
 from capelet.release import PrivateEncoder
-from capelet.workflows import cells
+from capelet.studies.measurements.splits import measure_clouds, measure_method, measure_steps
+from capelet.workflows import training
 from capelet.workflows.audit import audit
-from capelet.workflows.cells import measure_clouds, measure_method, measure_steps
 from capelet.workflows.protect import protect
 
 pytest.importorskip("wordllama", reason="the extra words is not installed")
@@ -65,7 +65,8 @@ def test_a_cell_is_protect_for_one_seed(
 ) -> None:
     choice = Settings(schedule=QUICK, **settings)
     encoder = with_cache(load_encoder("wordllama"))
-    cell, guesses = measure_method(corpus, encoder, method, choice, one_split(SEED, FAST))
+    measured = measure_method(corpus, encoder, method, choice, one_split(SEED, FAST))
+    cell, guesses = measured.findings, measured.guesses
     whole = protect(
         corpus, "wordllama", method, choice, seeds=[SEED], attackers=FAST, seeded_noise=True,
         allow_useless_epsilon=True,
@@ -76,7 +77,7 @@ def test_a_cell_is_protect_for_one_seed(
     assert own == theirs
     assert {item.target for item in guesses} == {"stars", "gender"}
     # Another seed is another split.
-    other, _ = measure_method(corpus, encoder, method, choice, one_split(SEED + 1, FAST))
+    other = measure_method(corpus, encoder, method, choice, one_split(SEED + 1, FAST)).findings
     assert scores(other) != own
 
 
@@ -84,11 +85,13 @@ def test_a_cell_without_steps_is_an_audit_and_one_with_noise_can_be_repeated(
     corpus: Corpus,
 ) -> None:
     encoder, protocol = with_cache(load_encoder("wordllama")), one_split(SEED, FAST)
-    before, _ = measure_steps(corpus, encoder, (), protocol)
+    before = measure_steps(corpus, encoder, (), protocol).findings
     assert scores(before) == scores(audit(corpus, "wordllama", seeds=[SEED], attackers=FAST))
     steps = [Laplace(64.0), WordDropout(0.2)]
-    noisy, guesses = measure_steps(corpus, encoder, steps, protocol)
-    again, same_guesses = measure_steps(corpus, encoder, steps, protocol)
+    measured = measure_steps(corpus, encoder, steps, protocol)
+    noisy, guesses = measured.findings, measured.guesses
+    measured = measure_steps(corpus, encoder, steps, protocol)
+    again, same_guesses = measured.findings, measured.guesses
     assert noisy.to_json() == again.to_json() != before.to_json()
     for one, other in zip(guesses, same_guesses, strict=True):
         assert np.array_equal(one.guess, other.guess)
@@ -99,7 +102,8 @@ def test_a_cell_without_steps_is_an_audit_and_one_with_noise_can_be_repeated(
 
 def test_guesses_are_those_that_the_scores_come_from(corpus: Corpus) -> None:
     encoder = with_cache(load_encoder("wordllama"))
-    findings, guesses = measure_steps(corpus, encoder, (), one_split(SEED, FAST))
+    measured = measure_steps(corpus, encoder, (), one_split(SEED, FAST))
+    findings, guesses = measured.findings, measured.guesses
     for item in guesses:
         accuracy = findings.value(
             kind=item.kind, target=item.target, metric="accuracy", attacker="strongest",
@@ -112,16 +116,18 @@ def test_guesses_are_those_that_the_scores_come_from(corpus: Corpus) -> None:
 def test_a_cell_with_the_original_noise_says_that_it_is_broken(corpus: Corpus) -> None:
     encoder, protocol = with_cache(load_encoder("wordllama")), one_split(SEED, FAST)
     wrong = Settings(epsilon=8.0, mechanism="specimen:row-range", schedule=QUICK)
-    findings, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
+    findings = measure_method(corpus, encoder, "cape", wrong, protocol).findings
     assert findings.provenance["unseeded_guarantee"]["status"] == "broken"
     assert any(step["step"] == "specimen:row-range" for step in findings.recipe["steps"])
-    again, _ = measure_method(corpus, encoder, "cape", wrong, protocol)
+    again = measure_method(corpus, encoder, "cape", wrong, protocol).findings
     assert again.to_json() == findings.to_json()
     # The control: the right noise would keep its word, had it not come from a seed.
     right = replace(wrong, mechanism="laplace")
-    findings, _ = measure_method(corpus, encoder, "cape", right, protocol)
+    findings = measure_method(corpus, encoder, "cape", right, protocol).findings
     assert findings.provenance["unseeded_guarantee"]["status"] == "proven"
-    auto, _ = measure_method(corpus, encoder, "cape", replace(wrong, mechanism="auto"), protocol)
+    auto = measure_method(
+        corpus, encoder, "cape", replace(wrong, mechanism="auto"), protocol
+    ).findings
     assert scores(auto) == scores(findings)
 
 
@@ -143,12 +149,12 @@ def test_the_head_of_a_map_that_learnt_by_heart_gives_its_texts_away(corpus: Cor
 
     def advantage(**schedule: Any) -> float:
         settings = Settings(schedule=Schedule(device="cpu", **schedule))
-        findings, _ = measure_method(blind, encoder, "fx", settings, protocol, members=True)
+        findings = measure_method(blind, encoder, "fx", settings, protocol, members=True).findings
         return findings.value(kind="membership", metric="advantage", attacker="head-loss")
 
     assert advantage(epochs=200, patience=None) > 0.5
     assert abs(advantage(epochs=1, rate=1e-6)) < 0.2
-    without, _ = measure_method(blind, encoder, "fx", Settings(schedule=QUICK), protocol)
+    without = measure_method(blind, encoder, "fx", Settings(schedule=QUICK), protocol).findings
     assert not without.select(kind="membership")
 
 
@@ -158,7 +164,7 @@ def test_a_map_is_asked_with_the_vectors_of_the_encoder_that_ships(
     """An encoder that was learnt too has vectors of its own, of the plain one's width perhaps."""
     fitted: list[Defence] = []
     asked: list[np.ndarray] = []
-    fit, of_head = cells.fit_split, Membership.of_head
+    fit, of_head = training.fit, Membership.of_head
 
     def remember(*arguments: Any) -> Defence:
         fitted.append(fit(*arguments))
@@ -168,7 +174,7 @@ def test_a_map_is_asked_with_the_vectors_of_the_encoder_that_ships(
         asked.append(chances)
         return of_head(attack, chances, *arguments)
 
-    monkeypatch.setattr(cells, "fit_split", remember)
+    monkeypatch.setattr(training, "fit", remember)
     monkeypatch.setattr(Membership, "of_head", look)
     encoder, settings = load_encoder("wordllama"), Settings(schedule=QUICK)
     measure_method(corpus, encoder, "ae", settings, one_split(SEED, FAST), members=True)
