@@ -78,17 +78,14 @@ def make_canaries(
     sequences = _unique(random, count, length, len(space))
     # Another order of authors at each level: no author has all the often repeated ones.
     owners = [
-        (people[person], level) for level in levels for person in random.permutation(len(people))
+        (people[person], level)
+        for level in levels
+        for person in random.permutation(len(people))[:each]
     ]
-    owner_levels = [
-        owner
-        for place in range(len(levels))
-        for owner in owners[place * len(people) : place * len(people) + each]
-    ]
-    owner_levels += [(people[person], 0) for person in random.integers(len(people), size=nulls)]
+    owners += [(people[person], 0) for person in random.integers(len(people), size=nulls)]
     return tuple(
         Canary(author, tuple(space[place] for place in places), level)
-        for (author, level), places in zip(owner_levels, sequences, strict=True)
+        for (author, level), places in zip(owners, sequences, strict=True)
     )
 
 

@@ -100,18 +100,12 @@ class Corpus:
 
     def take(self, rows: Rows) -> Corpus:
         """These rows, in this order."""
-
-        def some(column: Any) -> Any:
-            return None if column is None else column[rows]
-
+        names = ("texts", "vectors", "label", "author", "official")
+        columns = {name: getattr(self, name) for name in names}
         return replace(
             self,
-            texts=some(self.texts),
-            vectors=some(self.vectors),
-            label=some(self.label),
             private={name: column[rows] for name, column in self.private.items()},
-            author=some(self.author),
-            official=some(self.official),
+            **{name: column[rows] for name, column in columns.items() if column is not None},
         )
 
     def digest(self) -> str:

@@ -16,6 +16,12 @@ from capelet.errors import DataError, name_field
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _WORDS = {word: sign for sign, word in SEPARATORS.items()} | {"\\t": "\t"}
+# Kinds of files with rows, by the ends of their names.
+KINDS = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+}
 _BLOCK = 1 << 20
 # Enough records to see whether a separator gives them all the same number of cells.
 _SAMPLE_BYTES, _SAMPLE_RECORDS = 1 << 18, 60

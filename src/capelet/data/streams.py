@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import DATASETS, load, path
-from capelet.data.formats import Format
+from capelet.data.formats import KINDS, Format
 from capelet.data.headers import Header
 from capelet.data.messages import kind_of, no_column, several_columns
 from capelet.data.tables import TEXT, csv_options, json_rows, separator_hint, unreadable_file
@@ -64,21 +64,20 @@ def column_batches(
             yield from _in_memory(load("reviews"), columns)
             return
         source = path(str(source))
-    kinds = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".tsv": _csv}
-    kinds |= {".jsonl": _jsonl, ".ndjson": _jsonl}
+    kind = KINDS.get(source.suffix.lower())
     layout = layout or Format()
     if not source.suffix and not source.exists():
         hint = did_you_mean(str(source), DATASETS)
         raise DataError(f"there is no file and no set {str(source)!r}; {hint}")
     if not source.is_file():
         raise DataError(f"there is no file {str(source)!r}; give the path of a data file")
-    if source.suffix.lower() not in kinds:
+    if kind is None:
         raise DataError(
             f"{source.name!r} is not a kind of file that can be read; "
             "give .parquet, .csv, .tsv or .jsonl"
         )
     try:
-        for batch in kinds[source.suffix.lower()](source, columns, progress, layout):
+        for batch in _READERS[kind](source, columns, progress, layout):
             yield without_empty(batch) if layout.drop_empty else batch
     except (pa.ArrowException, OSError, UnicodeError, ValueError, OverflowError) as error:
         raise unreadable_file(source, error, layout) from None
@@ -149,6 +148,9 @@ def _jsonl(source: Path, columns: list[str], progress: Progress, layout: Format)
             is_first = False
         yield [[row.get(column) for row, _ in block] for column in columns]
         progress("checking", block[-1][1], size)
+
+
+_READERS = {"parquet": _parquet, "csv": _csv, "jsonl": _jsonl}
 
 
 def check_columns(name: str, columns: Iterable[str], header: Header, hint: str = "") -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capelet.data.formats import SEPARATORS, Format, detect_encoding, detect_separator
+from capelet.data.formats import KINDS, SEPARATORS, Format, detect_encoding, detect_separator
 from capelet.data.headers import Header
 from capelet.data.messages import several_columns, unreadable
 from capelet.errors import DataError, name_field
@@ -62,17 +62,17 @@ def read_file(source: Path, layout: Format) -> Sheet:
     if not source.is_dir() and not source.is_file():
         # Reading a pipe may never end, and it cannot be read twice.
         raise DataError(f"{str(source)!r} is neither a file nor a folder; save it to a file first")
-    kind = source.suffix.lower()
+    kind = KINDS.get(source.suffix.lower())
     try:
         if source.is_dir():
             table = _read_datasets_folder(source)
-        elif kind in (".parquet", ".pq"):
+        elif kind == "parquet":
             import pyarrow.parquet
 
             table = pyarrow.parquet.read_table(source)
-        elif kind in (".csv", ".tsv"):
+        elif kind == "csv":
             return _read_csv(source, layout)
-        elif kind in (".jsonl", ".ndjson"):
+        elif kind == "jsonl":
             table = _read_jsonl(source, layout)
         else:
             raise DataError(
@@ -86,19 +86,15 @@ def read_file(source: Path, layout: Format) -> Sheet:
 
 def unreadable_file(source: Path, error: Exception, layout: Format) -> DataError:
     """The complaint about a broken file, with the likely encoding where that is what is wrong."""
-    kind = source.suffix or "a datasets folder"
-    if source.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
-        return unreadable(source.name, kind, error)
-    encoding = detect_encoding(source)
-    if encoding != layout.encoding_of(source) and layout.encoding is None:
-        hint = (
-            f"it is not UTF-8, and looks like {encoding}: give {name_field('encoding', encoding)}"
-        )
-        return unreadable(source.name, kind, error, hint)
-    hint = ""
-    if source.suffix.lower() in (".csv", ".tsv"):
-        hint = separator_hint(source, layout)
-    return unreadable(source.name, kind, error, hint)
+    kind, hint = KINDS.get(source.suffix.lower()), ""
+    if kind in ("csv", "jsonl"):
+        encoding = detect_encoding(source)
+        if encoding != layout.encoding_of(source) and layout.encoding is None:
+            field = name_field("encoding", encoding)
+            hint = f"it is not UTF-8, and looks like {encoding}: give {field}"
+        elif kind == "csv":
+            hint = separator_hint(source, layout)
+    return unreadable(source.name, source.suffix or "a datasets folder", error, hint)
 
 
 def separator_hint(source: Path, layout: Format) -> str:

@@ -26,6 +26,9 @@ _COMPARE = {
 }
 # Longer ones are no comparison that a person wrote, and deep ones exhaust the parser's stack.
 _LONGEST = 4_000
+_BROKEN = (
+    SyntaxError, ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError,
+)  # fmt: skip
 
 
 def filter_rows(table: pa.Table, where: str, header: Header) -> pa.Table:
@@ -41,9 +44,7 @@ def filter_rows(table: pa.Table, where: str, header: Header) -> pa.Table:
         tree = ast.parse(where, mode="eval").body
         header = header.confirm(_names(tree))
         return table.filter(_compute(tree, table, header, complaint))
-    except (SyntaxError, ValueError, TypeError, KeyError, pa.ArrowException, OverflowError):
-        raise complaint from None
-    except (RecursionError, MemoryError):
+    except (*_BROKEN, pa.ArrowException):
         raise complaint from None
 
 

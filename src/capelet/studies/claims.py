@@ -45,7 +45,7 @@ from capelet.studies.documents import (
     Word,
     check_keys,
 )
-from capelet.studies.rows import Row, has_level, is_asked_for
+from capelet.studies.rows import Row, count_of, has_level, is_asked_for
 from capelet.studies.statistics import student
 
 RELATIONS = ("lower", "higher", "equal", "within")
@@ -128,10 +128,8 @@ class Claim:
             return Ruling(self.text, UNTESTED, expected, why=self.untestable)
         by_split = self._by_split(values)
         if len(by_split) < 2:
-            number = f"{len(by_split)} split" + ("" if len(by_split) == 1 else "s")
-            return Ruling(
-                self.text, UNTESTED, expected, pairs=len(by_split), why=f"{number} to compare"
-            )
+            why = f"{count_of(len(by_split), 'split')} to compare"
+            return Ruling(self.text, UNTESTED, expected, pairs=len(by_split), why=why)
         score = student(by_split)
         mean, low, high = score.value, score.low, score.high
         verdict = self._verdict(low, high)

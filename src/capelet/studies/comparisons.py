@@ -172,17 +172,13 @@ def _pairs(
     both = [split for split in sides[0] if split in sides[1]]
     pairs = [(sides[0][split], sides[1][split]) for split in both]
     # Both go if one does: a lone value would compare this split's people with others.
-    usable = [pair for pair in pairs if all(_is_usable(row) for row in pair)]
+    usable = [pair for pair in pairs if all(row.is_usable for row in pair)]
     alone = [split for split in {**sides[0], **sides[1]} if split not in both]
     alone += [
         split_of(pair[0], blocks) for pair in pairs if any(not math.isfinite(r.value) for r in pair)
     ]
     missing = tuple(f"split {' '.join(map(format_level, split))}" for split in alone)
     return usable, Exclusions.of(pairs, missing)
-
-
-def _is_usable(row: Row) -> bool:
-    return math.isfinite(row.value) and not row.degenerate
 
 
 def _check_victims(before: Row, after: Row, blocks: Sequence[str]) -> None:
@@ -222,19 +218,8 @@ def _difference(
     exclusions: Exclusions,
 ) -> Difference:
     before, after = pairs[0]
-    names = _names(before.axes, after.axes)
-    return Difference(
-        *names,
-        after.kind,
-        after.target,
-        after.metric,
-        unit,
-        *score.ends,
-        p,
-        n,
-        effect,
-        exclusions=exclusions,
-    )
+    about = (*_names(before.axes, after.axes), after.kind, after.target, after.metric)
+    return Difference(*about, unit, *score.ends, p, n, effect, exclusions=exclusions)
 
 
 def _names(before: Mapping[str, Level], after: Mapping[str, Level]) -> tuple[str, str]:

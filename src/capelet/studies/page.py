@@ -6,7 +6,7 @@ and `index_page` of all of these files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -26,7 +26,7 @@ from capelet.reports.page import (
     Words,
     present,
     section,
-    table,
+    table_of,
     text,
 )
 from capelet.studies.claims import Ruling
@@ -99,13 +99,14 @@ def result_page(result: Result) -> Page:
         _said("Stand-ins:", result.origin.stand_ins),
     ]
     source = Fact("For a paper", (Span("LaTeX", link=f"{result.name}.tex"),))
+    note = Text(((Span(CONDITIONAL, "em"),),))
     return _page(
         result.title,
         header,
         section("tables", "Our tables", result_tables(result, alone=False)),
         section("claims", "Claims", [result_claims(result)]),
         section("statistics", "Statistics", result_statistics(result)),
-        section("origin", "Origin", [Facts((*origin(result), source)), _italic(CONDITIONAL)]),
+        section("origin", "Origin", [Facts((*origin(result), source)), note]),
     )
 
 
@@ -115,11 +116,12 @@ def index_page(results: Sequence[Result], account: Experiments | None = None) ->
     # A small study checks that a plan runs; its verdict is not one on the paper.
     verdicts = {item.name: _verdict(item) for item in results if item.origin.size == FULL}
     papers = tuple(Fact(name, citation) for name, citation in account.papers.items())
-    rows = [
-        Line((item.paper, item.place, item.content, _state(item, verdicts)))
-        for item in account.rows
-    ]
-    columns = ("paper", "table, figure", "what is in it", "verdict here")
+    columns: dict[str, Callable[[Experiment], Words]] = {
+        "paper": lambda item: item.paper,
+        "table, figure": lambda item: item.place,
+        "what is in it": lambda item: item.content,
+        "verdict here": lambda item: _state(item, verdicts),
+    }
     number = "1 study" if len(results) == 1 else f"{len(results)} studies"
     outcome = count_verdicts([item.verdict for item in results])
     return _page(
@@ -127,12 +129,12 @@ def index_page(results: Sequence[Result], account: Experiments | None = None) ->
         [
             Text((DRAWN,)),
             Text((READING,)),
-            Text((PROTOCOL,)) if rows else None,
+            Text((PROTOCOL,)) if account.rows else None,
         ],
         section(
             "experiments",
             "The papers’ experiments",
-            [Facts(papers) if papers else None, table("", columns, rows, words=4)],
+            [Facts(papers) if papers else None, table_of("", account.rows, columns, words=4)],
         ),
         section(
             "studies",
@@ -169,16 +171,12 @@ def result_claims(result: Result) -> Table | None:
     return _claims(title, result.claims, note)
 
 
-def result_statistics(result: Result) -> list[Table]:
+def result_statistics(result: Result) -> list[Table | None]:
     tables = [
         anova_table(anova(pick(result.rows, **item.where), item.factors, item.blocks))
         for item in result.analyses
     ]
-    if result.differences:
-        tables.append(difference_table(result.differences))
-    if result.at_utility:
-        tables.append(matched_table(result.at_utility))
-    return tables
+    return [*tables, difference_table(result.differences), matched_table(result.at_utility)]
 
 
 def origin(result: Result) -> tuple[Fact, ...]:
@@ -196,17 +194,12 @@ def origin(result: Result) -> tuple[Fact, ...]:
 
 
 def _page(title: str, header: Sequence[Block | None], *sections: Section | None) -> Page:
-    blocks = tuple(block for block in header if block is not None)
-    return Page(title, (title, "", ""), "", blocks, present(sections))
+    return Page(title, (title, "", ""), "", present(header), present(sections))
 
 
 def _said(head: str, sentence: str) -> Text | None:
     """A paragraph whose first words are set apart; None where there is nothing to say."""
     return Text(((Span(head, "strong"), f" {sentence}"),)) if sentence else None
-
-
-def _italic(sentence: str) -> Text:
-    return Text(((Span(sentence, "em"),),))
 
 
 def _asker(paper: str) -> str:
@@ -219,11 +212,13 @@ def _verdict(result: Result) -> str:
 
 
 def _claims(title: str, rulings: Sequence[Ruling], note: str = "") -> Table | None:
-    columns = ("claim", "verdict", "estimate (95 %)", "why")
-    lines = [
-        Line((item.text, item.verdict, estimate(item), item.why or NOTHING)) for item in rulings
-    ]
-    return table(title, columns, lines, note, words=4)
+    columns: dict[str, Callable[[Ruling], str]] = {
+        "claim": lambda item: item.text,
+        "verdict": lambda item: item.verdict,
+        "estimate (95 %)": estimate,
+        "why": lambda item: item.why or NOTHING,
+    }
+    return table_of(title, rulings, columns, note, words=4)
 
 
 # ---- the index -----------------------------------------------------------------------------------
@@ -245,21 +240,15 @@ def _state(item: Experiment, verdicts: Mapping[str, str]) -> Words:
 
 
 def _studies(results: Sequence[Result]) -> Table | None:
-    lines = [
-        Line(
-            (
-                (Span(item.title, link=f"{item.name}.md"),),
-                _verdict(item),
-                item.origin.size,
-                str(len(item.origin.seeds)),
-                item.origin.date,
-                duration(item.origin.seconds),
-            )
-        )
-        for item in sorted(results, key=lambda item: item.name)
-    ]
-    columns = ("study", "verdict", "size", "splits", "date", "computing time")
-    return table("", columns, lines, words=3)
+    columns: dict[str, Callable[[Result], Words]] = {
+        "study": lambda item: (Span(item.title, link=f"{item.name}.md"),),
+        "verdict": _verdict,
+        "size": lambda item: item.origin.size,
+        "splits": lambda item: str(len(item.origin.seeds)),
+        "date": lambda item: item.origin.date,
+        "computing time": lambda item: duration(item.origin.seconds),
+    }
+    return table_of("", sorted(results, key=lambda item: item.name), columns, words=3)
 
 
 # ---- all cells of a study ------------------------------------------------------------------------

@@ -93,11 +93,6 @@ def quote_tables(text: str, results: Mapping[str, Result]) -> str:
     return _QUOTE.sub(draw, text)
 
 
-def quotes_of(text: str) -> list[tuple[str, int]]:
-    """The tables that a page quotes or waits for: the name of the result, the table's number."""
-    return [(match["name"], int(match["number"])) for match in _QUOTE.finditer(text)]
-
-
 def write_results(folder: Path, results: Sequence[Result] = ()) -> list[Path]:
     """Add these results to the folder's data, draw all of its pages, and quote them in the cards.
 

@@ -76,6 +76,11 @@ class Row:
     candidate: Flag = False
     single_class: Flag = False
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has a number that tells something."""
+        return math.isfinite(self.value) and not self.degenerate
+
 
 @dataclass(frozen=True)
 class Exclusions:
@@ -269,14 +274,9 @@ def gather(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = 
                 "they differ as a factor"
             )
         values[place] = row
-    usable = {
-        place: row
-        for place, row in values.items()
-        if math.isfinite(row.value) and not row.degenerate
-    }
     return Design(
         tuple(factors),
-        tuple(Observation(*place, row.value) for place, row in usable.items()),
+        tuple(Observation(*place, row.value) for place, row in values.items() if row.is_usable),
         Exclusions.of(([row] for row in values.values()), _missing(values, len(factors))),
     )
 

@@ -5,12 +5,12 @@ Each is the block of `reports` that a table of measurements is, so that every re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from capelet.findings import Finding
 from capelet.findings.kinds import measure_of
 from capelet.reports.formatting import NOTHING, change, decimal, score_with_interval
-from capelet.reports.page import Line, Table
+from capelet.reports.page import Line, Table, table_of
 from capelet.studies.claims import Ruling
 from capelet.studies.comparisons import Difference
 from capelet.studies.documents import Triple
@@ -64,26 +64,20 @@ def anova_table(result: Anova) -> Table:
     return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)))
 
 
-def difference_table(differences: Sequence[Difference], title: str = "Paired differences") -> Table:
+def difference_table(differences: Sequence[Difference]) -> Table | None:
     """Second minus first, one comparison per line, with Holm's P beside the plain one."""
-    lines = [
-        Line(
-            (
-                item.first,
-                item.second,
-                item.target,
-                _change(item.metric, (item.value, item.low, item.high)),
-                p_value(item.p),
-                _p_or_dash(item.p_holm),
-                _effect(item),
-                count_of(item.n, item.unit),
-            )
-        )
-        for item in differences
-    ]
-    columns = (
-        "first", "second", "target", "second − first (95 %)", "P", "P (Holm)", "g (95 %)", "unit",
-    )  # fmt: skip
+    columns: dict[str, Callable[[Difference], str]] = {
+        "first": lambda item: item.first,
+        "second": lambda item: item.second,
+        "target": lambda item: item.target,
+        "second − first (95 %)": lambda item: _change(
+            item.metric, (item.value, item.low, item.high)
+        ),
+        "P": lambda item: p_value(item.p),
+        "P (Holm)": lambda item: _p_or_dash(item.p_holm),
+        "g (95 %)": _effect,
+        "unit": lambda item: count_of(item.n, item.unit),
+    }
     units = {item.unit for item in differences}
     sentences = [
         "Differences of shares are in points.",
@@ -92,30 +86,23 @@ def difference_table(differences: Sequence[Difference], title: str = "Paired dif
         *dict.fromkeys(item.exclusions.sentence for item in differences),
         CONDITIONAL,
     ]
-    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
+    return table_of(
+        "Paired differences", differences, columns, " ".join(filter(None, sentences)), words=3
+    )
 
 
-def matched_table(results: Sequence[MatchedDifference], title: str = "At equal utility") -> Table:
+def matched_table(results: Sequence[MatchedDifference]) -> Table | None:
     """What two methods leak at the same task score."""
-    lines = [
-        Line(
-            (
-                item.first,
-                item.second,
-                item.target,
-                decimal(item.utility, 3),
-                _score(item.metric, item.first_leakage),
-                _score(item.metric, item.second_leakage),
-                _change(item.metric, item.difference),
-                count_of(item.n, item.unit),
-            )
-        )
-        for item in results
-    ]
-    columns = (
-        "first", "second", "target", "task score", "first leaks", "second leaks",
-        "second − first (95 %)", "unit",
-    )  # fmt: skip
+    columns: dict[str, Callable[[MatchedDifference], str]] = {
+        "first": lambda item: item.first,
+        "second": lambda item: item.second,
+        "target": lambda item: item.target,
+        "task score": lambda item: decimal(item.utility, 3),
+        "first leaks": lambda item: _score(item.metric, item.first_leakage),
+        "second leaks": lambda item: _score(item.metric, item.second_leakage),
+        "second − first (95 %)": lambda item: _change(item.metric, item.difference),
+        "unit": lambda item: count_of(item.n, item.unit),
+    }
     constant = sum(item.degenerate for item in results)
     single = sum(item.single_class for item in results)
     sentences = [
@@ -125,7 +112,9 @@ def matched_table(results: Sequence[MatchedDifference], title: str = "At equal u
         f"{count_of(single, 'split')} left out ({SINGLE_CLASS})." if single else "",
         CONDITIONAL,
     ]
-    return Table(title, columns, tuple(lines), " ".join(filter(None, sentences)), words=3)
+    return table_of(
+        "At equal utility", results, columns, " ".join(filter(None, sentences)), words=3
+    )
 
 
 def estimate(ruling: Ruling) -> str:

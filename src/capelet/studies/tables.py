@@ -7,7 +7,6 @@ A `ResultTable` holds numbers; `page_table` puts them into words as a block that
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -187,7 +186,7 @@ def _winners(rows: Sequence[Row]) -> str:
 def _summary(rows: Sequence[Row] | None, with_winners: bool = False) -> Summary | None:
     if not rows:
         return None
-    usable = [row for row in rows if math.isfinite(row.value) and not row.degenerate]
+    usable = [row for row in rows if row.is_usable]
     # A constant guess has the value of chance by construction; averaged in, it would look private.
     degenerate = [row for row in rows if row.degenerate]
     values = [row.value for row in usable or degenerate]

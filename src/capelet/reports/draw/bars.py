@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from capelet.reports.draw.svg import short, svg, text
+from capelet.reports.draw.svg import short, svg, text, words
 from capelet.reports.formatting import is_number, percent, span
 
 # In the order of the legend: from what needs no vectors up to what nobody can exceed.
@@ -181,7 +181,7 @@ def _axis(bottom: int) -> str:
     # The outer labels must not leave the picture.
     anchors = {0: "start", 25: "middle", 50: "middle", 75: "middle", 100: "end"}
     return "".join(
-        f'<text class="tick" x="{share}%" y="{bottom + 14}" text-anchor="{anchor}">{share} %</text>'
+        words("tick", f"{share}%", bottom + 14, f"{share} %", anchor)
         for share, anchor in anchors.items()
     )
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
-from capelet.reports.draw.svg import rule, rung, svg, text
+from capelet.reports.draw.svg import Scale, rule, rung, scale, svg, text, words
 from capelet.reports.formatting import is_number, percent, span
-
-Scale = Callable[[float], float]
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,9 @@ def curve_panel(curve: Curve, reach: tuple[float, float]) -> Markup:
     """One attribute's learning curve, 320 by 220, with its interval as a band."""
     base = curve.chance if curve.chance is not None else min(curve.values)
     height = (base + reach[0], base + reach[1])
-    across, down = _across(curve.labels), _down(height)
+    across, down = _across(curve.labels), scale(height, (174, 14))
     spots = [(across(n), down(v)) for n, v in zip(curve.labels, curve.values, strict=True)]
-    parts = _frame(curve, height)
+    parts = _frame(curve, height, across, down)
     if curve.lows:
         edge = [(across(n), down(v)) for n, v in zip(curve.labels, curve.highs, strict=True)]
         back = [(across(n), down(v)) for n, v in zip(curve.labels, curve.lows, strict=True)]
@@ -106,15 +103,11 @@ def _curve_numbers(curve: Curve, spots: Sequence[tuple[float, float]], down: Sca
         near_full = curve.full is not None and 0 <= y - down(curve.full) < 26
         free = curve.chance is None or down(curve.chance) - y > 30
         place = y + 22 if near_full and free else y - 12
-        parts.append(
-            f'<text class="value" x="{x:.1f}" y="{place:.1f}" text-anchor="middle">'
-            f"{percent(curve.values[i])}</text>"
-        )
+        parts.append(words("value", f"{x:.1f}", f"{place:.1f}", percent(curve.values[i])))
     return parts
 
 
-def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
-    down, across = _down(height), _across(curve.labels)
+def _frame(curve: Curve, height: tuple[float, float], across: Scale, down: Scale) -> list[str]:
     # At most about six rungs.
     step = 1 if height[1] - height[0] <= 0.5 else 2
     tenths = range(math.ceil(10 * height[0]), math.floor(10 * height[1]) + 1)
@@ -124,9 +117,7 @@ def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
         if tenth % step == 0 and 0 <= tenth <= 10
     ]
     parts += _ticks(curve.labels, across, 26, 192)
-    parts.append(
-        '<text class="axis" x="180" y="212" text-anchor="middle">labelled texts per class</text>'
-    )
+    parts.append(words("axis", 180, 212, "labelled texts per class"))
     lines = (
         (curve.chance, "chance", "chance"),
         (curve.full, "full", "strongest attacker, all labels"),
@@ -141,15 +132,7 @@ def _frame(curve: Curve, height: tuple[float, float]) -> list[str]:
 def _across(labels: Sequence[float]) -> Scale:
     low, high = min(labels), max(labels)
     # Beyond a factor of twenty a linear axis would press the small numbers together.
-    if low <= 0 or high / low <= 20:
-        wide = (high - low) or 1
-        return lambda number: 68 + 222 * (number - low) / wide
-    return lambda number: 68 + 222 * math.log(number / low) / math.log(high / low)
-
-
-def _down(height: tuple[float, float]) -> Scale:
-    low, high = height
-    return lambda value: 174 - 160 * (value - low) / (high - low)
+    return scale((low, high), (68, 290), log=low > 0 and high / low > 20)
 
 
 def _path(spots: Iterable[tuple[float, float]]) -> str:
@@ -176,18 +159,12 @@ def exposure_curves(items: Sequence[Series], chance: float) -> Markup:
     # Ten bits at least: chance alone has 1.4 and must not look high.
     top = max(10.0, *(value for item in items for value in item.highs)) * 1.05
     # One level alone has no width: the 1 keeps the division defined.
-    wide = math.log(max(levels[-1], levels[0] + 1) / levels[0])
-
-    def across(level: float) -> float:
-        return 60 + 560 * math.log(level / levels[0]) / wide
-
-    def down(bits: float) -> float:
-        return 270 - 250 * bits / top
-
+    across = scale((levels[0], max(levels[-1], levels[0] + 1)), (60, 620), log=True)
+    down = scale((0, top), (270, 20))
     parts = _exposure_frame(levels, top, chance, across, down)
     for place, item in enumerate(items):
         aside = 2.5 * (place - (len(items) - 1) / 2)  # or intervals would hide each other
-        parts += _line(item, place % 7 + 1, partial(_beside, across, aside), down)
+        parts += _line(item, place % 7 + 1, aside, across, down)
     description = "; ".join(
         f"{item.name}: "
         + ", ".join(f"{v:.1f} at {n}" for n, v in zip(item.levels, item.values, strict=True))
@@ -196,15 +173,12 @@ def exposure_curves(items: Sequence[Series], chance: float) -> Markup:
     return svg("panel", 'viewBox="0 0 640 320"', "Exposure in bits", f"{description}.", parts)
 
 
-def _beside(across: Scale, aside: float, level: float) -> float:
-    return across(level) + aside
-
-
-def _line(item: Series, colour: int, across: Scale, down: Scale) -> list[str]:
-    spots = _path((across(n), down(v)) for n, v in zip(item.levels, item.values, strict=True))
+def _line(item: Series, colour: int, aside: float, across: Scale, down: Scale) -> list[str]:
+    pairs = zip(item.levels, item.values, strict=True)
+    spots = _path((across(n) + aside, down(v)) for n, v in pairs)
     parts = [f'<polyline class="c-{colour}" style="fill:none;stroke-width:2" points="{spots}"/>']
     for n, v, low, high in zip(item.levels, item.values, item.lows, item.highs, strict=True):
-        x = across(n)
+        x = across(n) + aside
         title = text(f"{item.name}, {n} times: {v:.1f} bits")
         parts.append(
             f'<line class="c-{colour}" style="stroke-width:1" x1="{x:.1f}" x2="{x:.1f}" '
@@ -219,14 +193,10 @@ def _exposure_frame(
 ) -> list[str]:
     # At most seven rungs.
     step = next(size for size in (2, 5, 10, 20, 50) if top / size <= 7)
-    axis = (
-        '<text class="axis" x="340" y="312" text-anchor="middle">times that the author repeated '
-        "the secret</text>"
-    )
     return [
         *(rung(down(tick), str(tick), (60, 620)) for tick in range(0, int(top) + 1, step)),
         *_ticks(levels, across, 24, 290),
-        axis,
+        words("axis", 340, 312, "times that the author repeated the secret"),
         rule("chance", (60, 620), (down(chance),) * 2, f"never inserted: {chance:.1f} bits"),
     ]
 
@@ -239,7 +209,5 @@ def _ticks(numbers: Sequence[float], across: Scale, gap: float, y: int) -> list[
         x = across(number)
         if x - last >= gap:
             last = x
-            parts.append(
-                f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="middle">{number:g}</text>'
-            )
+            parts.append(words("tick", f"{x:.1f}", y, f"{number:g}"))
     return parts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from capelet.reports.draw.svg import short, svg, text
+from capelet.reports.draw.svg import short, svg, text, words
 from capelet.reports.formatting import NOTHING, is_number, score
 
 # A cell, and the room for the names of rows and columns.
@@ -40,10 +40,7 @@ def heat_grid(grid: Grid, name: str) -> Markup:
     ]
     for place, column in enumerate(grid.columns):
         x = WEST + (place + 0.5) * WIDE
-        parts.append(
-            f'<text class="tick" x="{x:g}" y="{NORTH - 8:g}" text-anchor="middle">'
-            f"{text(short(column, 12))}</text>"
-        )
+        parts.append(words("tick", f"{x:g}", f"{NORTH - 8:g}", text(short(column, 12))))
     for place, row in enumerate(grid.rows):
         y = NORTH + (place + 0.5) * HIGH + 4
         parts.append(f'<text class="label" x="0" y="{y:g}">{text(short(row, 12))}</text>')
@@ -56,18 +53,18 @@ def heat_grid(grid: Grid, name: str) -> Markup:
 def _cell(grid: Grid, row: int, column: int) -> str:
     value = grid.values[row][column]
     x, y = WEST + column * WIDE, NORTH + row * HIGH
-    middle = f'x="{x + WIDE / 2:g}" y="{y + HIGH / 2 + 5:g}" text-anchor="middle"'
+    middle = f"{x + WIDE / 2:g}", f"{y + HIGH / 2 + 5:g}"
     frame = f'x="{x + 1:g}" y="{y + 1:g}" width="{WIDE - 2:g}" height="{HIGH - 2:g}" rx="3"'
     if not is_number(value):
-        return f'<rect class="track" {frame}/><text class="tick" {middle}>{NOTHING}</text>'
+        return f'<rect class="track" {frame}/>' + words("tick", *middle, NOTHING)
     title = f"{grid.down} {grid.rows[row]}, {grid.across} {grid.columns[column]}: "
     title += score(grid.metric, value)
-    words = f"{score(grid.metric, value)} {grid.mark(row, column)}".rstrip()
+    content = text(f"{score(grid.metric, value)} {grid.mark(row, column)}".rstrip())
     # Up to 55 % of the accent: darker, and the number on it could not be read.
     return (
         f'<g><title>{text(title)}</title><rect class="track" {frame}/>'
         f'<rect class="fill" fill-opacity="{0.55 * _depth(grid, value):.2f}" {frame}/>'
-        f'<text class="label" {middle}>{text(words)}</text></g>'
+        f"{words('label', *middle, content)}</g>"
     )
 
 

@@ -53,7 +53,17 @@ class Cloud:
     @property
     def keys(self) -> tuple[Key, ...]:
         """The classes in alphabetic order of colour, so that a colour does not depend on chance."""
-        return _keys(self.groups)
+        sizes = Counter(group for group in self.groups if group is not None)
+        common = [group for group, _ in sorted(sizes.items(), key=lambda item: (-item[1], item[0]))]
+        # By name, so that a class has the same colour in the maps of two runs.
+        names = sorted(common[:MOST_COLOURS])
+        keys = [Key(group, sizes[group], str(i + 1)) for i, group in enumerate(names)]
+        if rest := common[MOST_COLOURS:]:
+            total = sum(sizes[group] for group in rest)
+            keys.append(Key(f"{len(rest)} rarer classes", total, "other"))
+        if missing := self.groups.count(None):
+            keys.append(Key("unknown", missing, "missing"))
+        return tuple(keys)
 
 
 def cloud_panel(cloud: Cloud) -> Markup:
@@ -77,22 +87,6 @@ def cloud_panel(cloud: Cloud) -> Markup:
     numbers = ", ".join(f"{key.name} {key.points}" for key in keys)
     label = f"t-SNE of the vectors coloured by {cloud.name}"
     return svg("panel cloud", 'viewBox="0 0 320 300"', label, f"Points: {numbers}.", parts)
-
-
-def _keys(groups: Sequence[str | None]) -> tuple[Key, ...]:
-    sizes = Counter(group for group in groups if group is not None)
-    common = [group for group, _ in sorted(sizes.items(), key=lambda item: (-item[1], item[0]))]
-    # By name, so that a class has the same colour in the maps of two runs.
-    names = sorted(common[:MOST_COLOURS])
-    keys = [Key(group, sizes[group], str(i + 1)) for i, group in enumerate(names)]
-    rest = common[MOST_COLOURS:]
-    if rest:
-        total = sum(sizes[group] for group in rest)
-        keys.append(Key(f"{len(rest)} rarer classes", total, "other"))
-    missing = sum(group is None for group in groups)
-    if missing:
-        keys.append(Key("unknown", missing, "missing"))
-    return tuple(keys)
 
 
 def _place(spots: Sequence[Any]) -> Callable[[Any], tuple[float, float]]:

@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from capelet.findings import Findings
-from capelet.reports.draw.svg import rule, rung, short, svg, text
+from capelet.reports.draw.svg import Scale, rule, rung, scale, short, svg, text, words
 from capelet.reports.formatting import is_number, percent, points
 
 # The edges of the plot in a picture of 480 by 330: axes and their words stand outside.
@@ -78,8 +78,13 @@ class Frontier:
 
 def picture(frontier: Frontier) -> Markup:
     """Leakage across, utility upwards; the upper left corner is where one wants to be."""
-    across, down = _scales(frontier)
-    parts = [*_grid(frontier), *_lines(frontier), *_edge(frontier)]
+    across = scale(_ends(frontier), (WEST, EAST))
+    down = scale(_reach(frontier), (SOUTH, NORTH))
+    parts = [
+        *_grid(frontier, across, down),
+        *_lines(frontier, across, down),
+        *_edge(frontier, across, down),
+    ]
     if frontier.baseline is not None:
         x, y = across(frontier.baseline[0]), down(frontier.baseline[1])
         title = f"unprotected: {both_values(Point(*frontier.baseline, ''))}"
@@ -109,22 +114,8 @@ def _spot(point: Point, x: float, y: float) -> str:
     return (
         f'<circle class="whisker" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
         f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="5">{title}</circle>'
-        f'<text class="value" x="{x + shift:.1f}" y="{height:.1f}" text-anchor="{side}">'
-        f"{text(short(point.settings, 30))}</text>"
+        + words("value", f"{x + shift:.1f}", f"{height:.1f}", text(short(point.settings, 30)), side)
     )
-
-
-def _scales(frontier: Frontier) -> tuple[Any, Any]:
-    low, high = _reach(frontier)
-    left, right = _ends(frontier)
-
-    def across(leakage: float) -> float:
-        return WEST + (EAST - WEST) * (leakage - left) / (right - left)
-
-    def down(utility: float) -> float:
-        return SOUTH - (SOUTH - NORTH) * (utility - low) / (high - low)
-
-    return across, down
 
 
 def _ends(frontier: Frontier) -> tuple[float, float]:
@@ -150,33 +141,29 @@ def _reach(frontier: Frontier) -> tuple[float, float]:
     return max(0.0, low), min(1.0, high) if high > low else low + 0.1
 
 
-def _grid(frontier: Frontier) -> list[str]:
-    across, down = _scales(frontier)
+def _grid(frontier: Frontier, across: Scale, down: Scale) -> list[str]:
     low, high = _reach(frontier)
-    parts = []
-    for tenth in range(round(10 * low), round(10 * high) + 1):
-        parts.append(rung(down(tenth / 10), f"{10 * tenth} %", (WEST, EAST)))
+    parts = [
+        rung(down(tenth / 10), f"{10 * tenth} %", (WEST, EAST))
+        for tenth in range(round(10 * low), round(10 * high) + 1)
+    ]
     right = _ends(frontier)[1]
     # At most seven labels.
     step = 5 if right < 0.31 else 10
     for number in range(0, math.floor(100 * right + 1e-6) + 1, step):
-        x = across(number / 100)
-        parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{SOUTH + 18:g}" text-anchor="middle">'
-            f"{number}</text>"
-        )
+        x = f"{across(number / 100):.1f}"
+        parts.append(words("tick", x, f"{SOUTH + 18:g}", str(number)))
+    middle, below = f"{(WEST + EAST) / 2:g}", f"{SOUTH + 42:g}"
     parts.append(
-        f'<text class="axis" x="{(WEST + EAST) / 2:g}" y="{SOUTH + 42:g}" text-anchor="middle">'
-        "leakage: points over chance →</text>"
-        f'<text class="axis" x="12" y="{(NORTH + SOUTH) / 2:g}" text-anchor="middle" '
+        words("axis", middle, below, "leakage: points over chance →")
+        + f'<text class="axis" x="12" y="{(NORTH + SOUTH) / 2:g}" text-anchor="middle" '
         f'transform="rotate(-90 12 {(NORTH + SOUTH) / 2:g})">utility →</text>'
     )
     return parts
 
 
-def _lines(frontier: Frontier) -> list[str]:
+def _lines(frontier: Frontier, across: Scale, down: Scale) -> list[str]:
     """Chance, the ceiling, what is unprotected, and what was asked for."""
-    across, down = _scales(frontier)
     bare = frontier.baseline or (None, None)
     demand = dict([frontier.demand] if frontier.demand else [])
     upright = (
@@ -202,9 +189,8 @@ def _lines(frontier: Frontier) -> list[str]:
     ]
 
 
-def _edge(frontier: Frontier) -> list[str]:
+def _edge(frontier: Frontier, across: Scale, down: Scale) -> list[str]:
     """The frontier itself: the points that no other point beats in both, joined by steps."""
-    across, down = _scales(frontier)
     edge = best_of(frontier.points)
     spots: list[str] = []
     for before, point in zip([None, *edge], edge, strict=False):

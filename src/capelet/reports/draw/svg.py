@@ -6,13 +6,15 @@ user text passes through `text`.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from typing import Any
 
 from markupsafe import Markup, escape
 
+Scale = Callable[[float], float]
 # Around a picture that is a file: a dot at 0 % and its casing need 7.
 MARGIN = 16
 _PAGE_WIDTH = "svg.panel { width: 100%; height: auto; }"
@@ -43,12 +45,24 @@ def short(content: Any, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 
 
+def scale(ends: tuple[float, float], edges: tuple[float, float], log: bool = False) -> Scale:
+    """Where a value lies between two edges of a picture; values of no width lie at the first."""
+    (low, high), (start, end) = ends, edges
+    if log:
+        return lambda value: start + (end - start) * math.log(value / low) / math.log(high / low)
+    return lambda value: start + (end - start) * (value - low) / ((high - low) or 1)
+
+
+def words(look: str, x: float | str, y: float | str, content: str, anchor: str = "middle") -> str:
+    """A line of text at a place of the picture; what users wrote has passed through `text`."""
+    return f'<text class="{look}" x="{x}" y="{y}" text-anchor="{anchor}">{content}</text>'
+
+
 def rung(y: float, label: str, ends: tuple[float, float]) -> str:
     """A line of the grid at this height, with its label to the left."""
     left, right = ends
-    return (
-        f'<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="tick" x="{left - 6:g}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    return f'<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>' + words(
+        "tick", f"{left - 6:g}", f"{y + 4:.1f}", label, "end"
     )
 
 
