@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from capelet.findings import Finding
-from capelet.findings.verdicts import LEVELS, MARGIN, Outcome, Side, classify, outcome_of, side_of
+from capelet.findings.verdicts import (
+    LEVELS,
+    MARGIN,
+    Figures,
+    Judgement,
+    Outcome,
+    Side,
+    classify,
+    side_of,
+)
 
 ROW = Finding("attribute-inference", "age", "balanced_accuracy", 0.5, chance=0.5, n=100)
 
@@ -78,7 +87,8 @@ def test_people_are_counted_where_the_finding_says_how_many() -> None:
 
 
 def test_each_level_has_its_outcome() -> None:
-    assert [outcome_of(level) for level in LEVELS] == [
+    nothing = Figures(None, None, None, None)
+    assert [Judgement(level, nothing).outcome for level in LEVELS] == [
         "no leak found",
         "inconclusive",
         *["leak"] * 3,

@@ -72,7 +72,7 @@ def test_the_printed_figures_say_what_the_level_says(
         expected = "none" if is_tight else "inconclusive"
     assert verdict.level == expected
     # The number of people is read off the same figures: only what is open has one.
-    assert verdict.judgement.people_needed is None or expected == "inconclusive"
+    assert verdict.people_needed is None or expected == "inconclusive"
     for pattern, difference in ((GAIN, gain), (ROOM, high_ - chance_)):
         if printed := pattern.search(verdict.statement):
             assert number(printed[1]) == difference

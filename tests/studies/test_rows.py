@@ -98,7 +98,7 @@ def test_a_value_that_is_no_number_is_a_missing_cell() -> None:
     ]
     broken = Row({"method": "b"}, 1, "utility", "stars", "accuracy", math.nan)
     design = gather([*rows[:3], broken], ["method"])
-    assert len(design.observations) == 3
+    assert len(design.values) == 3
     assert design.exclusions.missing == ("b, split 1",)
     assert gather(rows, ["method"]).exclusions.sentence == ""
 

@@ -130,8 +130,8 @@ def verdict_summaries(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
             "level": item.level,
             "sentence": item.sentence,
             "counted": item.counted,
-            "people": item.judgement.people,
-            "people_needed": item.judgement.people_needed,
+            "people": item.people,
+            "people_needed": item.people_needed,
         }
         for item in verdicts
     ]

@@ -130,10 +130,7 @@ def _read_csv(source: Path, layout: Format) -> Sheet:
 
 
 def _read_jsonl(source: Path, layout: Format) -> pa.Table:
-    rows = [row for row, _ in json_rows(source, layout)]
-    # Rows may lack keys: the columns are all that occur, in the order of their first row.
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({_whole(name): _column([row.get(name) for row in rows]) for name in names})
+    return _from_dicts([row for row, _ in json_rows(source, layout)])
 
 
 def json_rows(source: Path, layout: Format) -> Iterator[tuple[dict[str, Any], int]]:
@@ -289,13 +286,18 @@ def _cells(values: Any) -> list[Any]:
 def _from_rows(rows: list[Any]) -> pa.Table:
     """Rows as dicts, or texts alone."""
     if rows and all(isinstance(row, Mapping) for row in rows):
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        return pa.table({str(name): _column([row.get(name) for row in rows]) for name in names})
+        return _from_dicts(rows)
     if all(isinstance(row, str) or row is None for row in rows):
         return pa.table({TEXT: _column(rows)})
     raise DataError(
         "a list must hold texts, or a dict for each row; for columns give a dict of lists"
     )
+
+
+def _from_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
+    # Rows may lack keys: the columns are all that occur, in the order of their first row.
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({_whole(str(name)): _column([row.get(name) for row in rows]) for name in names})
 
 
 def _column(values: list[Any]) -> pa.Array:

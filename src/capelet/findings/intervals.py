@@ -90,9 +90,13 @@ def weighted_means(
 
     A draw that leaves out every row has no mean and is NaN, which `percentile` passes over.
     """
-    total = weights @ (np.ones(len(values)) if whole is None else whole)
+    return ratio(weights @ values, weights @ (np.ones(len(values)) if whole is None else whole))
+
+
+def ratio(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> Floats:
+    """Part over whole; no number, and no warning on the user's terminal, where the whole is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((weights @ values) / total)
+        return np.asarray(part / whole)
 
 
 def percentile(draws: Floats, by_seed: Sequence[float] = (), people: int | None = None) -> Score:
@@ -199,10 +203,8 @@ def largest_difference(draws: Floats) -> Score:
     differences = draws[first] - draws[second]
     values = differences[:, 0]
     errors = np.nanstd(differences[:, 1:], axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = np.abs(differences[:, 1:] - values[:, None]) / errors[:, None]
-    # A draw that leaves out a whole group has no difference to it, and with two groups none at all;
-    # numpy would warn of that on the user's terminal.
+    ratios = ratio(np.abs(differences[:, 1:] - values[:, None]), errors[:, None])
+    # A draw that leaves out a whole group has no difference to it, and with two groups none at all.
     numbers = np.where(errors[:, None] > 0, ratios, 0.0)
     largest = np.where(np.isnan(numbers), -np.inf, numbers).max(axis=0)
     largest[np.isneginf(largest)] = np.nan

@@ -19,6 +19,7 @@ from capelet.findings.intervals import (
     Score,
     largest_difference,
     mean_over_seeds,
+    ratio,
     simultaneous,
     weighted_means,
 )
@@ -78,21 +79,11 @@ def scores_together(
 
 def accuracy_gap(subgroups: Sequence[Sequence[Guesses]], bootstrap: Bootstrap) -> Score:
     """The largest difference in accuracy between subgroups, each a list over seeds."""
-    means = [
-        _mean_of_numbers(
-            np.stack([replicates("accuracy", item, bootstrap.of(item.unit)) for item in seeds])
-        )
+    draws = [
+        np.stack([replicates("accuracy", item, bootstrap.of(item.unit)) for item in seeds], axis=1)
         for seeds in subgroups
     ]
-    return largest_difference(np.stack(means))
-
-
-def _mean_of_numbers(rows: Floats) -> Floats:
-    """The mean over rows of what is a number; NaN, without a warning, where none of them is."""
-    counts = (~np.isnan(rows)).sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        means: Floats = np.nansum(rows, axis=0) / counts
-    return means
+    return largest_difference(np.stack([_mean_of_present(item) for item in draws]))
 
 
 def replicates(metric: str, guesses: Guesses, weights: Floats) -> Floats:
@@ -145,40 +136,33 @@ def balanced_accuracy(truth: Codes, predictions: Codes) -> float:
 
 def _accuracy(guesses: Guesses, weights: Floats) -> Floats:
     right, true, _ = _counts(guesses, weights)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(right.sum(axis=1) / true.sum(axis=1))
+    return ratio(right.sum(axis=1), true.sum(axis=1))
 
 
 def _balanced_accuracy(guesses: Guesses, weights: Floats) -> Floats:
     """A class that no weighted victim has does not count."""
-    right, true, _ = _counts(guesses, weights)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return _mean_of_present(np.where(true > 0, right / true, np.nan))
+    return _mean_of_present(_recalls(guesses, weights))
 
 
 def _f1_by_class(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats]:
     """F1 of each class, 2·right / (true + named), and how many victims have it."""
     right, true, guess_counts = _counts(guesses, weights)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(true + guess_counts > 0, 2 * right / (true + guess_counts), np.nan), true
+    return ratio(2 * right, true + guess_counts), true
 
 
 def _f1_weighted(guesses: Guesses, weights: Floats) -> Floats:
     f1, true = _f1_by_class(guesses, weights)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.nansum(f1 * true, axis=1) / true.sum(axis=1))
+    return ratio(np.nansum(f1 * true, axis=1), true.sum(axis=1))
 
 
 def _f1_macro(guesses: Guesses, weights: Floats) -> Floats:
-    f1, _ = _f1_by_class(guesses, weights)
-    return _mean_of_present(f1)
+    return _mean_of_present(_f1_by_class(guesses, weights)[0])
 
 
 def _mean_of_present(by_class: Floats) -> Floats:
-    """The mean over classes that a draw holds; NaN, without a warning, where it holds nobody."""
+    """The mean over classes (or seeds) of a draw; NaN, without a warning, where it holds nobody."""
     present = ~np.isnan(by_class)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(present, by_class, 0.0).sum(axis=1) / present.sum(axis=1))
+    return ratio(np.where(present, by_class, 0.0).sum(axis=1), present.sum(axis=1))
 
 
 def _auc(guesses: Guesses, weights: Floats) -> Floats:
@@ -197,8 +181,7 @@ def _auc(guesses: Guesses, weights: Floats) -> Floats:
 def _recalls(guesses: Guesses, weights: Floats) -> Floats:
     """The share of each class that was recognised; NaN where a draw holds nobody of it."""
     right, true, _ = _counts(guesses, weights)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(right / true)
+    return ratio(right, true)
 
 
 def _tpr_at_1_fpr(guesses: Guesses, weights: Floats) -> Floats:
@@ -388,8 +371,7 @@ def _area(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     hits, others = _rank(positive, scores, weights)
     # Mann–Whitney: negatives below each positive, ties half.
     below = np.cumsum(others, axis=1) - others / 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((hits * below).sum(axis=1) / (hits.sum(axis=1) * others.sum(axis=1)))
+    return ratio((hits * below).sum(axis=1), hits.sum(axis=1) * others.sum(axis=1))
 
 
 def tpr_at(false_positive_rate: float, positive: Flags, scores: Floats, weights: Floats) -> Floats:
@@ -400,5 +382,4 @@ def tpr_at(false_positive_rate: float, positive: Flags, scores: Floats, weights:
     # Thresholds between victims only; no interpolation, which would promise rates that no threshold
     # has.
     within = false <= false_positive_rate * false[:, -1:]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(within, true, 0.0).max(axis=1) / true[:, -1])
+    return ratio(np.where(within, true, 0.0).max(axis=1), true[:, -1])

@@ -109,14 +109,9 @@ class Judgement:
 
     @property
     def outcome(self) -> Outcome:
-        return outcome_of(self.level)
-
-
-def outcome_of(level: Level) -> Outcome:
-    """The outcome that a level belongs to."""
-    if level == "none":
-        return Outcome.NO_LEAK_FOUND
-    return Outcome.INCONCLUSIVE if level == "inconclusive" else Outcome.LEAK
+        if self.level == "none":
+            return Outcome.NO_LEAK_FOUND
+        return Outcome.INCONCLUSIVE if self.level == "inconclusive" else Outcome.LEAK
 
 
 def classify(row: Finding, base: float | None = None, control: Finding | None = None) -> Judgement:

@@ -86,15 +86,16 @@ def model_facts(findings: Findings) -> tuple[Fact, ...]:
 
 def provenance(findings: Findings) -> list[Group]:
     """All facts, in groups; a group without facts is left out."""
-    groups = [
-        ("Data", _data(part(findings, "data"))),
-        ("Encoder", _of_encoder(findings)),
-        ("Split", _split(part(findings, "split"))),
-        ("Guarantee", _guarantee(part(findings, "guarantee"))),
-        ("Run", _run(findings)),
-        ("Versions", _versions(findings)),
-    ]
-    return [(title, facts) for title, facts in groups if facts]
+    versions = findings.provenance.get("versions") or {}
+    groups = {
+        "Data": _data(part(findings, "data")),
+        "Encoder": _of_encoder(findings),
+        "Split": _split(part(findings, "split")),
+        "Guarantee": _guarantee(part(findings, "guarantee")),
+        "Run": _run(findings),
+        "Versions": {"capelet": findings.provenance.get("capelet"), **versions},
+    }
+    return [(title, facts) for title, content in groups.items() if (facts := known(content))]
 
 
 def origin(findings: Findings, groups: Iterable[Group] | None = None) -> tuple[Block, ...]:
@@ -137,40 +138,36 @@ def run_names(first: Findings, second: Findings) -> tuple[str, str]:
     return ("before", "after") if same else ("first run", "second run")
 
 
-def _data(data: Mapping[str, Any]) -> tuple[Fact, ...]:
+def _data(data: Mapping[str, Any]) -> dict[str, Any]:
     duplicates = data.get("duplicates") or {}
     near = duplicates.get("victims_near_attacker")
-    return known(
-        {
-            "name": data.get("name"),
-            "texts": _number(data.get("rows")),
-            "texts after cutting and drawing": _number(data.get("pieces")),
-            "members": _number(data.get("members")),
-            "authors": _number(data.get("authors")),
-            "only rows where": data.get("where"),
-            "identical texts": _number(duplicates.get("identical")),
-            "near copies": _number(duplicates.get("near")),
-            "victims near an attacker’s text": None if near is None else percent(near, 1),
-            "texts cut by the encoder": _number(data.get("truncated")),
-            "digest": data.get("digest"),
-        }
-    )
+    return {
+        "name": data.get("name"),
+        "texts": _number(data.get("rows")),
+        "texts after cutting and drawing": _number(data.get("pieces")),
+        "members": _number(data.get("members")),
+        "authors": _number(data.get("authors")),
+        "only rows where": data.get("where"),
+        "identical texts": _number(duplicates.get("identical")),
+        "near copies": _number(duplicates.get("near")),
+        "victims near an attacker’s text": None if near is None else percent(near, 1),
+        "texts cut by the encoder": _number(data.get("truncated")),
+        "digest": data.get("digest"),
+    }
 
 
-def _of_encoder(findings: Findings) -> tuple[Fact, ...]:
+def _of_encoder(findings: Findings) -> dict[str, Any]:
     encoder = part(findings, "encoder")
-    return known(
-        {
-            "name": encoder.get("name"),
-            "back-end": encoder.get("backend"),
-            "dimension": _number(encoder.get("dimension")),
-            "fingerprint": encoder.get("fingerprint"),
-            "recipe": ", ".join(sorted({row.recipe_hash for row in findings if row.recipe_hash})),
-        }
-    )
+    return {
+        "name": encoder.get("name"),
+        "back-end": encoder.get("backend"),
+        "dimension": _number(encoder.get("dimension")),
+        "fingerprint": encoder.get("fingerprint"),
+        "recipe": ", ".join(sorted({row.recipe_hash for row in findings if row.recipe_hash})),
+    }
 
 
-def _split(split: Mapping[str, Any]) -> tuple[Fact, ...]:
+def _split(split: Mapping[str, Any]) -> dict[str, Any]:
     shares, sizes = split.get("shares") or {}, split.get("sizes") or {}
     parts = [
         f"{name} {percent(shares[name]) if name in shares else ''}".strip()
@@ -178,46 +175,35 @@ def _split(split: Mapping[str, Any]) -> tuple[Fact, ...]:
         # An inversion has sizes and no shares.
         for name in dict.fromkeys([*shares, *sizes])
     ]
-    return known(
-        {
-            "kind": str(split.get("kind") or "").replace("_", " "),
-            "parts": join_names(parts),
-            "seeds": ", ".join(str(seed) for seed in split.get("seeds") or []),
-        }
-    )
+    return {
+        "kind": str(split.get("kind") or "").replace("_", " "),
+        "parts": join_names(parts),
+        "seeds": ", ".join(str(seed) for seed in split.get("seeds") or []),
+    }
 
 
-def _guarantee(guarantee: Mapping[str, Any]) -> tuple[Fact, ...]:
+def _guarantee(guarantee: Mapping[str, Any]) -> dict[str, Any]:
     # An ε beside "no guarantee" would look like one.
     promise = guarantee if guarantee.get("notion", "none") != "none" else {}
     epsilon, delta = promise.get("epsilon"), promise.get("delta")
-    return known(
-        {
-            "promise": guarantee.get("sentence"),
-            "for each word": guarantee.get("words"),
-            "ε": None if epsilon is None else f"{epsilon:g}",
-            "δ": f"{delta:g}" if delta else None,
-            "unit": promise.get("unit"),
-            "status": guarantee.get("status"),
-        }
-    )
+    return {
+        "promise": guarantee.get("sentence"),
+        "for each word": guarantee.get("words"),
+        "ε": None if epsilon is None else f"{epsilon:g}",
+        "δ": f"{delta:g}" if delta else None,
+        "unit": promise.get("unit"),
+        "status": guarantee.get("status"),
+    }
 
 
-def _run(findings: Findings) -> tuple[Fact, ...]:
+def _run(findings: Findings) -> dict[str, Any]:
     time = findings.provenance.get("created")
     seconds = findings.provenance.get("seconds") or {}
-    return known(
-        {
-            "made": day(time) if time else None,
-            **{f"time, {name}": duration(value) for name, value in seconds.items()},
-            "vectors kept in a cache": findings.provenance.get("cache"),
-        }
-    )
-
-
-def _versions(findings: Findings) -> tuple[Fact, ...]:
-    versions = dict(findings.provenance.get("versions") or {})
-    return known({"capelet": findings.provenance.get("capelet"), **versions})
+    return {
+        "made": day(time) if time else None,
+        **{f"time, {name}": duration(value) for name, value in seconds.items()},
+        "vectors kept in a cache": findings.provenance.get("cache"),
+    }
 
 
 def known(facts: Mapping[str, Any]) -> tuple[Fact, ...]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from capelet.findings import Finding, Findings
-from capelet.findings.verdicts import Figures, Judgement, Level, Outcome
+from capelet.findings.verdicts import Figures, Judgement, Outcome
 from capelet.reports.formatting import count, figure, is_number, percent, points
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Judgement):
     """What the strongest attacker learnt about one attribute, against chance.
 
     `statement` is the verdict, `warnings` say why it may not be trusted, `sentence` is both. What
@@ -25,27 +25,12 @@ class Verdict:
     """
 
     target: str
-    judgement: Judgement
     statement: str
     warnings: tuple[str, ...] = ()
     ceiling: float | None = None
     degenerate: bool = False
     base: str = "by chance"
     counted: str = "people"
-
-    @property
-    def level(self) -> Level:
-        return self.judgement.level
-
-    @property
-    def outcome(self) -> Outcome:
-        """`leak`, `inconclusive` or `no leak found`."""
-        return self.judgement.outcome
-
-    @property
-    def figures(self) -> Figures:
-        """Score, interval, chance and gains, as they are printed."""
-        return self.judgement.figures
 
     @property
     def value(self) -> float | None:

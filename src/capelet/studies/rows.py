@@ -123,29 +123,20 @@ class Exclusions:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """One value of a design: its combination of levels and its split."""
-
-    levels: tuple[Level, ...]
-    split: tuple[Level, ...]
-    value: float
-
-
-@dataclass(frozen=True)
 class Design:
     """Values by combination and split, at most one each, and what was left out."""
 
     factors: tuple[str, ...]
-    observations: tuple[Observation, ...]
+    values: Mapping[Place, float]
     exclusions: Exclusions
 
     @property
     def splits(self) -> int:
-        return len({item.split for item in self.observations})
+        return len({split for _, split in self.values})
 
     def levels(self, place: int) -> tuple[Level, ...]:
         """The levels of a factor, in the order of the rows."""
-        return tuple(dict.fromkeys(item.levels[place] for item in self.observations))
+        return tuple(dict.fromkeys(levels[place] for levels, _ in self.values))
 
 
 def rows_of(
@@ -276,7 +267,7 @@ def gather(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = 
         values[place] = row
     return Design(
         tuple(factors),
-        tuple(Observation(*place, row.value) for place, row in values.items() if row.is_usable),
+        {place: row.value for place, row in values.items() if row.is_usable},
         Exclusions.of(([row] for row in values.values()), _missing(values, len(factors))),
     )
 

@@ -74,17 +74,10 @@ class Source:
             hint = did_you_mean(str(entry["set"]), DATASETS)
             raise DataError(f"there is no data set {entry['set']!r}; {hint}")
         path(str(entry["set"]))
-        columns = {"label": about.label, "private": about.private, "author": about.author, **entry}
-        return cls(
-            name,
-            set=str(entry["set"]),
-            text=str(columns.get("text", "text")),
-            label=columns["label"] or None,
-            private=_names(columns["private"] or None),
-            author=columns["author"] or None,
-            where=columns.get("where"),
-            official=columns.get("official"),
-        )
+        known = {"text": "text", "label": about.label, "author": about.author}
+        columns: dict[str, Any] = {key: value or None for key, value in {**known, **entry}.items()}
+        private = _names(entry.get("private", about.private))
+        return cls(name, **{**columns, "set": str(entry["set"]), "private": private})
 
     def for_split(self, kind: str) -> Source:
         """The source with the column that a split by official parts needs."""
@@ -106,7 +99,7 @@ class Source:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if value is None:
+    if not value:
         return ()
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -103,10 +103,7 @@ def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = (
     p_by_source = _repeated_measures(design, frame)
     residual = float(table.loc["Residual", "sum_sq"])
     effects = tuple(
-        replace(
-            _effect(source, table.loc[term], residual, residual_df),
-            p_repeated=p_by_source.get(source),
-        )
+        _effect(source, table.loc[term], (residual, residual_df), p_by_source.get(source))
         for source, term in _sources(design.factors)
     )
     return Anova(
@@ -154,11 +151,11 @@ def _frame(design: Design) -> Any:
         raise MissingExtra("an analysis of variance", "study") from None
     columns: dict[str, list[Any]] = {"value": [], "split": []}
     columns |= {term: [] for term in _TERMS[: len(design.factors)]}
-    for item in design.observations:
-        columns["value"].append(item.value)
+    for (levels, split), value in design.values.items():
+        columns["value"].append(value)
         # As text: a seed or an ε is a name here, not a quantity.
-        columns["split"].append(repr(item.split))
-        for term, level in zip(_TERMS, item.levels, strict=False):
+        columns["split"].append(repr(split))
+        for term, level in zip(_TERMS, levels, strict=False):
             columns[term].append(repr(level))
     return pandas.DataFrame(columns)
 
@@ -181,7 +178,7 @@ def _repeated_measures(design: Design, frame: Any) -> dict[str, float]:
     from statsmodels.stats.anova import AnovaRM
 
     combinations = math.prod(len(design.levels(place)) for place in range(len(design.factors)))
-    is_complete = len(design.observations) == combinations * design.splits
+    is_complete = len(design.values) == combinations * design.splits
     if len(design.factors) < 2 or not is_complete:
         return {}
     # Each F has its own denominator, the mean square of effect × split.
@@ -211,7 +208,7 @@ def _check_estimable(design: Design, exog: Any) -> None:
 
 
 def _check_residual(design: Design, residual: float) -> None:
-    values = np.array([item.value for item in design.observations])
+    values = np.array(list(design.values.values()))
     total = float(((values - values.mean()) ** 2).sum())
     # Rounding leaves about 1e-30 of the sum of squares where nothing varies.
     if residual <= 1e-20 * max(total, float((values**2).sum())):
@@ -221,9 +218,11 @@ def _check_residual(design: Design, residual: float) -> None:
         )
 
 
-def _effect(source: str, line: Any, residual: float, residual_df: int) -> Effect:
+def _effect(source: str, line: Any, rest: tuple[float, int], p_repeated: float | None) -> Effect:
+    """One line of the table of statsmodels; `rest` is the residual and its degrees of freedom."""
     from scipy.stats import f as f_law
 
+    residual, residual_df = rest
     square, df, ratio = float(line["sum_sq"]), int(line["df"]), float(line["F"])
     low, high = eta_interval(ratio, df, residual_df)
     # SS / (SS + residual): partial, so that adding a factor does not shrink the others'.
@@ -237,6 +236,7 @@ def _effect(source: str, line: Any, residual: float, residual_df: int) -> Effect
         square / (square + residual),
         low,
         high,
+        p_repeated,
     )
 
 

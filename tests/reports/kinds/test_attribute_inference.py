@@ -52,7 +52,7 @@ def test_an_interval_that_reaches_chance_is_no_leak_shown(leak: Leak) -> None:
 def test_constant_guesses_are_inconclusive_and_no_evidence(leak: Leak) -> None:
     row = leak("gender", 0.5, low=0.5, high=0.5, degenerate=True)
     (verdict,) = verdicts(Findings((row,)))
-    assert verdict.level == "inconclusive" and verdict.judgement.people_needed is None
+    assert verdict.level == "inconclusive" and verdict.people_needed is None
     assert verdict.title == "inconclusive, all guesses the same"
     assert "no evidence that there is no leak" in verdict.sentence
 
@@ -77,7 +77,7 @@ def test_a_wide_interval_is_inconclusive_and_says_how_many_people_it_takes(leak:
         verdict.sentence
     )
     # 0.2 must become less than the gain of 0.16: 40 · (0.2 / 0.16)² = 62.5.
-    assert verdict.judgement.people_needed == 63
+    assert verdict.people_needed == 63
     assert "About 63 people among the victims would decide it" in verdict.sentence
     assert overall(Findings((row,))) == "Whether “gender” leaks is inconclusive."
 

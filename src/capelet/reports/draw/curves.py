@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from markupsafe import Markup
@@ -28,27 +29,16 @@ class Curve:
     @classmethod
     def read(cls, name: str, content: Mapping[str, Any], full: float | None = None) -> Curve | None:
         """The curve in an artefact, without the points that have no value; None if none is left."""
-        labels, values = content.get("labels_per_class") or [], content.get("value") or []
-        size = min(len(labels), len(values))
-        lows = content.get("low") or []
-        highs = content.get("high") or []
-        keep = [i for i in range(size) if is_number(values[i]) and is_number(labels[i])]
-        # A band with holes would look like certainty there: all ends, or no band.
-        has_band = all(
-            i < min(len(lows), len(highs)) and is_number(lows[i]) and is_number(highs[i])
-            for i in keep
-        )
-        if not keep:
+        columns = [content.get(key) or [] for key in ("labels_per_class", "value", "low", "high")]
+        points = [item for item in zip_longest(*columns) if all(map(is_number, item[:2]))]
+        if not points:
             return None
-        return cls(
-            name,
-            tuple(labels[i] for i in keep),
-            tuple(values[i] for i in keep),
-            tuple(lows[i] for i in keep) if has_band else (),
-            tuple(highs[i] for i in keep) if has_band else (),
-            content.get("chance") if is_number(content.get("chance")) else None,
-            full,
-        )
+        # A band with holes would look like certainty there: all ends, or no band.
+        has_band = all(is_number(end) for item in points for end in item[2:])
+        labels, values, *band = zip(*points, strict=True)
+        lows, highs = band if has_band else ((), ())
+        chance = content.get("chance")
+        return cls(name, labels, values, lows, highs, chance if is_number(chance) else None, full)
 
 
 def reach_of(curves: Sequence[Curve]) -> tuple[float, float]:

@@ -49,11 +49,9 @@ class Extraction(KindReport):
         """The secrets that were repeated most often."""
         return max(self.canaries(findings), key=repetitions, default=None)
 
-    def canaries(
-        self, findings: Findings, metric: str = BITS, method: str | None = None
-    ) -> list[Finding]:
+    def canaries(self, findings: Findings, method: str | None = None) -> list[Finding]:
         """The rows of inserted secrets of one method, fewest repetitions first."""
-        rows = findings.select(kind=self.kind.name, target=CANARIES, metric=metric)
+        rows = findings.select(kind=self.kind.name, target=CANARIES, metric=BITS)
         rows = [row for row in rows if row.parameters.get("method") == method]
         return sorted(rows, key=repetitions)
 
@@ -81,7 +79,7 @@ class Extraction(KindReport):
         return sentences
 
     def _of_method(self, findings: Findings, method: str | None) -> list[str]:
-        rows = self.canaries(findings, method=method)
+        rows = self.canaries(findings, method)
         if not rows:
             return []
         most = rows[-1]
@@ -168,7 +166,7 @@ def series(report: Extraction, findings: Findings, name: str = "") -> list[Serie
     items = []
     for method in methods_of(findings):
         # Repetitions are drawn on a log scale, which has no zero.
-        rows = [row for row in report.canaries(findings, method=method) if repetitions(row)]
+        rows = [row for row in report.canaries(findings, method) if repetitions(row)]
         # A training that was stopped early is a reference at equal perplexity, and no method.
         if not rows or (method is not None and "stopped" in method):
             continue
@@ -191,7 +189,7 @@ def canary_table(findings: Findings, metric: str) -> Table | None:
     rows = findings.select(target=CANARIES, metric=metric)
     methods = methods_of(findings)
     by_key = {(repetitions(row), row.parameters.get("method")): row for row in rows}
-    cell = _bits if metric == BITS else _share
+    title, note, cell = _CANARY_TABLES[metric]
     lines = []
     for level in sorted({level for level, _ in by_key}):
         cells = [
@@ -200,15 +198,6 @@ def canary_table(findings: Findings, metric: str) -> Table | None:
         ]
         name = "never (control)" if level == 0 else str(level)
         lines.append(Line((name, *cells), "control" if level == 0 else ""))
-    if metric == BITS:
-        title = "Exposure of canaries, bits"
-        note = (
-            "Means with 95 % intervals over authors. Chance is 1.4 bits. Where no random sequence "
-            "ranks above a canary, its exposure is extrapolated from a fitted tail."
-        )
-    else:
-        title = TAB_TITLE
-        note = "The first word goes in; a hit needs all other words, in order."
     columns = ("repetitions", *(method_name(method) for method in methods))
     return table(title, columns, lines, note)
 
@@ -221,3 +210,14 @@ def _bits(row: Finding) -> str:
 
 def _share(row: Finding) -> str:
     return f"{percent(row.value)} ({interval(row, 0, 100)})"
+
+
+_CANARY_TABLES = {
+    BITS: (
+        "Exposure of canaries, bits",
+        "Means with 95 % intervals over authors. Chance is 1.4 bits. Where no random sequence "
+        "ranks above a canary, its exposure is extrapolated from a fitted tail.",
+        _bits,
+    ),
+    TAB: (TAB_TITLE, "The first word goes in; a hit needs all other words, in order.", _share),
+}

@@ -179,8 +179,8 @@ class KindReport:
             *self.additions(findings, row, judgement.figures.decimals),
         )
         return Verdict(
+            **vars(judgement),
             target=self.target(row),
-            judgement=judgement,
             statement=" ".join(filter(None, parts)),
             warnings=tuple(filter(None, self.warnings(findings, row))),
             ceiling=row.ceiling,
