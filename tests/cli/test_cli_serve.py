@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -78,6 +79,41 @@ def test_it_serves_and_ends_in_order(recipe: Path, tmp_path: Path) -> None:
     assert b"ann" not in store.read_bytes()
     with Ledger(store) as ledger:
         assert ledger.counts() == (1, 1, 2.0)
+
+
+# A gateway whose page never stops learning: its thread is in native code, reading a model.
+LEARNING = """
+import itertools
+
+from capelet.service import demonstration
+from capelet.encoders import load
+
+def learn(self):
+    for turn in itertools.count():
+        load("minilm").encode(["a few words"])
+        if turn == 0:
+            print("learning", flush=True)
+
+demonstration.Demonstration.learn = learn
+from capelet.cli import main
+main()
+"""
+
+
+def test_it_ends_in_order_while_the_page_still_learns(recipe: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    words = ("--recipe", recipe, "--ledger", tmp_path / "people.db", "--budget", 4, "--port", 0)
+    command = [sys.executable, "-c", LEARNING, "serve", *map(str, words)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) and line != "learning\n":
+        pass
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "stopped" in errors
 
 
 def refusal(*words: object) -> str:

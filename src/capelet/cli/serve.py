@@ -36,13 +36,14 @@ def serve(
     """
     if any(find_spec(package) is None for package in _PACKAGES):
         raise MissingExtra("the gateway", "service")
-    from capelet.service.server import check_certificate
+    from capelet.service.server import check_certificate, end_process
 
     check_certificate(address)
     if service.recipe is None:
         _serve_head(_head_alone(service), service.ledger, address)
     else:
         _serve_recipe(service, service.recipe, address, columns)
+    end_process()
 
 
 def _serve_recipe(service: Service, recipe: Path, address: Address, columns: Columns) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
 import socket
 import ssl
+import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -119,6 +122,21 @@ def serve(app: FastAPI, address: Address, announce: Callable[[str], None]) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run([listener])
+
+
+def end_process() -> None:
+    """End here where a thread is still getting ready; nothing of a request is lost by it.
+
+    It may be inside a model's native code, and where the interpreter ends around such a thread the
+    whole process aborts: to whoever started it, a server that was told to stop would have crashed.
+    """
+    if not any(thread.daemon for thread in threading.enumerate()):
+        return
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)
 
 
 def interrupt_nobody() -> None:
