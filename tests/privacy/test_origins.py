@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,6 @@ from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.privacy.origins import (
     Origin,
     keep_records,
-    keep_training_rows,
     keyed_name,
     remember_training_rows,
     same_name,
@@ -66,6 +67,11 @@ def test_without_a_place_for_a_key_names_hold_for_the_process(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CAPELET_STATE", str(tmp_path / "file" / "below"))
     assert keyed_name("digest") == keyed_name("digest")
+
+
+def keep_training_rows(ids: Sequence[str], rows: Any) -> None:
+    remember_training_rows(ids, rows)
+    keep_records(ids)
 
 
 def test_rows_that_trained_are_known_and_others_are_not(own_state: Path) -> None:

@@ -26,7 +26,7 @@ from capelet.encoders.own import OWN
 from capelet.errors import CapeletError, DataError
 from capelet.mechanisms import Laplace
 from capelet.privacy.guarantees import NONE, Guarantee
-from capelet.privacy.origins import Origin, keep_training_rows
+from capelet.privacy.origins import Origin, remember_training_rows
 from capelet.release import PrivateEncoder, recipe_hash
 from capelet.release.batch import encode
 from capelet.release.maps import Map, affine
@@ -156,7 +156,7 @@ def test_rows_that_trained_are_counted_and_left_out(
     texts: tuple[Path, list[str]], private: PrivateEncoder, tmp_path: Path
 ) -> None:
     source, content = texts
-    keep_training_rows([origin.id for origin in private.origins], content[3:7])
+    remember_training_rows([origin.id for origin in private.origins], content[3:7])
     trained = trained_rows(private, source, "t", None)
     assert np.flatnonzero(trained).tolist() == [3, 4, 5, 6]
     target = tmp_path / "out.parquet"
@@ -185,7 +185,7 @@ def test_only_unseen_is_refused_where_nobody_can_tell(
     assert not trained_rows(private, source, "t", None).size
     with pytest.raises(CapeletError, match="cannot tell which rows trained"):
         only_unseen(private, np.zeros(0, dtype=bool))
-    keep_training_rows([origin.id for origin in private.origins], content)
+    remember_training_rows([origin.id for origin in private.origins], content)
     with pytest.raises(DataError, match="all 20 rows trained this encoder"):
         only_unseen(private, trained_rows(private, source, "t", None))
     # The control: where nothing was learnt, nothing is left out.

@@ -13,7 +13,6 @@ from capelet.training.device import (
     half_precision,
     on_processor,
     seeded_fork,
-    wait_for,
 )
 
 
@@ -57,11 +56,10 @@ def test_a_seed_decides_inside_and_nothing_outside() -> None:
         assert not torch.equal(torch.rand(3), inside)
 
 
-def test_a_processor_keeps_its_precision_and_waits_for_nothing() -> None:
+def test_a_processor_keeps_its_precision() -> None:
     cpu = torch.device("cpu")
     with half_precision(cpu):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-    wait_for(cpu)
 
 
 def test_the_random_numbers_of_torch_can_be_put_back() -> None:

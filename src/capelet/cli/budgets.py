@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from capelet.cli.doors import Anchor, Json, LedgerPlace
-from capelet.cli.terminal import echo
+from capelet.cli.terminal import answer, echo, print_json
 from capelet.errors import CapeletError
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def show(
         ]
         cap = limits and asdict(limits.budget)
         most = limits and limits.lifetime and asdict(limits.lifetime)
-        summary = {**counts._asdict(), "budget": cap, "lifetime": most, "changes": history}
-        echo(jsonlib.dumps(summary))
+        print_json({**counts._asdict(), "budget": cap, "lifetime": most, "changes": history})
         return
     echo(f"budget: {limits.sentence() if limits else 'none'}")
     for time, old, new in changes:
@@ -81,10 +79,8 @@ def raise_cap(
         book.raise_budget(new, most)
         limits = book.limits
     assert old is not None and limits is not None
-    if json:
-        echo(jsonlib.dumps({"old": asdict(old.budget), "new": asdict(new)}))
-    else:
-        echo(f"raised from {old.sentence()} to {limits.sentence()}")
+    line = f"raised from {old.sentence()} to {limits.sentence()}"
+    answer(json, {"old": asdict(old.budget), "new": asdict(new)}, line)
 
 
 def erase(
@@ -101,13 +97,12 @@ def erase(
     with open_ledger(ledger) as book:
         releases, spent = book.erase(person), book.spent(person)
     epsilon = 0.0 if spent is None else spent.epsilon
-    if json:
-        echo(jsonlib.dumps({"releases": releases, "epsilon": epsilon}))
-    else:
-        echo(
-            f"erased: the name and {releases:,} stored vectors; ε = {epsilon:g} stays spent, under "
-            "a pseudonym"
-        )
+    answer(
+        json,
+        {"releases": releases, "epsilon": epsilon},
+        f"erased: the name and {releases:,} stored vectors; ε = {epsilon:g} stays spent, under a "
+        "pseudonym",
+    )
 
 
 def backup(
@@ -124,7 +119,7 @@ def backup(
     from capelet.ledger.copies import copy_store
 
     entries = copy_store(ledger, target)
-    echo(jsonlib.dumps({"entries": entries}) if json else f"copied: {entries:,} entries of the log")
+    answer(json, {"entries": entries}, f"copied: {entries:,} entries of the log")
 
 
 def restore(
@@ -142,15 +137,13 @@ def restore(
     from capelet.ledger.copies import copy_store
 
     entries = copy_store(source, ledger, anchor)
-    if json:
-        echo(jsonlib.dumps({"entries": entries, "is_anchored": anchor is not None}))
-        return
-    echo(f"restored: {entries:,} entries of the log")
-    if anchor is None:
-        echo(
-            "what was charged after this copy was made is forgotten, and would be released again; "
-            "--anchor tells whether there is such a charge"
-        )
+    doubt = (
+        "what was charged after this copy was made is forgotten, and would be released again; "
+        "--anchor tells whether there is such a charge"
+    )
+    summary = {"entries": entries, "is_anchored": anchor is not None}
+    lines = [f"restored: {entries:,} entries of the log", *([doubt] if anchor is None else [])]
+    answer(json, summary, *lines)
 
 
 def rotate(
@@ -168,10 +161,8 @@ def rotate(
 
     with open_ledger(ledger) as book:
         book.rotate_key(to)
-    if json:
-        echo(jsonlib.dumps({"key_file": str(to)}))
-    else:
-        echo(f"locked: set {KEY_FILE}={to} for every process that uses this ledger, and keep it")
+    line = f"locked: set {KEY_FILE}={to} for every process that uses this ledger, and keep it"
+    answer(json, {"key_file": str(to)}, line)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json as jsonlib
-
 from capelet.cli.doors import Json
-from capelet.cli.terminal import echo
+from capelet.cli.terminal import answer
 
 
 def clear(
@@ -19,7 +17,7 @@ def clear(
     from capelet.encoders import clear_cache
 
     size = clear_cache()
-    echo(jsonlib.dumps({"bytes": size}) if json else f"forgot {size / 1e6:.1f} MB of vectors")
+    answer(json, {"bytes": size}, f"forgot {size / 1e6:.1f} MB of vectors")
 
 
 def where(
@@ -32,4 +30,4 @@ def where(
     """
     from capelet.files import cache_folder
 
-    echo(jsonlib.dumps({"folder": str(cache_folder())}) if json else str(cache_folder()))
+    answer(json, {"folder": str(cache_folder())}, cache_folder())

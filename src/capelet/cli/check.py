@@ -6,7 +6,7 @@ from typing import Annotated
 
 from capelet.cli.doors import Data, Group, Json
 from capelet.cli.inputs import split_columns
-from capelet.cli.terminal import echo, print_json
+from capelet.cli.terminal import answer
 from capelet.question import Columns
 
 
@@ -31,7 +31,4 @@ def check(
     secrets = split_columns(columns.private, names)
     roles = Roles(columns.text, columns.label, tuple(secrets), columns.author, columns.vectors)
     result = inspect(data, roles, layout).spelled("terminal")
-    if json:
-        print_json(result.to_json())
-    else:
-        echo(result)
+    answer(json, result.to_json(), result)

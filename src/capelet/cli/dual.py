@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from capelet.cli.doors import Data, Group, Json
-from capelet.cli.inputs import read_corpus
-from capelet.cli.terminal import echo, print_json, progress_bars
+from capelet.cli.inputs import read_texts
+from capelet.cli.terminal import answer, echo, print_json, progress_bars
 from capelet.errors import CapeletError, DataError
 from capelet.question import Columns, DualNetwork, DualTraining, Names, chosen
 
@@ -41,15 +40,12 @@ def train(
     check_writable(out)
     if start not in ("none", "glove"):
         raise CapeletError(f"--start is {start!r}; give none or glove")
-    corpus = read_corpus(data, columns)
+    texts, authors, _ = read_texts(data, columns)
     # After the data were read: what is wrong with them is said before torch is loaded.
     from capelet.defences.contrastive import Contrastive, Sentences
 
     vectors = _word_vectors() if start == "glove" else None
-    if corpus.texts is None:
-        raise DataError("a dual encoder is trained on texts; name their column with --text")
-    authors = None if corpus.author is None else list(corpus.author)
-    sentences = Sentences.of(list(corpus.texts), authors)
+    sentences = Sentences.of(texts, authors)
     learner = Contrastive(**chosen(network), **chosen(training))
     with progress_bars(json) as progress:
         encoder = learner.fit(sentences, vectors, progress, cache_folder() / "training")
@@ -65,12 +61,13 @@ def _word_vectors() -> Any:
 
 def _print_training(encoder: Dual, out: Path, as_json: bool) -> None:
     pairs, last = encoder.training["pairs"], encoder.training["history"][-1]
-    if as_json:
-        print_json({"encoder": str(out), "pairs": pairs, **last})
-        return
-    echo(f"{pairs} pairs of sentences; loss {last['contrast']:.3f}")
-    echo("guarantee: none; attack the encoder with `capelet invert` and `capelet audit`")
-    echo(f"encoder: {out}")
+    answer(
+        as_json,
+        {"encoder": str(out), "pairs": pairs, **last},
+        f"{pairs} pairs of sentences; loss {last['contrast']:.3f}",
+        "guarantee: none; attack the encoder with `capelet invert` and `capelet audit`",
+        f"encoder: {out}",
+    )
 
 
 def utility(
@@ -98,7 +95,7 @@ def utility(
             lambda texts: model.encode(texts, progress), [SentenceTask.load(n) for n in names]
         )
     if json:
-        echo(jsonlib.dumps([{key: getattr(row, key) for key in SUMMARY_FIELDS} for row in rows]))
+        print_json([{key: getattr(row, key) for key in SUMMARY_FIELDS} for row in rows])
         return
     for row in rows:
         line = f"{row.target:>10}  {row.metric} {row.value:.3f} ({row.low:.3f} to {row.high:.3f})"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from capelet.cli.doors import Anchor, Group, Json
-from capelet.cli.terminal import echo, print_trained, progress_bars
+from capelet.cli.terminal import answer, echo, print_trained, progress_bars
 from capelet.question import Columns, Machines
 
 if TYPE_CHECKING:
@@ -92,4 +91,4 @@ def encode(
     for warning in release.warnings:
         echo(f"capelet: {warning}", file=sys.stderr)
     summary = {"target": str(release.target), "rows": release.rows, "drawn": release.drawn}
-    echo(jsonlib.dumps(summary) if json else f"{release.sentence()}\nreleased: {release.target}")
+    answer(json, summary, release.sentence(), f"released: {release.target}")

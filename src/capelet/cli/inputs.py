@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from capelet.cli.doors import split_names
 from capelet.cli.terminal import echo
@@ -43,6 +43,18 @@ def read_corpus(data: str, columns: Columns, split: str | None = None) -> Corpus
     for note in corpus.notes:
         echo(f"capelet: {note}", file=sys.stderr)
     return corpus
+
+
+def read_texts(
+    data: str, columns: Columns
+) -> tuple[list[str], list[str] | None, dict[str, list[Any]]]:
+    """The texts of a corpus, their authors if they are known, and its private columns."""
+    corpus = read_corpus(data, columns)
+    if corpus.texts is None:
+        raise DataError(f"{corpus.name!r} holds no texts; name their column with --text")
+    groups = {name: values.tolist() for name, values in corpus.private.items()}
+    authors = None if corpus.author is None else corpus.author.tolist()
+    return corpus.texts.tolist(), authors, groups
 
 
 def read_auxiliary(data: str, corpus: Corpus, columns: Columns) -> Corpus:

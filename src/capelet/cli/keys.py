@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from dataclasses import asdict
 from typing import Annotated
 
 from capelet.cli.budgets import open_ledger
 from capelet.cli.doors import Json, LedgerPlace
-from capelet.cli.terminal import echo
+from capelet.cli.terminal import answer
 
 
 def add(
@@ -27,10 +26,8 @@ def add(
 
     with Ledger(ledger, keeps_names=False) as book:
         key, secret = book.keys.add(label, subject, operator)
-    if json:
-        echo(jsonlib.dumps({**asdict(key), "secret": secret}))
-    else:
-        echo(f"{key.id}\n{secret}\nkeep it: it is not shown again")
+    summary = {**asdict(key), "secret": secret}
+    answer(json, summary, key.id, secret, "keep it: it is not shown again")
 
 
 def show(
@@ -44,17 +41,14 @@ def show(
     """
     with open_ledger(ledger) as book:
         keys = book.keys.all()
-    if json:
-        echo(jsonlib.dumps([asdict(key) for key in keys]))
-        return
+    lines = []
     for key in keys:
         parts = [key.id, key.label, f"made {key.made}"]
         parts += [f"for {key.subject}"] if key.subject else []
         parts += ["operator"] if key.is_operator else []
         parts += [f"revoked {key.revoked}"] if key.revoked else []
-        echo("  ".join(parts))
-    if not keys:
-        echo("no keys")
+        lines.append("  ".join(parts))
+    answer(json, [asdict(key) for key in keys], *(lines or ["no keys"]))
 
 
 def revoke(
@@ -70,4 +64,4 @@ def revoke(
     """
     with open_ledger(ledger) as book:
         record = book.keys.revoke(key)
-    echo(jsonlib.dumps(asdict(record)) if json else f"revoked: {record.id} ({record.label})")
+    answer(json, asdict(record), f"revoked: {record.id} ({record.label})")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from capelet.cli.doors import Data, Group, Json
-from capelet.cli.inputs import read_corpus
-from capelet.cli.terminal import echo, print_json, progress_bars, with_command
+from capelet.cli.inputs import read_texts
+from capelet.cli.terminal import answer, echo, print_json, progress_bars, with_command
 from capelet.errors import DataError
 from capelet.question import (
     CanaryCounts,
@@ -47,7 +47,7 @@ def train(
     """
     from capelet.workflows.language import LanguageSettings
 
-    texts, authors, _ = _texts_and_authors(data, columns)
+    texts, authors, _ = read_texts(data, columns)
     settings = LanguageSettings(model, schedule, mitigation, secrets)
     trained = _train(texts, authors, out, settings, json)
     _print_model(trained, out, json)
@@ -145,7 +145,7 @@ def attack(
             "something and may be handed on; say with --out where they shall lie"
         )
     named = replace(columns, private=subgroups)
-    rows = None if data is None else _texts_and_authors(data, named)
+    rows = None if data is None else read_texts(data, named)
     with progress_bars(json) as progress:
         findings = attack_model(
             model,
@@ -158,12 +158,7 @@ def attack(
     findings = with_command(findings)
     page = write_report(findings, folder)
     sentences = model_sentences(findings)
-    if json:
-        print_json({"report": str(page), "sentences": sentences})
-        return
-    for sentence in sentences:
-        echo(sentence)
-    echo(f"report: {page}")
+    answer(json, {"report": str(page), "sentences": sentences}, *sentences, f"report: {page}")
 
 
 def compare(
@@ -191,12 +186,9 @@ def compare(
         page = write_report(with_command(findings), out)
     sentences = model_sentences(findings)
     warnings = findings.provenance["warnings"]
-    if json:
-        print_json({"report": str(page), "sentences": sentences, "warnings": warnings})
-        return
-    for sentence in (*sentences, *(f"warning: {item}" for item in warnings)):
-        echo(sentence)
-    echo(f"report: {page}")
+    summary = {"report": str(page), "sentences": sentences, "warnings": warnings}
+    notes = [f"warning: {item}" for item in warnings]
+    answer(json, summary, *sentences, *notes, f"report: {page}")
 
 
 @contextmanager
@@ -212,14 +204,3 @@ def _resumable(out: Path) -> Iterator[None]:
         )
         # What a shell gives for a program that was stopped by Ctrl-C (128 + SIGINT).
         raise SystemExit(130) from None
-
-
-def _texts_and_authors(
-    data: str, columns: Columns
-) -> tuple[list[str], list[str] | None, dict[str, list[Any]]]:
-    corpus = read_corpus(data, columns)
-    if corpus.texts is None:
-        raise DataError(f"{corpus.name!r} holds no texts; name their column with --text")
-    groups = {name: values.tolist() for name, values in corpus.private.items()}
-    authors = None if corpus.author is None else corpus.author.tolist()
-    return corpus.texts.tolist(), authors, groups

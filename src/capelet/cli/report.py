@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
 from capelet.cli.doors import Json
-from capelet.cli.terminal import echo
+from capelet.cli.terminal import answer
 
 
 def report(
@@ -42,4 +41,4 @@ def report(
             page = write_protection(Findings.load(run / "before"), first, folder)
         else:
             page = write_report(first, folder)
-    echo(jsonlib.dumps({"report": str(page)}) if json else f"report: {page}")
+    answer(json, {"report": str(page)}, f"report: {page}")

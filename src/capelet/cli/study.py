@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from capelet.cli.doors import Json
-from capelet.cli.terminal import echo, print_json, progress_bars
+from capelet.cli.terminal import answer, echo, print_json, progress_bars
 from capelet.errors import CapeletError
 from capelet.question import Machines, StudyFolders
 
@@ -153,10 +153,8 @@ def results(
     check_writable(to)
     if not plans:
         files = [str(path) for path in write_results(to)]
-        if json:
-            print_json({"verdicts": {}, "gaps": [], "files": files})
-        else:
-            echo(f"{len(files)} files drawn again in {to}")
+        summary = {"verdicts": {}, "gaps": [], "files": files}
+        answer(json, summary, f"{len(files)} files drawn again in {to}")
         return
     studies, size = [StudyPlan.read(file) for file in _plan_files(plans)], folders.size or "full"
     # One plan has the folder of its run; several have the store that a check of them shares.

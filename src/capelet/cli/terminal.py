@@ -212,6 +212,15 @@ def print_trained(encoder: PrivateEncoder, trained: Any, consequence: str) -> No
         )
 
 
+def answer(as_json: bool, summary: Any, *lines: object) -> None:
+    """What a command has to say: the summary for machines, or the lines for people."""
+    if as_json:
+        print_json(summary)
+        return
+    for line in lines:
+        echo(line)
+
+
 def print_json(summary: Any) -> None:
     """One line for machines, with ε as ε where the stream can hold it, and valid JSON anywhere."""
     line = _UNSEEN.sub("", json.dumps(summary, ensure_ascii=False))

@@ -152,12 +152,6 @@ def keep_records(ids: Iterable[str]) -> None:
             del _pending[name]
 
 
-def keep_training_rows(ids: Sequence[str], rows: Sequence[str] | Vectors) -> None:
-    """Remember, owner-only and outside every folder that ships, which rows trained these things."""
-    remember_training_rows(ids, rows)
-    keep_records(ids)
-
-
 def seen_in_training(ids: Iterable[str], rows: Sequence[str] | Vectors) -> npt.NDArray[np.bool_]:
     """Which of these rows trained any of the things with these ids, as far as this user knows.
 

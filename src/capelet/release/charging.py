@@ -40,19 +40,12 @@ class Charging:
     anchor: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.repeats not in REPEATS:
-            raise CapeletError(f"repeats is {self.repeats!r}; it must be 'fresh' or 'same'")
+        check_repeats(self.repeats)
         is_plain = self.budget is None and self.anchor is None and self.repeats == "fresh"
         if self.ledger is None and not is_plain:
             raise CapeletError(
                 "a budget, an anchor, or the same vector for repeated texts needs a ledger"
             )
-
-    def promise(self, guarantee: Guarantee) -> Guarantee:
-        """The guarantee of what leaves: the same vector for equal texts shows that they are."""
-        if self.repeats == "fresh" or guarantee.notion == "none":
-            return guarantee
-        return guarantee.with_caveat(EQUALITY_IS_PUBLIC)
 
     def check(self, subject: str | None, guarantee: Guarantee) -> None:
         """Refuse what cannot be charged as it was asked."""
@@ -63,11 +56,29 @@ class Charging:
                 "a ledger needs the column of the subjects who are charged: "
                 + name_field("subject")
             )
-        if guarantee.notion != "local" or guarantee.unit != "text":
-            raise CapeletError(
-                "a ledger charges people for whole texts, and this recipe promises "
-                f"{guarantee.sentence()}; add a noise step on the vectors, or leave the ledger out"
-            )
+        check_whole_texts(guarantee)
+
+
+def check_repeats(repeats: str) -> None:
+    """Refuse what is no way to treat a text that comes again."""
+    if repeats not in REPEATS:
+        raise CapeletError(f"repeats is {repeats!r}; it must be 'fresh' or 'same'")
+
+
+def check_whole_texts(guarantee: Guarantee) -> None:
+    """Refuse a guarantee that nobody can be charged for: of words, in a metric, of a training."""
+    if guarantee.notion != "local" or guarantee.unit != "text":
+        raise CapeletError(
+            "a ledger charges people for whole texts, and this recipe promises "
+            f"{guarantee.sentence()}; add a noise step on the vectors, or leave the ledger out"
+        )
+
+
+def promise_of(guarantee: Guarantee, repeats: Repeats) -> Guarantee:
+    """The guarantee of what leaves: the same vector for equal texts shows that they are."""
+    if repeats == "fresh" or guarantee.notion == "none":
+        return guarantee
+    return guarantee.with_caveat(EQUALITY_IS_PUBLIC)
 
 
 def charging_of(

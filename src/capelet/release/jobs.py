@@ -15,7 +15,7 @@ from capelet.data.formats import Format
 from capelet.errors import CapeletError, name_field
 from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee, check_count
-from capelet.release.charging import Charging
+from capelet.release.charging import Charging, promise_of
 from capelet.release.recipe import METADATA, PrivateEncoder, column_of, describe, recipe_hash
 from capelet.release.rows import Block, FolderSource, LeaveOut, source_of
 
@@ -103,9 +103,10 @@ class Job:
         self.source = source_of(
             source, kind, column, subject, size, columns.layout, columns.leave_out
         )
-        self.guarantee, self.recipe = charging.promise(private.guarantee), private.recipe
+        self.recipe = private.recipe
+        self.guarantee = promise_of(private.guarantee, charging.repeats)
         words = private.word_guarantee
-        self.word_guarantee = None if words is None else charging.promise(words)
+        self.word_guarantee = None if words is None else promise_of(words, charging.repeats)
         self.recipe_name = recipe_hash(self.recipe)
 
     @property

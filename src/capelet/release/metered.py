@@ -24,7 +24,13 @@ from capelet.ledger.people import normalise_person
 from capelet.ledger.settlement import undrawn
 from capelet.ledger.store import Ledger
 from capelet.privacy.guarantees import Guarantee
-from capelet.release.charging import Account, Charging, Repeats
+from capelet.release.charging import (
+    Account,
+    Repeats,
+    check_repeats,
+    check_whole_texts,
+    promise_of,
+)
 from capelet.release.recipe import PrivateEncoder, Release, recipe_hash
 
 LOG = logging.getLogger("capelet.release")
@@ -60,17 +66,12 @@ class ChargingPolicy:
         return cls(ledger, cap, repeats)
 
     def __post_init__(self) -> None:
-        _ = self._charging  # complains about `repeats`
-
-    @property
-    def _charging(self) -> Charging:
-        # The rules of `encode`; the path is only what says that there is a store.
-        return Charging(Path("store"), self.budget, self.repeats)
+        check_repeats(self.repeats)
 
     def promise(self, guarantee: Guarantee) -> Guarantee:
         """What holds of releases that go through here; one that cannot be charged is refused."""
-        self._charging.check("subject", guarantee)
-        return self._charging.promise(guarantee)
+        check_whole_texts(guarantee)
+        return promise_of(guarantee, self.repeats)
 
 
 class MeteredEncoder:

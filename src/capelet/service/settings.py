@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from capelet.encoders.batches import cores
 from capelet.errors import CapeletError, name_field
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
-from capelet.release.charging import REPEATS, Charging, Repeats
+from capelet.release.charging import Repeats, check_repeats, check_whole_texts, promise_of
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
-        if self.repeats not in REPEATS:
-            raise CapeletError(f"repeats is {self.repeats!r}; it must be 'fresh' or 'same'")
+        check_repeats(self.repeats)
         if not self.model.strip() or len(self.model) > 200:
             raise CapeletError("the model needs a name of at most 200 characters")
 
@@ -67,15 +65,13 @@ def check_recipe(
             f"the recipe's guarantee is {guarantee.status}: {guarantee.sentence()}; nothing could "
             "be charged for it, so it is not served"
         )
-    # The rules of `encode`: what a store cannot charge, and what equal answers show.
-    charging = Charging(Path("store"), repeats=repeats)
-    charging.check("user", guarantee)
+    check_whole_texts(guarantee)
     if guarantee.status != "proven" and not allow_unproven:
         raise CapeletError(
             f"the recipe's guarantee is only claimed: {guarantee.sentence()}; serve one that is "
             f"proven, or allow it with {name_field('allow_unproven')}"
         )
-    return charging.promise(guarantee)
+    return promise_of(guarantee, repeats)
 
 
 def is_loopback(host: str) -> bool:

@@ -90,14 +90,6 @@ def half_precision(device: torch.device) -> AbstractContextManager[None]:
     return torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda")
 
 
-def wait_for(device: torch.device) -> None:
-    """Wait until the device has finished its work, so that time can be measured."""
-    import torch
-
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def generators(device: torch.device) -> dict[str, torch.Generator]:
     """Torch's own random numbers on the CPU and on this device, to save and to restore."""
     import torch
