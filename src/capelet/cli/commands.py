@@ -193,14 +193,14 @@ def build(asked: str | None, is_shown: bool, is_program: bool) -> cyclopts.App:
     groups: dict[str, cyclopts.App] = {}
     for place, (path, function) in enumerate(COMMANDS.items()):
         *parents, name = path.split()
-        fill = catalogue.fill_names if is_shown and path == asked else str
+        fill = _with_names if is_shown and path == asked else _plain
         text, _, example = inspect.cleandoc(function.__doc__ or "").partition(EXAMPLE)
         # Called from another program, nobody waits before a screen for imports, nor is torch ours.
         told = _announced(path, function) if is_program and path in LONG else function
         # To make the options of all commands takes as long as to run most of them.
         is_needed = asked in (None, path)
         command = as_command(told, fill, path in FROM_ENVIRONMENT) if is_needed else told
-        epilogue = f"{EXAMPLE}{' '.join(example.split())}\n\n{_EPILOGUE}"
+        epilogue = _plain(f"{EXAMPLE}{example}\n\n{_EPILOGUE}")
         # A group where its first command stands, so that help has the order of the table.
         if parents and parents[0] not in groups:
             groups[parents[0]] = _group(parents[0], GROUPS[parents[0]], place)
@@ -210,13 +210,26 @@ def build(asked: str | None, is_shown: bool, is_program: bool) -> cyclopts.App:
     return whole
 
 
+def _plain(text: str) -> str:
+    """Each paragraph in one line, without marks: to have Markdown read takes a sixth of `--help`.
+
+    >>> _plain("Try `capelet audit`\\nfirst.\\n\\nThen go on.")
+    'Try capelet audit first.\\n\\nThen go on.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in text.replace("`", "").split("\n\n"))
+
+
+def _with_names(text: str) -> str:
+    return _plain(catalogue.fill_names(text))
+
+
 def _group(name: str, text: str, place: int = 0) -> cyclopts.App:
     from capelet import __version__
 
     return cyclopts.App(
         name=name,
-        help=text,
-        help_format="markdown",
+        help=_plain(text),
+        help_format="plaintext",
         version=__version__,
         version_flags=(),
         help_flags=(HELP,),
