@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from capelet.attacks.authorship import Authorship, Shots
-from capelet.attacks.membership.scores import RARE, AuxiliaryScores, membership_findings
+from capelet.attacks.authorship import Shots
+from capelet.attacks.membership import RARE, AuxiliaryScores, membership_findings
+from capelet.evaluation.authorship import Authorship
 from capelet.evaluation.sentences import rank_score
 from capelet.evaluation.utility import neighbour_recall, recall_influences
 from capelet.findings import Finding
@@ -133,7 +134,7 @@ class Oracle:
 
 def writers(victims: int) -> Callable[[Random], Intervals]:
     """Authorship: writers drawn anew by each seed from those there are."""
-    attack = Authorship(shots=2, writers=victims, tests=10, seeds=SEEDS, probe=Oracle())  # type: ignore[arg-type]
+    attack = Authorship(shots=2, writers=victims, tests=10, seeds=SEEDS, probe=Oracle())
     people = 2 * victims
     authors = np.repeat(np.arange(people), 12)
 
@@ -204,7 +205,7 @@ def _third(member: Floats, unit: Floats, random: Random) -> npt.NDArray[np.bool_
 
 def _membership_truths(people: int, shift: float) -> dict[str, float]:
     """Of the advantage: its mean over choices of the known people; of the others, the limit."""
-    from capelet.attacks.membership.scores import threshold_of
+    from capelet.attacks.membership import threshold_of
 
     random = np.random.default_rng(2)
     wide, inside, unit = _membership(200_000, shift, random)

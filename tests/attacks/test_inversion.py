@@ -10,9 +10,8 @@ import pytest
 
 from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet
 from capelet.attacks.inversion.layers import OpenModel, open_encoder
-from capelet.attacks.inversion.measure import examples, inversion_findings
+from capelet.attacks.inversion.measure import Attacker, Victims, examples, inversion_findings
 from capelet.attacks.inversion.relaxation import Relaxation
-from capelet.attacks.inversion.run import ATTACKS, Inversion
 from capelet.attacks.inversion.sparse import Dictionary, SparseCoding, sparse_code
 from capelet.attacks.inversion.word_sets import (
     BANDS,
@@ -25,7 +24,8 @@ from capelet.attacks.inversion.word_sets import (
 )
 from capelet.data.text import sentences_of, words_of
 from capelet.errors import CapeletError, DataError, EncoderError
-from capelet.findings import Findings
+from capelet.evaluation.inversion import ATTACKS, Inversion
+from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Bootstrap
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]  # 150 invented words
@@ -299,7 +299,8 @@ def test_findings_have_controls_and_intervals() -> None:
     vocabulary = Vocabulary.of(AUXILIARY)
     truth = vocabulary.sets(VICTIMS)
     base = most_frequent(truth, len(vocabulary), len(truth))
-    rows = inversion_findings(truth, truth, base, vocabulary, attacker="oracle")
+    victims = Victims(VICTIMS)
+    rows = inversion_findings(Attacker("oracle"), victims, truth, base, vocabulary)
     found = Findings(tuple(rows))
     whole = [row for row in found.select(kind="inversion", metric="f1") if row.subgroup is None]
     # All 150 victims read in full: Wilson leaves room for one in forty.
@@ -307,7 +308,7 @@ def test_findings_have_controls_and_intervals() -> None:
     null = found.value(kind="inversion-null", metric="f1")
     assert null < 0.4
     assert len(found.select(kind="inversion", metric="recall")) == 1 + BANDS
-    same = inversion_findings(base, truth, base, vocabulary, attacker="blind")
+    same = inversion_findings(Attacker("blind"), victims, base, base, vocabulary)
     assert same[0].degenerate and not rows[0].degenerate
     assert same[0].value == pytest.approx(same[0].majority)
 
@@ -316,9 +317,13 @@ def test_a_person_is_resampled_whole() -> None:
     vocabulary = Vocabulary.of(AUXILIARY)
     truth = vocabulary.sets(VICTIMS)
     base = most_frequent(truth, len(vocabulary), len(truth))
-    alone = inversion_findings(base, truth, base, vocabulary, attacker="blind")[0]
+
+    def f1_of(victims: Victims) -> Finding:
+        return inversion_findings(Attacker("blind"), victims, base, base, vocabulary)[0]
+
+    alone = f1_of(Victims(VICTIMS))
     units = np.arange(len(truth)) // 50
-    together = inversion_findings(base, truth, base, vocabulary, attacker="b", units=units)[0]
+    together = f1_of(Victims(VICTIMS, units))
     assert together.n == alone.n == len(VICTIMS)
     assert Bootstrap(3).weights.shape[1] == 3
     assert (together.low, together.high) != (alone.low, alone.high)
@@ -327,8 +332,8 @@ def test_a_person_is_resampled_whole() -> None:
 def test_examples_hold_no_word_unless_asked() -> None:
     vocabulary = Vocabulary.of(AUXILIARY)
     truth = vocabulary.sets(VICTIMS)
-    hidden = examples({"oracle": truth}, truth, VICTIMS, vocabulary)
-    shown = examples({"oracle": truth}, truth, VICTIMS, vocabulary, redact=False)
+    hidden = examples({"oracle": truth}, VICTIMS, vocabulary)
+    shown = examples({"oracle": truth}, VICTIMS, vocabulary, redact=False)
     assert hidden["redacted"] and not shown["redacted"]
     told = set(words_of(json.dumps(hidden)))
     assert not told & set(WORDS)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.attacks.membership.run import Membership, WordTable, read_words
-from capelet.attacks.membership.scores import (
+from capelet.attacks.membership import (
     RARE,
     AuxiliaryScores,
     LearnedSimilarity,
@@ -25,8 +24,12 @@ from capelet.attacks.membership.scores import (
     window_scores,
     windows_of,
 )
+from capelet.data.corpus import Corpus
+from capelet.encoders.word_vectors import read_word_vectors
 from capelet.errors import DataError, EncoderError
+from capelet.evaluation.membership import Membership, WordTable
 from capelet.findings import Finding, Findings
+from capelet.release import PrivateEncoder
 from capelet.studies.word_models import WordTraining
 
 
@@ -36,6 +39,10 @@ def corpus(count: int, seed: int = 0, words: int = 600) -> list[list[str]]:
     share = 1 / np.arange(1, words + 1)
     share /= share.sum()
     return [[f"w{number}" for number in random.choice(words, 12, p=share)] for _ in range(count)]
+
+
+def people(texts: list[str], authors: list[str] | None = None) -> Corpus:
+    return Corpus("made here", texts=texts, author=authors)  # type: ignore[arg-type]
 
 
 def value(rows: list[Finding], metric: str, kind: str = "membership") -> float:
@@ -182,11 +189,11 @@ TRAINING = WordTraining(dimension=100, window=3, epochs=15, negatives=5, least=2
 def remembered(model: WordTable, seen: int) -> list[Finding]:
     texts = corpus(2400)
     member = np.arange(2400) < seen
-    windows = match_frequencies(windows_of(texts, member, model.words, 3))
+    windows = match_frequencies(windows_of(texts, member, model[0], 3))
     auxiliary = (np.random.default_rng(4).random(2400) < 0.33)[windows.text]
-    scores = window_scores(model.vectors, windows)
-    counts = np.zeros(len(model.words), dtype=np.int64)
-    np.add.at(counts, windows_of(texts, member, model.words, 3).centre, 1)
+    scores = window_scores(model[1], windows)
+    counts = np.zeros(len(model[0]), dtype=np.int64)
+    np.add.at(counts, windows_of(texts, member, model[0], 3).centre, 1)
     return by_decile(
         [AuxiliaryScores(scores, auxiliary)],
         windows,
@@ -221,20 +228,21 @@ def test_the_whole_attack_on_a_table_and_its_file(tmp_path: Path) -> None:
     texts = corpus(1200)
     model = TRAINING.fit(texts[:600])
     path = tmp_path / "table.txt"
-    lines = [f"{len(model.words)} 100"] + [
+    lines = [f"{len(model[0])} 100"] + [
         f"{word} " + " ".join(f"{number:.6f}" for number in row)
-        for word, row in zip(model.words, model.vectors, strict=True)
+        for word, row in zip(model[0], model[1], strict=True)
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    assert np.allclose(read_words(path).vectors, model.vectors, atol=1e-5)
+    table = read_word_vectors(path)
+    assert np.allclose(table[1], model[1], atol=1e-5)
     joined = [" ".join(text) for text in texts]
-    found = Membership(window=3).of_words(joined, np.arange(1200) < 600, path)
+    found = Membership(window=3).of_words(people(joined), np.arange(1200) < 600, table)
     whole = [row for row in found.select(kind="membership", metric="auc") if row.subgroup is None]
     assert whole[0].value > 0.52
     assert found.select(kind="membership-null", metric="advantage")
     # With authors, who is known and who is resampled are people, not texts.
     writers = [str(number // 30) for number in range(1200)]
-    by_author = Membership(window=3).of_words(joined, np.arange(1200) < 600, path, writers)
+    by_author = Membership(window=3).of_words(people(joined, writers), np.arange(1200) < 600, table)
     row, same = (
         next(row for row in one.select(kind="membership", metric="auc") if row.subgroup is None)
         for one in (by_author, found)
@@ -273,7 +281,9 @@ def test_pairs_of_an_encoder_and_writers() -> None:
     member = np.arange(120) < 60
     writers = [f"p{row // 4}" for row in range(120)]
     for remembers in (True, False):
-        found = Membership().of_encoder(texts, member, Twin(remembers), writers)  # type: ignore[arg-type]
+        found = Membership().of_encoder(
+            people(texts, writers), member, PrivateEncoder(Twin(remembers))
+        )
         pairs = found.value(kind="membership", target="pairs", attacker="cosine", metric="auc")
         group = found.value(kind="membership", target="aggregates", attacker="cosine", metric="auc")
         assert (pairs > 0.7) is remembers
@@ -300,9 +310,9 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
         )
     (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
     with pytest.raises(EncoderError, match="line 2"):
-        read_words(tmp_path / "bad.txt")
+        read_word_vectors(tmp_path / "bad.txt")
     with pytest.raises(EncoderError, match="cannot read"):
-        read_words(tmp_path / "none.txt")
+        read_word_vectors(tmp_path / "none.txt")
 
 
 # ---- pairs by frequency --------------------------------------------------------------------------
@@ -339,12 +349,9 @@ def test_pairs_by_frequency_show_where_an_encoder_remembers() -> None:
         texts.append(" ".join(f"Text{number} {side} {word} {word} tail{part}." for part in "abcd"))
         member.append(side == "in")
     attack = Membership(choices=2, by_frequency=True)
-    findings = attack.of_encoder(texts, member, RemembersRareWords())  # type: ignore[arg-type]
-    plain = replace(attack, by_frequency=False).of_encoder(
-        texts,
-        member,
-        RemembersRareWords(),  # type: ignore[arg-type]
-    )
+    private = PrivateEncoder(RemembersRareWords())
+    findings = attack.of_encoder(people(texts), member, private)
+    plain = replace(attack, by_frequency=False).of_encoder(people(texts), member, private)
     tenths = [
         row
         for row in findings.select(kind="membership", target="pairs", metric="advantage")

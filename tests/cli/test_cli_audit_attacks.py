@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from capelet.attacks.authorship import TextCnn
-from capelet.attacks.inversion.run import Inversion
 from capelet.cli import app
 from capelet.evaluation.attacks import TextAttacks
+from capelet.evaluation.authorship import Authorship
+from capelet.evaluation.inversion import Inversion
 from capelet.findings import Findings
 from capelet.reports import all_verdicts
 from capelet.workflows import audit as workflow
@@ -30,9 +31,8 @@ def run(*arguments: object) -> tuple[int, str, str]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller attackers than an audit's own: the road is tested here, not their strength."""
     options = {"multi-label": {"epochs": 25, "width": 96}, "multi-set": {"epochs": 2, "width": 32}}
-    others = partial(
-        TextAttacks, inversion=Inversion(options=options), baseline=TextCnn(epochs=2, filters=8)
-    )
+    writers = Authorship(baseline=TextCnn(epochs=2, filters=8))
+    others = partial(TextAttacks, inversion=Inversion(options=options), authorship=writers)
     monkeypatch.setattr(workflow, "TextAttacks", others)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from capelet.attacks.authorship import Authorship
 from capelet.attacks.inversion.blackbox import MultiLabel
 from capelet.attacks.inversion.word_sets import Vocabulary, compare, most_frequent
 from capelet.defences.contrastive import Contrastive, Dual, Pairs, Sentences
@@ -21,6 +20,7 @@ from capelet.encoders.dual import DualEncoder
 from capelet.encoders.dual_networks import build
 from capelet.encoders.model_folder import DUAL_ENCODER, kind_of
 from capelet.errors import CapeletError, DataError, EncoderError
+from capelet.evaluation.authorship import Authorship
 from capelet.interfaces import Encoder
 from capelet.training import checkpoint
 

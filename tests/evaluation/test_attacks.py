@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.attacks.inversion.run import Inversion
+from capelet.attacks.authorship import TextCnn
 from capelet.data.corpus import Corpus
 from capelet.errors import CapeletError, DataError, spell
 from capelet.evaluation.attacks import (
@@ -23,7 +23,9 @@ from capelet.evaluation.attacks import (
     shots_for,
     with_texts,
 )
+from capelet.evaluation.authorship import Authorship
 from capelet.evaluation.decision import decide
+from capelet.evaluation.inversion import Inversion
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
 from capelet.mechanisms import Laplace
@@ -62,7 +64,8 @@ def attacks(corpus: Corpus, private: PrivateEncoder, *kinds: str) -> Any:
     fast = Inversion(attacks=["multi-label"], options=SMALL)
     plan = decide(Protocol(seeds=2), Attacks(kinds), corpus, private)
     release = private.release(corpus.vectors)
-    return TextAttacks(inversion=fast, baseline=None).measure(plan, private, release, Clock())
+    writers = Authorship(baseline=TextCnn(epochs=1, width=8, filters=8))
+    return TextAttacks(fast, writers).measure(plan, private, release, Clock())
 
 
 def test_words_and_writers_are_found_in_plain_vectors(corpus: Corpus) -> None:

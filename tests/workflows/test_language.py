@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from capelet.errors import CapeletError, DataError
+from capelet.evaluation.extraction import AttackSettings, TrainingTexts, attack_model
 from capelet.language.folders import LanguageModel
 from capelet.question import CanaryCounts, LanguageNetwork, LanguageSchedule, Mitigation
 from capelet.workflows.language import (
-    AttackSettings,
     LanguageSettings,
-    TrainingTexts,
-    attack_model,
     train_model,
 )
 

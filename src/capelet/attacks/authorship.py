@@ -11,24 +11,20 @@ score is the mean over writers of the share of their texts that is attributed ri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.data.splits import Seeds, seed_list
 from capelet.errors import DataError
-from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap, mean_over_seeds, weighted_means
 from capelet.numerics import padded, standard_scale
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]
 Codes = npt.NDArray[np.intp]
 
-TARGET = "author"
 _STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0)  # vectors are scaled to length about one
 
 
@@ -75,6 +71,16 @@ class Shots:
         return cls(np.concatenate(training), np.concatenate(test), place[codes], len(sample))
 
 
+class Probe(Protocol):
+    """Who attributes texts by their vectors, from a few known ones of each writer."""
+
+    @property
+    def name(self) -> str: ...
+
+    def scores(self, vectors: Floats, shots: Shots, codes: Codes) -> Floats:
+        """A score per writer for each text to be attributed, from the codes of the known ones."""
+
+
 @dataclass(frozen=True)
 class LinearProbe:
     """Multinomial logistic regression; its strength is chosen by folds of the known texts."""
@@ -84,7 +90,6 @@ class LinearProbe:
     name: str = "linear"
 
     def scores(self, vectors: Floats, shots: Shots, codes: Codes) -> Floats:
-        """A score per writer for each text to be attributed, from the codes of the known ones."""
         from sklearn.linear_model import LogisticRegression
 
         training, test = _standard(vectors[shots.training], vectors[shots.test])
@@ -125,7 +130,6 @@ class Perceptron:
     name: str = "mlp"
 
     def scores(self, vectors: Floats, shots: Shots, codes: Codes) -> Floats:
-        """A score per writer for each text to be attributed, from the codes of the known ones."""
         import torch
         from torch import nn
 
@@ -251,115 +255,6 @@ def _number_rows(
     """Word numbers of each text, cut and padded; 0 is nothing, 1 a word never seen."""
     longest = max(5, min(shape.longest, max((len(text) for text in texts), default=5)))
     return padded([[vocabulary.get(word, 1) for word in text[:longest]] for text in texts], longest)
-
-
-@dataclass(frozen=True)
-class Authorship:
-    """The whole measurement: writers and texts drawn by each seed, probe, null and baseline."""
-
-    shots: int = 10
-    writers: int = 100
-    tests: int = 40
-    seeds: Seeds = 5
-    probe: LinearProbe | Perceptron = field(default_factory=LinearProbe)
-    baseline: TextCnn | None = None
-
-    def measure(
-        self,
-        vectors: Floats,
-        authors: Sequence[Any],
-        texts: Sequence[Sequence[str]] | None = None,
-        recipe_hash: str | None = None,
-    ) -> list[Finding]:
-        """Top-1 and top-5 accuracy, means over writers; `texts` (as words) serve the baseline."""
-        if len(vectors) != len(authors):
-            raise DataError(f"{len(vectors)} vectors do not match {len(authors)} authors")
-        if self.baseline is not None and texts is None:
-            raise DataError("the TextCNN baseline needs the texts; give them or leave it out")
-        # A person drawn by two seeds is one person: all seeds share one set of weights.
-        people = np.unique(np.asarray(authors, dtype=str), return_inverse=True)[1]
-        bootstrap = Bootstrap.over(people)
-        ranks: dict[tuple[str, str], list[tuple[Codes, Floats]]] = {}
-        writers, victims = 0, np.zeros(0, dtype=np.intp)
-        for seed in seed_list(self.seeds):
-            shots = Shots.of(authors, self.shots, self.writers, self.tests, seed)
-            writers = shots.writers
-            victims = np.union1d(victims, people[shots.test])
-            truth = shots.codes[shots.test]
-            # Each writer counts alike, however many texts are to be attributed: else naming the
-            # busiest one for everything would score more than any guarantee permits.
-            shares = 1.0 / np.bincount(truth, minlength=writers)[truth]
-            weights = bootstrap.weights[:, people[shots.test]] * shares
-
-            def add(
-                kind: str,
-                attacker: str,
-                scores: Floats,
-                truth: Codes = truth,
-                weights: Floats = weights,
-            ) -> None:
-                ranks.setdefault((kind, attacker), []).append((_ranks(scores, truth), weights))
-
-            add("authorship", self.probe.name, self.probe.scores(vectors, shots, shots.codes))
-            random_codes = shots.codes.copy()
-            random = np.random.default_rng([seed, 0x3D])
-            # Only the known labels are permuted: the same probe on the same vectors, with nothing
-            # to learn.
-            random_codes[shots.training] = random.permutation(random_codes[shots.training])
-            add("authorship-null", self.probe.name, self.probe.scores(vectors, shots, random_codes))
-            if self.baseline is not None and texts is not None:
-                scores = self.baseline.scores(texts, shots, shots.codes)
-                add("authorship-reference", self.baseline.name, scores)
-        return [
-            self._finding(kind, attacker, metric, by_seed, (writers, len(victims)), recipe_hash)
-            for (kind, attacker), by_seed in ranks.items()
-            for metric in ("top1", "top5")
-        ]
-
-    def _finding(
-        self,
-        kind: str,
-        attacker: str,
-        metric: str,
-        ranks: Sequence[tuple[Codes, Floats]],
-        sizes: tuple[int, int],
-        recipe_hash: str | None,
-    ) -> Finding:
-        # Those to choose among in one seed, and those who were attacked in some seed.
-        writers, people = sizes
-        most = {"top1": 1, "top5": 5}[metric]
-        # A writer is found or missed as a whole, more or less: so writers are resampled, not texts.
-        score = mean_over_seeds(
-            [weighted_means(weights, (rank < most).astype(float)) for rank, weights in ranks],
-            people,
-            is_share=True,
-        )
-        return Finding(
-            kind,
-            TARGET,
-            metric,
-            *score.ends,
-            chance=min(1.0, most / writers),
-            majority=min(1.0, most / writers),
-            n=round(np.mean([len(rank) for rank, _ in ranks])),
-            attacker=attacker,
-            parameters={
-                "shots": self.shots,
-                "writers": writers,
-                "people": people,
-                "by_seed": list(score.by_seed),
-            },
-            recipe_hash=recipe_hash,
-        )
-
-
-def _ranks(scores: Floats, truth: Codes) -> Codes:
-    """How many writers score above the true one; a tie counts half of its luck against it."""
-    # Equal scores are no success: a probe that says nothing must not look as if it found everyone.
-    right = scores[np.arange(len(truth)), truth][:, None]
-    above = (scores > right).sum(axis=1)
-    ties = (scores == right).sum(axis=1) - 1
-    return np.asarray(above + np.ceil(ties / 2), dtype=np.intp)
 
 
 def _standard(training: Floats, test: Floats) -> tuple[Floats, Floats]:

@@ -5,7 +5,7 @@ likeliest continuation (black box). It does not see the weights.
 
 - `Exposure` of a canary: log2|R| − log2 rank, where R are all sequences that could have been drawn
   and the rank is the canary's place among them by the model's loss, other canaries left out
-  (Carlini et al. 2019). By `exposures` from a sample of R, by `exact_exposures` from all of it.
+  (Carlini et al. 2019), ranked among a sample of R.
 - `tab_attack`: the first word goes in, the likeliest words come out; a hit gives all the rest.
 - `membership`: was this text trained on? By its loss, and by its loss against a reference model.
 
@@ -18,13 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.membership.scores import RARE
+from capelet.attacks.membership import RARE
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
@@ -41,9 +40,6 @@ ANCHOR = 32
 # So many of the lowest samples give the tail its shape.
 TAIL = 256
 
-# Toy spaces only: five of 40,000 words make 10²³ sequences.
-MOST_ENUMERATED = 2_000_000
-
 _CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 
@@ -59,13 +55,11 @@ class Model(Protocol):
 class Exposure:
     """Bits of exposure per canary, which of them are extrapolated, and how well the tail fits.
 
-    `parametric_bits` is the plain estimate of Carlini et al., −log2 of the fitted skew-normal's
-    CDF; `bits` counts samples where there are any below a canary, and uses the fit only beyond all
-    of them. `misfit` is the Kolmogorov–Smirnov distance of the fit.
+    `bits` counts samples where there are any below a canary, and uses the fitted skew-normal only
+    beyond all of them. `misfit` is the Kolmogorov–Smirnov distance of the fit.
     """
 
     bits: Floats
-    parametric_bits: Floats
     is_extrapolated: Flags
     misfit: float
     space_bits: float
@@ -132,7 +126,6 @@ def exposure_of(losses: Floats, reference: Floats, space_bits: float, seed: int 
     )
     return Exposure(
         np.clip(bits, 0.0, space_bits),
-        np.clip(parametric, 0.0, space_bits),
         below == 0,
         fit.misfit(reference),
         space_bits,
@@ -156,23 +149,6 @@ def _smooth(losses: Floats, reference: Floats, below: Codes) -> Floats:
     # The exact interval of a Poisson mean given its count (Garwood 1936), at 50 %.
     low, high = chi2.ppf(0.25, 2 * np.maximum(below, 1)) / 2, chi2.ppf(0.75, 2 * below + 2) / 2
     return np.clip(rank, low, high)
-
-
-def exact_exposures(model: Model, canaries: Tokens, words: Sequence[int], start: int) -> Floats:
-    """The exposure by ranking every sequence of the space; refused where there are too many."""
-    length, size = canaries.shape[1], len(words)
-    if size**length > MOST_ENUMERATED:
-        raise DataError(
-            f"{size} words in {length} places make {size**length:,} sequences; at most "
-            f"{MOST_ENUMERATED:,} are ranked one by one, so sample them instead"
-        )
-    everything = np.array(list(product(words, repeat=length)), dtype=np.int64)
-    everything = everything[~_among(everything, canaries)]
-    losses = np.sort(model.sequence_losses(_begun(everything, start)))
-    canary_losses = model.sequence_losses(_begun(canaries, start))
-    # The same sequence scored in another batch may differ in its last digits.
-    rank = 1 + np.searchsorted(losses, canary_losses - 1e-4, side="left")
-    return length * math.log2(size) - np.log2(rank)
 
 
 def _among(rows: Tokens, canaries: Tokens) -> Flags:
@@ -407,15 +383,12 @@ def canary_findings(
             ("accuracy", completion.exact.astype(float), chance_tab, "tab"),
         )
         for metric, values, chance, attacker in measures:
-            mean, low, high = mean_by_author(values[inside], author[inside])
             rows.append(
                 Finding(
                     kind,
                     "canaries",
                     metric,
-                    mean,
-                    low,
-                    high,
+                    *mean_by_author(values[inside], author[inside]),
                     chance=chance,
                     n=int(inside.sum()),
                     attacker=attacker,

@@ -87,7 +87,7 @@ TABLES: dict[str, Table] = {
     "uses": Table("capelet.defences.uses", "USES"),
     "data sets": Table("capelet.data.datasets", "DATASETS", describe=_describe_set),
     "kinds of attack": Table("capelet.evaluation.attacks", "ATTACKS", describe=_title),
-    "inversion attacks": Table("capelet.attacks.inversion.run", "ATTACKS"),
+    "inversion attacks": Table("capelet.evaluation.inversion", "ATTACKS"),
     "attackers": Table("capelet.attacks.families", "FAMILIES"),
     "splits": Table("capelet.data.splits", "SPLITS"),
     "kinds of finding": Table("capelet.findings.kinds", "KINDS"),

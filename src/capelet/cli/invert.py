@@ -57,7 +57,7 @@ def invert(
     Example: `capelet invert mails.parquet --text body --sentences
     --attacks multi-label,sparse-coding --out runs/words`
     """
-    from capelet.attacks.inversion.run import Inversion, texts_to_invert
+    from capelet.evaluation.inversion import Inversion, texts_to_invert
     from capelet.evaluation.provenance import Clock, inversion_provenance
     from capelet.files import check_writable
 

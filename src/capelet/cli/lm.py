@@ -131,11 +131,11 @@ def attack(
     Example: `capelet lm attack models/mails --data mails.parquet --text body --author sender
     --out runs/mails-lm`
     """
+    from capelet.evaluation.extraction import AttackSettings, TrainingTexts, attack_model
     from capelet.files import check_writable
     from capelet.language.folders import promise_in
     from capelet.reports import write_report
     from capelet.reports.language import model_sentences
-    from capelet.workflows.language import AttackSettings, TrainingTexts, attack_model
 
     folder = out or model
     check_writable(folder)

@@ -46,7 +46,8 @@ def membership(
     Example: `capelet membership mails.parquet --text body --member in_training
     --words vectors.txt --out runs/members`
     """
-    from capelet.attacks.membership.run import Membership
+    from capelet.encoders.word_vectors import read_word_vectors
+    from capelet.evaluation.membership import Membership
     from capelet.evaluation.provenance import Clock, membership_provenance
     from capelet.files import check_writable
 
@@ -60,18 +61,14 @@ def membership(
         )
     clock = Clock()
     corpus = read_corpus(data, replace(columns, private=(member,)))
-    if corpus.texts is None:
-        raise DataError("membership is asked of texts; name their column (--text)")
     flags = member_flags(corpus.private[member].tolist(), member)
     attack = Membership(window=window, seed=seed, by_frequency=by_frequency)
-    texts = [str(item) for item in corpus.texts]
-    authors = None if corpus.author is None else [str(name) for name in corpus.author]
     model = words or open_encoder(corpus, source)
     with progress_bars(json) as progress, clock("membership"):
         if isinstance(model, Path):
-            findings = attack.of_words(texts, flags, model, authors)
+            findings = attack.of_words(corpus, flags, read_word_vectors(model))
         else:
-            findings = attack.of_encoder(texts, flags, model, authors, progress)
+            findings = attack.of_encoder(corpus, flags, model, progress)
     origin = membership_provenance(corpus, model, findings, clock, seed=seed, members=sum(flags))
     findings = with_command(findings, origin)
     report_findings(findings, folder, json, summarise=_summary, show=_print)

@@ -19,13 +19,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.authorship import Authorship, TextCnn
-from capelet.attacks.inversion.run import Inversion
-from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.text import words_of
 from capelet.errors import CapeletError, DataError, did_you_mean, name_field
+from capelet.evaluation.authorship import Authorship
 from capelet.evaluation.ceilings import Ceilings, TopBound
+from capelet.evaluation.inversion import NEEDS_TEXTS, Inversion, unshared
+from capelet.evaluation.membership import NEEDS_TEXTS as MEMBERSHIP_NEEDS_TEXTS
+from capelet.evaluation.membership import Membership
 from capelet.evaluation.plan import AttackPlan, Plan
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Finding
@@ -108,22 +109,18 @@ class WordInversion:
     title = "the words of a text, from its vector; needs no label"
 
     def lacks(self, evidence: Evidence) -> str | None:
-        if evidence.corpus.texts is not None:
-            return None
-        return "inversion reads texts back, so it needs them; name their column"
+        return NEEDS_TEXTS if evidence.corpus.texts is None else None
 
     def measure(self, target: Target, settings: TextAttacks) -> Measurement:
         plan, private = target.plan, target.private
         parts, texts = plan.splits[0], plan.corpus.texts
         assert texts is not None
         victims = texts[parts.victims].tolist()
-        secrets = {" ".join(words_of(text)) for text in victims}
         # Two writers may have said the same thing; then it is no secret of the victim's.
-        own = [text for text in texts[parts.attacker] if " ".join(words_of(text)) not in secrets]
-        # An attacker of noise learns from the same noise. Without it every draw would be the same.
-        draws = DRAWS if private.draws else 1
+        own = unshared(texts[parts.attacker].tolist(), victims)
         redact = not plan.attacks.asked.show_texts
-        attack = replace(settings.inversion, seed=target.seed, draws=draws, redact=redact)
+        # An attacker of noise learns from the same noise.
+        attack = replace(settings.inversion, seed=target.seed, draws=DRAWS, redact=redact)
         # Whoever must not be split is also resampled as one.
         units = [str(unit) for unit in plan.units[parts.victims]]
         findings = attack.measure(
@@ -157,14 +154,9 @@ class WriterIdentification:
         # A defence saw the defender's people: those whom it never saw are attacked.
         rows = np.concatenate([parts.attacker, parts.victims])
         authors = corpus.author[rows].tolist()
+        attack = replace(settings.authorship, shots=shots_for(authors), seeds=target.plan.seeds)
         texts = corpus.texts
         # The baseline sees the text, so ready vectors alone have none.
-        attack = Authorship(
-            shots=shots_for(authors),
-            writers=settings.writers,
-            seeds=target.plan.seeds,
-            baseline=settings.baseline if texts is not None else None,
-        )
         words = None if texts is None else [words_of(text) for text in texts[rows]]
         findings = attack.measure(
             target.release.vectors[rows], authors, words, target.release.recipe_hash
@@ -186,16 +178,14 @@ class TrainingMembership:
                 f"yes and no ({name_field('member')})"
             )
         if evidence.corpus.texts is None:
-            return f"membership is asked of texts; name their column ({name_field('text')})"
+            return MEMBERSHIP_NEEDS_TEXTS
         return None
 
     def measure(self, target: Target, settings: TextAttacks) -> Measurement:
-        corpus = target.plan.corpus
         members = target.plan.attacks.asked.members
-        assert members is not None and corpus.texts is not None
-        authors = None if corpus.author is None else [str(name) for name in corpus.author]
+        assert members is not None
         findings = replace(settings.membership, seed=target.seed).of_encoder(
-            corpus.texts.tolist(), members, target.private, authors, target.progress
+            target.plan.corpus, members, target.private, target.progress
         )
         return list(findings.rows), {}
 
@@ -240,10 +230,9 @@ class TextAttacks:
     Seeds are those of the plan, and so is whether texts are shown.
     """
 
-    writers: int = 100
     inversion: Inversion = field(default_factory=Inversion)
+    authorship: Authorship = field(default_factory=Authorship)
     membership: Membership = field(default_factory=Membership)
-    baseline: TextCnn | None = field(default_factory=TextCnn)
 
     def measure(
         self,

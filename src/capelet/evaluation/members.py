@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from capelet.attacks.membership.run import Membership
 from capelet.defences import Defence
 from capelet.errors import DataError
+from capelet.evaluation.membership import Membership
 from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 from capelet.interfaces import Vectors

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.data.canaries import Canary, insert_canaries
 from capelet.data.text import frequent_words, spelling, words_and_signs
 from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.numerics import padded
@@ -204,3 +205,37 @@ def _place(text: str, seed: int) -> float:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
     # 53 bits, as many as a float64 in [0, 1) can hold without rounding.
     return (int.from_bytes(digest) >> 11) * 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class DividedSamples:
+    """What a folder's model trained on and is measured on; made again from the same texts."""
+
+    train: Samples
+    validation: Tokens
+    test: Samples
+    texts_cut: int
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[str],
+        authors: Sequence[str],
+        vocabulary: Vocabulary,
+        canaries: Sequence[Canary],
+        length: int,
+        seed: int,
+    ) -> DividedSamples:
+        """The same division, canaries and numbers as in training, for the same texts and seed."""
+        parts = divide(texts, seed)
+
+        def select(rows: Codes) -> tuple[list[str], list[str]]:
+            return [texts[i] for i in rows], [authors[i] for i in rows]
+
+        with_canaries = insert_canaries(*select(parts.train), canaries)
+        return cls(
+            Samples.of(*with_canaries, vocabulary, length),
+            vocabulary.encode(select(parts.validation)[0], length),
+            Samples.of(*select(parts.test), vocabulary, length),
+            sum(len(words_and_signs(text)) > length for text in texts),
+        )

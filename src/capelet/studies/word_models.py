@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.membership.run import WordTable
 from capelet.errors import CapeletError, DataError, did_you_mean
 from capelet.interfaces import Progress, silent
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Ids = npt.NDArray[np.int64]
+WordTable = tuple[tuple[str, ...], npt.NDArray[np.float32]]
 KINDS = ("word2vec", "fasttext", "glove")
 _BATCH = 4096
 _SHARED = 64  # negatives are drawn once for a batch, and weighted to count as many as asked
@@ -46,7 +46,7 @@ class WordTraining:
     seed: int = 0
 
     def fit(self, texts: Sequence[Sequence[str]], progress: Progress = silent) -> WordTable:
-        """Train on texts that are cut into words; words rarer than `least` are left out."""
+        """Words and vectors of a table; words rarer than `least` in the texts are left out."""
         if self.kind not in KINDS:
             raise CapeletError(f"no word model {self.kind!r}; {did_you_mean(self.kind, KINDS)}")
         counter = Counter(word for text in texts for word in text)
@@ -64,7 +64,7 @@ class WordTraining:
             for text in texts
         ]
         train = _glove if self.kind == "glove" else _skip_gram
-        return WordTable(words, train(self, ids, words, counts, progress))
+        return words, train(self, ids, words, counts, progress)
 
 
 def pairs_of(

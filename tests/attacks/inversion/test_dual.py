@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from capelet.attacks.inversion.layers import OpenDual, open_encoder
-from capelet.attacks.inversion.run import Inversion
 from capelet.encoders.dual import SPECIAL, DualEncoder, save_dual
 from capelet.encoders.dual_networks import build
+from capelet.evaluation.inversion import Inversion
 from capelet.release import PrivateEncoder
 
 WORDS = [f"w{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(80)]

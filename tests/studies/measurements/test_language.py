@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.attacks.extraction import CHANCE_BITS, exact_exposures, exposures
+from capelet.attacks.extraction import CHANCE_BITS, exposures
 from capelet.errors import CapeletError
+from capelet.evaluation.extraction import attack_canaries
 from capelet.findings import Findings
 from capelet.language.model import Scorer
 from capelet.language.vocabulary import START
@@ -18,10 +19,9 @@ from capelet.studies.cell import compute
 from capelet.studies.plan import StudyPlan
 from capelet.workflows.language import (
     LanguageSettings,
-    attack_canaries,
     train_model,
 )
-from capelet.workflows.language.attack import canary_tokens
+from exposure import exact_exposures
 
 SIZES = {
     "vocabulary": 100, "width": 32, "layers": 1, "length": 8, "epochs": 14, "batch": 40,
@@ -76,7 +76,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_exposure_rises_with_repetitions_and_the_control_stays_at_chance(model: Any) -> None:
     scorer = Scorer(model.network, "cpu")
-    rows = attack_canaries(scorer, model.vocabulary, model.canaries, samples=4000).findings
+    rows = attack_canaries(scorer, model.vocabulary, model.canaries, samples=4000)
     bits = {
         row.parameters["repetitions"]: row.value for row in rows if row.metric == "exposure_bits"
     }
@@ -88,7 +88,8 @@ def test_exposure_rises_with_repetitions_and_the_control_stays_at_chance(model: 
 def test_sampling_agrees_with_enumeration_on_a_trained_model(model: Any) -> None:
     """On three-word beginnings of the canaries, all of whose space can be ranked."""
     scorer = Scorer(model.network, "cpu")
-    tokens = canary_tokens(model.canaries, model.vocabulary)[:, :3]
+    number = model.vocabulary.number
+    tokens = np.array([[number[word] for word in item.words[:3]] for item in model.canaries])
     words = sorted(set(tokens.ravel().tolist()))[:60]
     inside = np.isin(tokens, words).all(axis=1)
     exact = exact_exposures(scorer, tokens[inside], words, START)

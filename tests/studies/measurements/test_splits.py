@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capelet.attacks.membership.run import Membership
 from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.defences import Defence, Settings
@@ -16,6 +15,7 @@ from capelet.defences.settings import Schedule
 from capelet.encoders import load as load_encoder
 from capelet.encoders import with_cache
 from capelet.errors import CapeletError
+from capelet.evaluation.membership import Membership
 from capelet.evaluation.plan import Plan
 from capelet.findings import Findings
 from capelet.mechanisms import Laplace

@@ -1,7 +1,7 @@
 """Inversion: the words of a text, read back from its vector.
 
-`run.Inversion` is the whole measurement on one release; `blackbox`, `sparse`, `relaxation` and
-`sequence` hold the attackers, `layers` what a white-box attacker sees of an encoder, `words` and
-`bleu` what is scored and `measure` the findings. `decoder`, `rewriting` and `search` are parts of
-`sequence`.
+`blackbox`, `sparse`, `relaxation` and `sequence` hold the attackers, `layers` what a white-box
+attacker sees of an encoder, `word_sets` and `bleu` what is scored and `measure` the findings.
+`decoder`, `rewriting` and `candidate_search` are parts of `sequence`. They are conducted by
+`evaluation.inversion`.
 """

@@ -106,7 +106,7 @@ class CandidateSearch:
         self.block = 8192 if self.inputs.device.type == "cuda" else 256
 
     def propose(
-        self, samples: int, others: Sequence[Sequence[str]] = (), progress: Progress = silent
+        self, samples: int, others: Sequence[Sequence[str]], progress: Progress = silent
     ) -> None:
         """Sentences from the vector alone: the likeliest, and draws at rising temperature.
 
@@ -151,9 +151,7 @@ class CandidateSearch:
         tops = [self._top(row, 1, weights)[0] for row in range(len(self.targets))]
         return [Read(text, self.candidates[row][text][0]) for row, text in enumerate(tops)]
 
-    def best_weights(
-        self, texts: Sequence[str], notice: Callable[[str], None] = lambda line: None
-    ) -> Weights:
+    def best_weights(self, texts: Sequence[str]) -> Weights:
         """The weights whose best sentences share most words with the true ones (mean F1)."""
         truth = [set(words_of(text)) for text in texts]
         # F1 of words, not the cosine: the nearest vector is not always the truest text.
@@ -165,15 +163,7 @@ class CandidateSearch:
         for weights in (Weights(log, belief) for log in LOGS for belief in BELIEFS):
             tops = [self._top(row, 1, weights)[0] for row in range(len(truth))]
             mean_f1[weights] = float(np.mean([shares[row][top] for row, top in enumerate(tops)]))
-        best = max(mean_f1, key=lambda weights: mean_f1[weights])
-        notice(f"cosine alone {mean_f1[Weights()]:.4f}, {best} {mean_f1[best]:.4f}")
-        return best
-
-    def summary(self, weights: Weights) -> str:
-        """How near the best candidates are, in one line."""
-        near = [read.cosine for read in self.best(weights)]
-        count = sum(len(texts) for texts in self.candidates)
-        return f"mean cosine {np.mean(near):.4f}, {count} candidates"
+        return max(mean_f1, key=lambda weights: mean_f1[weights])
 
     def _top(self, row: int, count: int, weights: Weights) -> list[str]:
         candidates = self.candidates[row]

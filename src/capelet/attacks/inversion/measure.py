@@ -8,6 +8,8 @@ texts. Examples show no text and no word unless asked to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from capelet.attacks.inversion.word_sets import (
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import (
+    Codes,
+    Score,
     group_weights,
     percentile,
     share_interval,
@@ -34,120 +38,123 @@ from capelet.findings.intervals import (
 
 METRICS = ("f1", "precision", "recall")
 TARGET = "words"
+EXAMPLES = 10  # victims that are shown
+
+
+@dataclass(frozen=True, eq=False)
+class Victims:
+    """The texts that were read back, whose each is, and the release that they were read from.
+
+    `units` numbers the person (or group of identical texts) of each text, who is resampled whole;
+    without them every text is a person of its own.
+    """
+
+    texts: Sequence[str]
+    units: Codes | None = None
+    recipe_hash: str | None = None
+
+    @cached_property
+    def people(self) -> Codes:
+        return np.arange(len(self.texts)) if self.units is None else self.units
+
+    @cached_property
+    def _weights(self) -> Floats:
+        return group_weights(self.people)
+
+    @property
+    def count(self) -> int:
+        """How many people there are."""
+        return len(np.unique(self.people))
+
+    def first(self, count: int) -> Victims:
+        """The first so many texts."""
+        if count == len(self.texts):
+            return self
+        return Victims(self.texts[:count], self.people[:count], self.recipe_hash)
+
+    def share(self, values: Floats, of: Floats | None = None) -> Score:
+        """The mean of what lies between 0 and 1 for each text, with its interval."""
+        return share_interval(weighted_means(self._weights, values, of), self.count)
+
+    def bleu(self, sentences: Sequence[str]) -> Score:
+        """BLEU is no mean over sentences: its counts are summed first, for each replicate anew."""
+        counts = bleu_counts(sentences, self.texts)
+        return within_unit(percentile(bleu(self._weights @ counts), people=self.count))
+
+    def finding(self, kind: str, target: str, metric: str, score: Score, **more: Any) -> Finding:
+        more = {"n": len(self.texts), "recipe_hash": self.recipe_hash, **more}
+        return Finding(kind, target, metric, *score.ends, **more)
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Who guessed, and what its findings say of it."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def inversion_findings(
-    guess: WordSets,
-    truth: WordSets,
-    blind: WordSets,
-    vocabulary: Vocabulary,
-    *,
-    attacker: str,
-    units: npt.NDArray[np.intp] | None = None,
-    recipe_hash: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    attacker: Attacker, victims: Victims, guess: WordSets, blind: WordSets, vocabulary: Vocabulary
 ) -> list[Finding]:
     """The rows of one attacker: F1, precision, recall, recall by frequency, and the null.
 
-    `units` numbers the person (or group of identical texts) of each victim, who is resampled whole.
+    `blind` may hold guesses of further victims, whom this attacker did not read.
     """
-    if not len(guess) == len(truth) == len(blind):
-        raise DataError(f"{len(guess)} guesses do not match {len(truth)} victims")
-    unit = np.arange(len(truth)) if units is None else units
-    weights = group_weights(unit)
-    size = len(vocabulary)
-    hits, often = compare(guess, truth, size), compare(blind, truth, size)
+    if len(guess) != len(victims.texts):
+        raise DataError(f"{len(guess)} guesses do not match {len(victims.texts)} victims")
+    truth, size = vocabulary.sets(victims.texts), len(vocabulary)
+    hits = compare(guess, truth, size)
+    often = compare(blind.take(np.arange(len(guess))), truth, size)
     # Another person's guess: what remains is what any text shares with any other.
-    null_hits = compare(guess.take(_others(unit)), truth, size)
+    null_hits = compare(guess.take(_others(victims.people)), truth, size)
     # Every text got the same set: then the score tells about frequent words, not about the vectors.
     same = len(np.unique(guess.ids)) == len(guess.ids) / max(len(guess), 1)
-    people = len(np.unique(unit))
-    extra = {**(parameters or {}), "people": people}
+    parameters = {**attacker.parameters, "people": victims.count}
 
-    def row(kind: str, metric: str, values: Floats, of: Floats | None, **more: Any) -> Finding:
-        return Finding(
-            kind,
-            TARGET,
-            metric,
-            *share_interval(weighted_means(weights, values, of), people).ends,
-            n=len(truth),
-            recipe_hash=recipe_hash,
-            **{"attacker": attacker, "parameters": extra, **more},
-        )
+    def row(kind: str, metric: str, score: Score, **more: Any) -> Finding:
+        about = {"attacker": attacker.name, "parameters": parameters, **more}
+        return victims.finding(kind, TARGET, metric, score, **about)
 
     rows = []
     for metric in METRICS:
-        blind_score = float(getattr(often, metric).mean())
-        values = getattr(hits, metric)
-        rows.append(row("inversion", metric, values, None, majority=blind_score, degenerate=same))
-    rows.append(row("inversion-null", "f1", null_hits.f1, None))
+        majority = float(getattr(often, metric).mean())
+        score = victims.share(getattr(hits, metric))
+        rows.append(row("inversion", metric, score, majority=majority, degenerate=same))
+    rows.append(row("inversion-null", "f1", victims.share(null_hits.f1)))
     for band, (right, there) in enumerate(hits_by_band(guess, truth, vocabulary)):
         if there.any():
-            rows.append(row("inversion", "recall", right, there, subgroup=band_name(band)))
+            score = victims.share(right, there)
+            rows.append(row("inversion", "recall", score, subgroup=band_name(band)))
     return rows
 
 
 def sentence_findings(
-    guesses: Sequence[str],
-    truths: Sequence[str],
-    *,
-    attacker: str,
-    units: npt.NDArray[np.intp] | None = None,
-    recipe_hash: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    attacker: Attacker, victims: Victims, guesses: Sequence[str]
 ) -> list[Finding]:
     """The rows of whole sentences: corpus BLEU and exact match, and both of another victim's."""
-    unit = np.arange(len(truths)) if units is None else units
-    weights, people = group_weights(unit), len(np.unique(unit))
-    others = [guesses[row] for row in _others(unit).tolist()]
+    others = [guesses[row] for row in _others(victims.people).tolist()]
+    about = {"attacker": attacker.name, "parameters": dict(attacker.parameters)}
     rows = []
-    for kind, sentences in (("inversion", list(guesses)), ("inversion-null", others)):
-        scores = {
-            # BLEU is no mean over sentences: its counts are summed first, for each replicate anew.
-            "bleu": within_unit(
-                percentile(bleu(weights @ bleu_counts(sentences, truths)), people=people)
-            ),
-            "exact_match": share_interval(
-                weighted_means(weights, exact(sentences, truths)), people
-            ),
-        }
+    for kind, sentences in (("inversion", guesses), ("inversion-null", others)):
+        match = victims.share(exact(sentences, victims.texts))
         rows += [
-            Finding(
-                kind,
-                "sentence",
-                metric,
-                *score.ends,
-                n=len(truths),
-                attacker=attacker,
-                recipe_hash=recipe_hash,
-                parameters=dict(parameters or {}),
-            )
-            for metric, score in scores.items()
+            victims.finding(kind, "sentence", metric, score, **about)
+            for metric, score in (("bleu", victims.bleu(sentences)), ("exact_match", match))
         ]
     return rows
 
 
-def reference_findings(
-    truth: WordSets,
-    blind: WordSets,
-    vocabulary: Vocabulary,
-    *,
-    units: npt.NDArray[np.intp] | None = None,
-    recipe_hash: str | None = None,
-) -> list[Finding]:
+def reference_findings(victims: Victims, blind: WordSets, vocabulary: Vocabulary) -> list[Finding]:
     """The rows of the blind guess, kind `inversion-reference`, attacker `most-frequent`."""
-    unit = np.arange(len(truth)) if units is None else units
-    weights, people = group_weights(unit), len(np.unique(unit))
-    hits = compare(blind, truth, len(vocabulary))
+    hits = compare(blind, vocabulary.sets(victims.texts), len(vocabulary))
     return [
-        Finding(
+        victims.finding(
             "inversion-reference",
             TARGET,
             metric,
-            *share_interval(weighted_means(weights, getattr(hits, metric)), people).ends,
-            n=len(truth),
+            victims.share(getattr(hits, metric)),
             attacker="most-frequent",
-            recipe_hash=recipe_hash,
         )
         for metric in METRICS
     ]
@@ -182,11 +189,9 @@ def _others(unit: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
 
 def examples(
     guesses: Mapping[str, WordSets],
-    truth: WordSets,
     texts: Sequence[str],
     vocabulary: Vocabulary,
     *,
-    count: int = 10,
     redact: bool = True,
     sentences: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
@@ -196,9 +201,9 @@ def examples(
     there were, were named and were right. The victims shown are spread evenly, not chosen by
     success.
     """
+    truth, size = vocabulary.sets(texts), len(vocabulary)
     # Evenly spread: examples chosen by success would flatter or frighten.
-    rows = np.unique(np.linspace(0, len(truth) - 1, min(count, len(truth))).astype(int))
-    size = len(vocabulary)
+    rows = np.unique(np.linspace(0, len(truth) - 1, min(EXAMPLES, len(truth))).astype(int))
     hits = {name: compare(guess, truth, size) for name, guess in guesses.items()}
     entries = []
     for row in rows.tolist():

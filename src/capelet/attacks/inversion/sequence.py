@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,11 +31,11 @@ from capelet.attacks.inversion.blackbox import Inverter, held_back, standard_ten
 from capelet.attacks.inversion.candidate_search import CandidateSearch, Neighbours, Read, Weights
 from capelet.attacks.inversion.decoder import PAD, REAL, SYNTHETIC, Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import Maker
-from capelet.attacks.inversion.word_sets import Floats, Ids, Vocabulary, draws_of
+from capelet.attacks.inversion.word_sets import Floats, Vocabulary, draws_of
 from capelet.interfaces import Progress, silent
 from capelet.numerics import cosines, standard_scale
 from capelet.training.device import choose, half_precision, seeded_fork
-from capelet.training.loop import Descent, Listeners, StoppingRule, run
+from capelet.training.loop import Descent, StoppingRule, run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,10 +44,6 @@ Encode = Callable[[Sequence[str]], Floats]
 # Pieces, decoder and weights are all learnt from these.
 _LEAST_TEXTS = 100
 _CHUNK = 32_768  # auxiliary texts of one round of training
-
-
-def quiet(line: str) -> None:
-    """The notices of a caller who does not read them."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,6 @@ class SequenceInversion:
         words: Inverter,
         vocabulary: Vocabulary,
         progress: Progress = silent,
-        notice: Callable[[str], None] = quiet,
     ) -> SequenceInverter:
         """Learn from released vectors of own texts; `encode` sends further ones.
 
@@ -134,8 +129,7 @@ class SequenceInversion:
         )
         with seeded_fork(self.seed, device):
             training = _Training(self, draws[:, fit], own, pieces, encode, device, progress)
-            check = (draws[0][tuning], pieces.rows([texts[row] for row in tuning.tolist()]))
-            training.run(notice, check)
+            training.run()
         inverter = SequenceInverter(
             self,
             training.decoder.eval(),
@@ -147,9 +141,7 @@ class SequenceInversion:
             Neighbours(draws[0][fit], own),
             Weights(),
         )
-        return inverter.tune_weights(
-            draws[0][tuning], [texts[row] for row in tuning.tolist()], notice
-        )
+        return inverter.tune_weights(draws[0][tuning], [texts[row] for row in tuning.tolist()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,31 +158,19 @@ class SequenceInverter:
     neighbours: Neighbours
     weights: Weights
 
-    def read(
-        self, vectors: Floats, progress: Progress = silent, notice: Callable[[str], None] = quiet
-    ) -> list[Read]:
+    def read(self, vectors: Floats, progress: Progress = silent) -> list[Read]:
         """For each vector the sentence it is thought to come from, and how near it came."""
-        return self._run_search(vectors, progress, notice).best(self.weights)
+        return self._run_search(vectors, progress).best(self.weights)
 
-    def propose(self, vectors: Floats, progress: Progress = silent) -> list[Read]:
-        """The best proposals alone, before any correction: what correcting is compared with."""
-        search = self._search(vectors)
-        search.propose(self.attack.samples, (), progress)
-        return search.best(self.weights)
-
-    def tune_weights(
-        self, vectors: Floats, texts: Sequence[str], notice: Callable[[str], None] = quiet
-    ) -> SequenceInverter:
+    def tune_weights(self, vectors: Floats, texts: Sequence[str]) -> SequenceInverter:
         """The same attacker with the weights that read held-back auxiliary texts best.
 
         Chosen first among proposals, so that the search runs with it, and again after the search.
         """
-        from dataclasses import replace
-
         first = self._search(vectors)
         first.propose(self.attack.samples, self._drafts(vectors))
-        rough = replace(self, weights=first.best_weights(texts, notice))
-        return replace(rough, weights=rough._run_search(vectors).best_weights(texts, notice))
+        rough = replace(self, weights=first.best_weights(texts))
+        return replace(rough, weights=rough._run_search(vectors).best_weights(texts))
 
     def _drafts(self, vectors: Floats) -> list[list[str]]:
         """More sentences to begin from: the nearest own texts, and the words that `words` reads."""
@@ -216,20 +196,15 @@ class SequenceInverter:
             self.attack.seed,
         )
 
-    def _run_search(
-        self, vectors: Floats, progress: Progress = silent, notice: Callable[[str], None] = quiet
-    ) -> CandidateSearch:
+    def _run_search(self, vectors: Floats, progress: Progress = silent) -> CandidateSearch:
         attack, search = self.attack, self._search(vectors)
         search.propose(attack.samples, self._drafts(vectors), progress)
-        notice(f"proposals: {search.summary(self.weights)}")
         whole = attack.rounds * (1 + attack.climbs)
         for turn in range(attack.rounds):
             search.correct(attack.beam, attack.variants, self.weights)
-            notice(f"round {turn + 1}, corrected: {search.summary(self.weights)}")
             progress("correcting sentences", turn * (1 + attack.climbs) + 1, whole)
             for climb in range(attack.climbs):
                 search.climb(2, attack.edits, self.weights)
-                notice(f"round {turn + 1}, edited: {search.summary(self.weights)}")
                 progress("correcting sentences", turn * (1 + attack.climbs) + 2 + climb, whole)
         return search
 
@@ -288,26 +263,9 @@ class _Training:
         # What is left of this pass over the texts.
         self.order = torch.randperm(len(texts), device=device)
 
-    def run(self, notice: Callable[[str], None], check: tuple[Floats, Ids]) -> None:
-        """Train; of each round the losses are noticed, that of the held-back `check` among them."""
-        targets = standard_tensor(check[0], *self.standard, self.device)
-        rows = crop(torch.from_numpy(check[1]).to(self.device))
-
-        def held_back() -> Tensor:
-            with half_precision(self.device):
-                return -self.decoder.logs(self.decoder.context(targets), rows).mean()
-
-        def on_epoch(row: dict[str, float]) -> None:
-            notice(
-                f"round {row['epoch']}/{self.rounds} loss {row['loss']:.3f} "
-                f"held back {row['held_back']:.3f}, {time.monotonic() - self.start:.0f} s"
-            )
-
-        descent = Descent(
-            self.decoder, self.optimiser, self._round, self._loss, held_back, max_grad_norm=1.0
-        )
-        rule = StoppingRule(self.rounds, restore_best=False, minutes=self.attack.minutes)
-        run(descent, rule, listeners=Listeners(on_epoch=on_epoch))
+    def run(self) -> None:
+        descent = Descent(self.decoder, self.optimiser, self._round, self._loss, max_grad_norm=1.0)
+        run(descent, StoppingRule(self.rounds, minutes=self.attack.minutes))
         self.progress("sequence", 1000, 1000)
 
     def _share(self, number: float) -> float:

@@ -8,7 +8,7 @@ covers. Every score is a mean over texts, so that texts (or their authors) can b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,6 @@ from capelet.errors import DataError
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating[Any]]
-Tokenise = Callable[[str], list[str]]
 
 MOST = 64  # no attacker names more words than this of one text
 BANDS = 5
@@ -75,7 +74,6 @@ class Vocabulary:
     words: tuple[str, ...]
     counts: Ids
     texts: int
-    tokenise: Tokenise = words_of
 
     @classmethod
     def of(
@@ -83,33 +81,29 @@ class Vocabulary:
         texts: Iterable[str],
         *,
         most: int | None = None,
-        least: int = 1,
-        tokenise: Tokenise = words_of,
     ) -> Vocabulary:
         """Learnt on auxiliary texts only; refuses texts that are too few to learn words from."""
         counter: Counter[str] = Counter()
         rows = 0
         for text in texts:
-            counter.update(set(tokenise(text)))
+            counter.update(set(words_of(text)))
             rows += 1
         # Equal counts in order of spelling: a set comes in the order of Python's hash seed, which
         # differs from run to run, and a word's place decides which random weights it starts from.
         ranking = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
-        frequent = [item for item in ranking[:most] if item[1] >= least]
+        frequent = ranking[:most]
         if rows < 50 or len(frequent) < 20:
             raise DataError(
                 f"the auxiliary text is too small to learn words from: {rows} texts with "
                 f"{len(frequent)} words; give at least 50 texts and 20 words"
             )
-        return cls(
-            tuple(word for word, _ in frequent), np.array([n for _, n in frequent]), rows, tokenise
-        )
+        return cls(tuple(word for word, _ in frequent), np.array([n for _, n in frequent]), rows)
 
     def with_words(self, words: Iterable[str]) -> Vocabulary:
         """Also words that no auxiliary text holds, such as those of an encoder's token table."""
-        new = sorted({word for word in words if self.tokenise(word) == [word]} - set(self.words))
+        new = sorted({word for word in words if words_of(word) == [word]} - set(self.words))
         counts = np.concatenate([self.counts, np.zeros(len(new), dtype=np.int64)])
-        return Vocabulary((*self.words, *new), counts, self.texts, self.tokenise)
+        return Vocabulary((*self.words, *new), counts, self.texts)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -123,7 +117,7 @@ class Vocabulary:
         place = self._place
         pieces, sizes = [], []
         for text in texts:
-            distinct = set(self.tokenise(text))
+            distinct = set(words_of(text))
             ids = sorted(place[word] for word in distinct if word in place)
             pieces.append(np.array(ids, dtype=np.int64))
             sizes.append(len(distinct))

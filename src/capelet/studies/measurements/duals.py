@@ -75,8 +75,8 @@ DUAL_KEYS: dict[str, Any] = {
 
 def check_dual(inputs: Mapping[str, Any]) -> None:
     """Refuse names that no corpus could make right."""
-    from capelet.attacks.inversion.run import ATTACKS
     from capelet.encoders.dual_networks import NETWORKS
+    from capelet.evaluation.inversion import ATTACKS
     from capelet.evaluation.sentences import TASKS
 
     for what, names, table in (
@@ -162,7 +162,7 @@ class _Unseen:
 
 
 def _inversion_rows(cell: Cell, unseen: _Unseen, private: PrivateEncoder) -> Sequence[Finding]:
-    from capelet.attacks.inversion.run import Inversion
+    from capelet.evaluation.inversion import Inversion
 
     inputs = cell.inputs
     # The tag keeps this draw apart from the halves, which start from the same seed.
@@ -184,7 +184,7 @@ def _inversion_rows(cell: Cell, unseen: _Unseen, private: PrivateEncoder) -> Seq
 
 def _authorship_rows(cell: Cell, unseen: _Unseen, private: PrivateEncoder) -> list[Finding]:
     """Few-shot attackers, linear and a perceptron, of one sentence and of the whole text."""
-    from capelet.attacks.authorship import Authorship, LinearProbe, Perceptron, TextCnn
+    from capelet.evaluation.authorship import PROBES, Authorship
 
     if unseen.authors is None:
         return []
@@ -201,12 +201,12 @@ def _authorship_rows(cell: Cell, unseen: _Unseen, private: PrivateEncoder) -> li
     words = [words_of(unseen.sentences[row]) for row in single]
     few = Authorship(int(inputs["shots"]), int(inputs["writers"]), seeds=[cell.seed])
     rows: list[Finding] = []
-    for probe in (LinearProbe(), Perceptron()):
+    for probe in PROBES:
+        attack = replace(few, probe=probe)
         # The network on the text is asked once, of the sentence that the vectors are made of.
-        baseline = TextCnn() if inputs.get("baseline") and not rows else None
-        attack = replace(few, probe=probe, baseline=baseline)
-        rows += attack.measure(vectors[single], authors, words)
-        whole = replace(few, probe=probe).measure(means, authors)
+        read = words if inputs.get("baseline") and not rows else None
+        rows += attack.measure(vectors[single], authors, read)
+        whole = attack.measure(means, authors)
         rows += [replace(row, target=OF_TEXTS) for row in whole]
     return rows
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from capelet.errors import CapeletError, did_you_mean
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.measurements.inputs import (
     check_steps,
@@ -19,17 +18,15 @@ VICTIMS = 2000
 
 
 def check_inversion(inputs: Mapping[str, Any]) -> None:
-    from capelet.attacks.inversion.run import ATTACKS
+    from capelet.evaluation.inversion import check_attacks
 
     check_steps(inputs)
-    for name in inputs["attacks"]:
-        if name not in ATTACKS:
-            raise CapeletError(f"there is no attack {name!r}; {did_you_mean(name, ATTACKS)}")
+    check_attacks(inputs["attacks"])
 
 
 def measure_inversion(cell: Cell) -> Measurement:
     """Words of victims' texts; with `auxiliary` the attacker learns on another corpus."""
-    from capelet.attacks.inversion.run import Inversion, texts_to_invert
+    from capelet.evaluation.inversion import Inversion, texts_to_invert
 
     inputs = cell.inputs
     by_sentence, most = bool(inputs.get("sentences")), inputs.get("most")

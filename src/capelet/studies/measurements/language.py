@@ -81,8 +81,8 @@ def settings_of(inputs: Mapping[str, Any], seed: int) -> LanguageSettings:
 
 def measure_language(cell: Cell) -> Measurement:
     """Train a language model with canaries, and try to read them out again."""
-    from capelet.attacks.inversion.run import texts_to_invert
-    from capelet.workflows.language.attack import AttackSettings, TrainingTexts, attack_model
+    from capelet.evaluation.extraction import AttackSettings, TrainingTexts, attack_model
+    from capelet.evaluation.inversion import texts_to_invert
     from capelet.workflows.language.train import train_model
 
     inputs = cell.inputs

@@ -15,7 +15,7 @@ import numpy as np
 from capelet.data.corpus import Corpus
 from capelet.data.splits import group_rows
 from capelet.data.text import words_of
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, did_you_mean
 from capelet.findings import Findings
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.measurements.duals import TRAINING_KEYS, trained_dual
@@ -48,8 +48,6 @@ def check_model(inputs: Mapping[str, Any]) -> None:
 def measure_membership(cell: Cell) -> Measurement:
     """Train a model on the texts of half of the people, then ask of every text."""
     corpus = corpus_of(cell)
-    if corpus.texts is None:
-        raise DataError(f"membership is asked of texts, and {corpus.name!r} has none")
     groups = group_rows(corpus)
     # By person: a model that knows one text of a writer knows something of the others.
     half = np.random.default_rng([cell.seed, 0x4D]).permutation(int(groups.max()) + 1) % 2 == 0
@@ -58,11 +56,10 @@ def measure_membership(cell: Cell) -> Measurement:
 
 
 def _of_words(cell: Cell, corpus: Corpus, member: np.ndarray[Any, Any]) -> Findings:
-    from capelet.attacks.membership.run import Membership
+    from capelet.evaluation.membership import Membership, texts_of
     from capelet.studies.word_models import WordTraining
 
-    assert corpus.texts is not None
-    inputs, texts = cell.inputs, corpus.texts.tolist()
+    inputs, texts = cell.inputs, texts_of(corpus)
     training = WordTraining(
         inputs["model"],
         dimension=int(inputs["dimension"]),
@@ -72,17 +69,12 @@ def _of_words(cell: Cell, corpus: Corpus, member: np.ndarray[Any, Any]) -> Findi
     )
     table = training.fit([words_of(texts[row]) for row in np.flatnonzero(member)])
     attack = Membership(window=int(inputs["window"]), seed=cell.seed)
-    return attack.of_words(texts, member, table, _authors_of(corpus))
+    return attack.of_words(corpus, member, table)
 
 
 def _of_sentences(cell: Cell, corpus: Corpus, member: np.ndarray[Any, Any]) -> Findings:
-    from capelet.attacks.membership.run import Membership
+    from capelet.evaluation.membership import Membership
 
-    assert corpus.texts is not None
     attack = Membership(seed=cell.seed, by_frequency=True)
     with trained_dual(cell, corpus.take(np.flatnonzero(member))) as private:
-        return attack.of_encoder(corpus.texts.tolist(), member, private, _authors_of(corpus))
-
-
-def _authors_of(corpus: Corpus) -> list[str] | None:
-    return None if corpus.author is None else [str(name) for name in corpus.author]
+        return attack.of_encoder(corpus, member, private)

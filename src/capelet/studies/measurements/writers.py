@@ -8,8 +8,8 @@ from capelet.studies.measurements.inputs import corpus_of, measurement_of, priva
 
 
 def measure_authorship(cell: Cell) -> Measurement:
-    from capelet.attacks.authorship import Authorship, TextCnn
     from capelet.data.text import words_of
+    from capelet.evaluation.authorship import Authorship
 
     inputs, corpus = cell.inputs, corpus_of(cell)
     if corpus.author is None or corpus.texts is None:
@@ -17,12 +17,7 @@ def measure_authorship(cell: Cell) -> Measurement:
     private = private_encoder(cell)
     release = private.release(corpus.texts.tolist())
     baseline = bool(inputs.get("baseline"))
-    attack = Authorship(
-        shots=int(inputs["shots"]),
-        writers=int(inputs["writers"]),
-        seeds=[cell.seed],
-        baseline=TextCnn() if baseline else None,
-    )
+    attack = Authorship(int(inputs["shots"]), int(inputs["writers"]), seeds=[cell.seed])
     words = [words_of(text) for text in corpus.texts] if baseline else None
     rows = attack.measure(release.vectors, corpus.author.tolist(), words, release.recipe_hash)
     return measurement_of(rows, cell, private.recipe)

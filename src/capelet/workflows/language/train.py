@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from capelet import __version__
-from capelet.data.canaries import WORDS, Canary, insert_canaries, make_canaries
-from capelet.data.text import words_and_signs
+from capelet.data.canaries import WORDS, Canary, make_canaries
 from capelet.encoders.model_folder import claim_folder
 from capelet.errors import CapeletError, DataError, did_you_mean, name_field
 from capelet.files import check_writable
@@ -39,8 +38,7 @@ from capelet.language.schedule import Training
 from capelet.language.vocabulary import (
     PUBLIC,
     THROUGH_NOISE,
-    Samples,
-    Tokens,
+    DividedSamples,
     Vocabulary,
     divide,
     same_person,
@@ -60,39 +58,6 @@ from capelet.workflows.language.promise import (
     identity_of_draws,
     promise_of,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What a folder's model trained on and is measured on; made again from the same texts."""
-
-    train: Samples
-    validation: Tokens
-    test: Samples
-    texts_cut: int
-
-
-def rows_of(
-    texts: Sequence[str],
-    authors: Sequence[str],
-    vocabulary: Vocabulary,
-    canaries: Sequence[Canary],
-    length: int,
-    seed: int,
-) -> Rows:
-    """The same division, canaries and numbers as in training, for the same texts and seed."""
-    parts = divide(texts, seed)
-
-    def select(rows: Any) -> tuple[list[str], list[str]]:
-        return [texts[i] for i in rows], [authors[i] for i in rows]
-
-    with_canaries = insert_canaries(*select(parts.train), canaries)
-    return Rows(
-        Samples.of(*with_canaries, vocabulary, length),
-        vocabulary.encode(select(parts.validation)[0], length),
-        Samples.of(*select(parts.test), vocabulary, length),
-        sum(len(words_and_signs(text)) > length for text in texts),
-    )
 
 
 @dataclass(frozen=True)
@@ -247,7 +212,7 @@ class Start:
 
     words: Vocabulary
     canaries: tuple[Canary, ...]
-    rows: Rows
+    rows: DividedSamples
     draws: Draws | None
     private: Private | None
 
@@ -271,7 +236,7 @@ def _prepare(
         draws = _draws(units, budget, out / DRAWS, settings, digest)
     words = _vocabulary(model, units.texts, draws)
     canaries = _canaries(units.people, words, settings)
-    rows = rows_of(texts, people, words, canaries, model.length, schedule.seed)
+    rows = DividedSamples.of(texts, people, words, canaries, model.length, schedule.seed)
     private = None
     if draws is not None and budget is not None:
         # A canary's copies are texts of their own, but not authors of their own.
@@ -366,7 +331,7 @@ def _guarantee(start: Start, mitigation: Mitigation) -> Guarantee:
 
 def _account(
     plan: Training,
-    rows: Rows,
+    rows: DividedSamples,
     private: Private | None,
     history: Sequence[dict[str, float]],
     network: Any,

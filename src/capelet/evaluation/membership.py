@@ -12,13 +12,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.membership.scores import (
+from capelet.attacks.membership import (
     AuxiliaryScores,
     Flags,
     Floats,
@@ -27,6 +26,7 @@ from capelet.attacks.membership.scores import (
     both_everywhere,
     by_decile,
     by_tenth,
+    flags_of,
     match_frequencies,
     membership_findings,
     pair_scores,
@@ -34,12 +34,16 @@ from capelet.attacks.membership.scores import (
     window_scores,
     windows_of,
 )
+from capelet.data.corpus import Corpus
 from capelet.data.text import sentences_of, words_of
-from capelet.encoders.word_vectors import read_word_vectors
-from capelet.errors import DataError
+from capelet.errors import DataError, name_field
 from capelet.findings import Finding, Findings
-from capelet.interfaces import Encoder, Progress, silent
+from capelet.interfaces import Progress, silent
 from capelet.release import PrivateEncoder
+
+# Words and their vectors, which is all that an attacker holds of a word model.
+WordTable = tuple[Sequence[str], Floats]
+NEEDS_TEXTS = f"membership is asked of texts; name their column ({name_field('text')})"
 
 
 @dataclass(frozen=True)
@@ -58,28 +62,26 @@ class Membership:
     by_frequency: bool = False
 
     def of_words(
-        self,
-        texts: Sequence[str],
-        member: Sequence[bool] | Flags,
-        model: WordTable | Path | str,
-        authors: Sequence[str] | None = None,
+        self, corpus: Corpus, member: Sequence[bool] | Flags, table: WordTable
     ) -> Findings:
         """Attack a table of word vectors: all matched windows, and by frequency decile."""
-        table = model if isinstance(model, WordTable) else read_words(model)
+        texts = texts_of(corpus)
+        flags = flags_of(member, len(texts))
+        names, vectors = table
+        if len(names) < 10:
+            raise DataError(f"there are {len(names)} word vectors; at least 10 are needed")
         words = [words_of(text) for text in texts]
-        windows = windows_of(words, member, table.words, self.window)
-        windows = match_frequencies(windows, self.per_word, self.seed)
-        people = np.arange(len(texts)) if authors is None else _codes_of(authors)
-        flags = np.asarray(member, dtype=bool)
+        windows = match_frequencies(
+            windows_of(words, flags, names, self.window), self.per_word, self.seed
+        )
+        people = _people_of(corpus)
         choices = [choice[windows.text] for choice in self._choices(people, flags)]
         # Counted over all texts: a decile must not depend on who is a member.
-        counts = np.bincount(
-            _places([word for text in words for word in text], table.words),
-            minlength=len(table.words),
-        )
+        counts = Counter(word for text in words for word in text)
+        frequencies = np.array([counts[word] for word in names])
         rows: list[Finding] = []
         for name, centre in (("window-cosine", False), ("window-centred", True)):
-            scores = window_scores(table.vectors, windows, centre)
+            scores = window_scores(vectors, windows, centre)
             trials = [AuxiliaryScores(scores, auxiliary) for auxiliary in choices]
             common: dict[str, Any] = {
                 "attacker": name,
@@ -88,23 +90,22 @@ class Membership:
             }
             units = people[windows.text]
             rows += membership_findings(trials, windows.member, units=units, **common)
-            rows += by_decile(trials, windows, counts, units, **common)
+            rows += by_decile(trials, windows, frequencies, units, **common)
         return Findings(tuple(rows))
 
     def of_encoder(
         self,
-        texts: Sequence[str],
+        corpus: Corpus,
         member: Sequence[bool] | Flags,
-        encoder: Encoder | PrivateEncoder,
-        authors: Sequence[str] | None = None,
+        private: PrivateEncoder,
         progress: Progress = silent,
     ) -> Findings:
         """Attack a text encoder: pairs of neighbouring sentences, learned similarity, writers.
 
-        Of a private encoder, what it releases is attacked, noise and all.
+        What it releases is attacked, noise and all.
         """
-        flags = _flags(member, len(texts))
-        private = encoder if isinstance(encoder, PrivateEncoder) else PrivateEncoder(encoder)
+        texts = texts_of(corpus)
+        flags = flags_of(member, len(texts))
         pieces, owner = sentences_of(texts, least=3, most=60)
         # Rows whose next row is the next sentence of the same text.
         next_too = np.flatnonzero(owner[1:] == owner[:-1]) if len(owner) > 1 else owner
@@ -114,11 +115,9 @@ class Membership:
                 "membership of an encoder needs at least 20: give longer texts"
             )
         release = private.release(pieces, progress)
-        vectors = release.vectors
-        first, second = vectors[next_too], vectors[next_too + 1]
+        first, second = release.vectors[next_too], release.vectors[next_too + 1]
         text = owner[next_too]
-        units = text if authors is None else _codes_of(authors)[text]
-        member_pairs = flags[text]
+        units, member_pairs = _people_of(corpus)[text], flags[text]
         choices = self._choices(units, member_pairs)
         trials = {
             name: [AuxiliaryScores(pair_scores(first, second, name), choice) for choice in choices]
@@ -167,7 +166,7 @@ class Membership:
         `units` are known or scored. The score is the log-chance of the true class (Yeom et al.
         2018), taken off its mean over others of that class: rare classes are guessed worse.
         """
-        flags = _flags(member, len(truth))
+        flags = flags_of(member, len(truth))
         own = np.log(np.maximum(chances[np.arange(len(truth)), truth], 1e-12))
         choices = self._choices(units, flags)
         trials = {
@@ -244,26 +243,18 @@ class Membership:
         return marks[codes]
 
 
-@dataclass(frozen=True, eq=False)
-class WordTable:
-    """Words and their vectors, which is all that the attacker holds of a word model."""
+def texts_of(corpus: Corpus) -> list[str]:
+    """The texts of whom it is asked."""
+    if corpus.texts is None:
+        raise DataError(NEEDS_TEXTS)
+    return corpus.texts.tolist()
 
-    words: tuple[str, ...]
-    vectors: npt.NDArray[np.float32]
 
-
-def _flags(member: Sequence[bool] | Flags, texts: int) -> Flags:
-    """The member labels, checked before anything is encoded."""
-    flags = np.asarray(member, dtype=bool)
-    inside = int(flags.sum())
-    if len(flags) != texts:
-        raise DataError(f"{len(flags)} member labels do not match {texts} texts")
-    if inside in (0, texts):
-        raise DataError(
-            f"{inside} of {texts} texts are members: membership needs members and non-members; "
-            "name the column that says which is which"
-        )
-    return flags
+def _people_of(corpus: Corpus) -> npt.NDArray[np.intp]:
+    """Whose each text is, as a number; without authors every text is a person of its own."""
+    if corpus.author is None:
+        return np.arange(len(corpus))
+    return np.unique(corpus.author.astype(str), return_inverse=True)[1]
 
 
 def _means_of_others(
@@ -293,20 +284,3 @@ def _pair_frequencies(pieces: Sequence[str], first: npt.NDArray[np.intp]) -> Flo
         [logs[word] for word in (*words[row], *words[row + 1])] or [0.0] for row in first.tolist()
     ]
     return np.array([math.fsum(values) / len(values) for values in means])
-
-
-def _codes_of(names: Sequence[str]) -> npt.NDArray[np.intp]:
-    return np.unique(np.asarray(names, dtype=str), return_inverse=True)[1]
-
-
-def _places(words: Sequence[str], vocabulary: Sequence[str]) -> npt.NDArray[np.int64]:
-    place = {word: number for number, word in enumerate(vocabulary)}
-    return np.array([place[word] for word in words if word in place], dtype=np.int64)
-
-
-def read_words(path: Path | str) -> WordTable:
-    """A table in a text file: a word and its numbers on each line, a header or none."""
-    words, vectors = read_word_vectors(path)
-    if len(words) < 10:
-        raise DataError(f"{str(path)!r} holds {len(words)} word vectors; at least 10 are needed")
-    return WordTable(tuple(words), vectors)

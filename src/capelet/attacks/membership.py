@@ -55,6 +55,15 @@ class Windows:
         return Windows(self.centre[rows], self.context[rows], self.text[rows], self.member[rows])
 
 
+def flags_of(member: Sequence[bool] | Flags, texts: int) -> Flags:
+    """The member labels, one for each text and both among them."""
+    flags = np.asarray(member, dtype=bool)
+    if len(flags) != texts:
+        raise DataError(f"{len(flags)} member labels do not match {texts} texts")
+    _both(flags, "texts")
+    return flags
+
+
 def windows_of(
     texts: Sequence[Sequence[str]],
     member: Sequence[bool] | Flags,
@@ -66,10 +75,7 @@ def windows_of(
     `texts` are cut into words. Words that the model does not know are left out before windows are
     made, as its training leaves them out; a window without any context is dropped.
     """
-    flags = np.asarray(member, dtype=bool)
-    if len(flags) != len(texts):
-        raise DataError(f"{len(flags)} member labels do not match {len(texts)} texts")
-    _both(flags, "texts")
+    flags = flags_of(member, len(texts))
     place = {word: number for number, word in enumerate(words)}
     centres, contexts, owners = [], [], []
     for number, text in enumerate(texts):
@@ -425,7 +431,7 @@ def _both(member: Flags, what: str) -> None:
     inside = int(np.count_nonzero(member))
     if not len(member) or inside in (0, len(member)):
         raise DataError(
-            f"{inside} members among {len(member)} {what}: membership needs members and "
+            f"{inside} of {len(member)} {what} are members: membership needs members and "
             "non-members; name the column that says which is which"
         )
 

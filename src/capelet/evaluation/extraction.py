@@ -18,8 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.extraction import (
-    Completion,
-    Exposure,
     canary_findings,
     exposures,
     mean_by_author,
@@ -31,12 +29,21 @@ from capelet.errors import CapeletError, DataError, name_field
 from capelet.evaluation.provenance import provenance
 from capelet.findings import Finding, Findings
 from capelet.findings.intervals import group_weights, percentile, weighted_means
+from capelet.findings.metrics import Flags
 from capelet.interfaces import Progress, silent
 from capelet.language.folders import LanguageModel, sentence_of
 from capelet.language.model import Scorer
 from capelet.language.records import digest_of
-from capelet.language.vocabulary import PAD, START, Codes, Samples, Tokens, Vocabulary, divide
-from capelet.workflows.language.train import Rows, rows_of
+from capelet.language.vocabulary import (
+    PAD,
+    START,
+    Codes,
+    DividedSamples,
+    Samples,
+    Tokens,
+    Vocabulary,
+    divide,
+)
 
 # How many of the largest and of the smallest authors are looked at (as in the paper).
 EACH = 5
@@ -44,23 +51,8 @@ EACH = 5
 # A shorter text is guessed by luck, and is not taken as the least usual one of its author.
 LEAST_WORDS = 5
 
-# A subgroup with fewer test texts is not looked at apart.
+# A subgroup with fewer test texts is not reported separately.
 LEAST = 20
-
-
-@dataclass(frozen=True, eq=False)
-class CanaryAttack:
-    """What an attacker got of each canary: its level, author, exposure and completion."""
-
-    repetitions: Codes
-    authors: Codes
-    exposure: Exposure
-    completion: Completion
-    findings: list[Finding]
-
-
-def canary_tokens(canaries: Sequence[Canary], vocabulary: Vocabulary) -> Tokens:
-    return np.array([[vocabulary.number[word] for word in item.words] for item in canaries])
 
 
 def attack_canaries(
@@ -70,23 +62,22 @@ def attack_canaries(
     *,
     samples: int = 20_000,
     seed: int = 0,
-) -> CanaryAttack:
+) -> list[Finding]:
     """Exposure and tab attack on every canary of a model, with those never inserted as control."""
-    tokens = canary_tokens(canaries, vocabulary)
+    tokens = np.array([[vocabulary.number[word] for word in item.words] for item in canaries])
     space = [vocabulary.number[word] for word in vocabulary.canary_words()]
     exposure = exposures(scorer, tokens, space, START, samples=samples, seed=seed)
     completion = tab_attack(scorer, tokens, START)
     levels = np.array([item.repetitions for item in canaries], dtype=np.intp)
-    _, people = np.unique([item.author for item in canaries], return_inverse=True)
+    people = np.unique([item.author for item in canaries], return_inverse=True)[1]
     # The first word is given to the attacker; each other is one of the space by chance.
     chance = float(len(space)) ** -(tokens.shape[1] - 1)
-    rows = canary_findings(exposure, completion, levels, people, chance)
-    return CanaryAttack(levels, people, exposure, completion, rows)
+    return canary_findings(exposure, completion, levels, people, chance)
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """The texts that a model was trained on, whose they are, and columns to look at apart."""
+    """The texts that a model was trained on, whose they are, and columns to report separately."""
 
     texts: Sequence[str]
     authors: Sequence[str] | None = None
@@ -143,7 +134,7 @@ def attack_model(
             model.canaries,
             samples=options.samples,
             seed=options.seed,
-        ).findings
+        )
     progress("attacks", 1, 3)
     if data is not None:
         samples = attack.rows_again(data)
@@ -205,13 +196,15 @@ class _Attack:
         if self.baseline is not None and self.baseline.vocabulary.words != model.vocabulary.words:
             raise DataError("the baseline has another vocabulary; train it on the same texts")
 
-    def rows_again(self, data: TrainingTexts) -> Rows:
+    def rows_again(self, data: TrainingTexts) -> DividedSamples:
         """The division, canaries and numbers of the training, made again from its texts."""
         model = self.model
         length, seed = model.training["length"], model.training["seed"]
-        return rows_of(data.texts, data.people, model.vocabulary, model.canaries, length, seed)
+        return DividedSamples.of(
+            data.texts, data.people, model.vocabulary, model.canaries, length, seed
+        )
 
-    def membership(self, rows: Rows, data: TrainingTexts) -> list[Finding]:
+    def membership(self, rows: DividedSamples, data: TrainingTexts) -> list[Finding]:
         """As many texts that were trained on as that were not, by the same loss per word."""
         seed, people = self.settings.seed, data.people
         parts = divide(data.texts, self.model.training["seed"])
@@ -255,24 +248,13 @@ class _Attack:
             return []
         completion = tab_attack(self.scorer, tokens[first][:, 1:], START, PAD)
         shares = {"accuracy": completion.exact.astype(float), "word_accuracy": completion.share}
-        rows = []
-        for metric, values in shares.items():
-            mean, low, high = mean_by_author(values, authors[first])
-            rows.append(
-                Finding(
-                    "extraction",
-                    "real texts",
-                    metric,
-                    mean,
-                    low,
-                    high,
-                    n=len(first),
-                    attacker="tab",
-                )
-            )
-        return rows
+        return [
+            Finding("extraction", "real texts", metric, *ends, n=len(first), attacker="tab")
+            for metric, values in shares.items()
+            for ends in [mean_by_author(values, authors[first])]
+        ]
 
-    def for_whom(self, rows: Rows, data: TrainingTexts) -> list[Finding]:
+    def for_whom(self, rows: DividedSamples, data: TrainingTexts) -> list[Finding]:
         """Perplexity per subgroup of the test texts, and the ratio to a baseline's."""
         test = rows.test
         losses, counts = _losses(self.scorer, test.tokens)
@@ -284,22 +266,12 @@ class _Attack:
         findings = []
         for subgroup, inside in self._subgroups(rows, data).items():
             for metric, values in nats.items():
-                value, low, high = _perplexity(values[inside], counts[inside], test.authors[inside])
-                findings.append(
-                    Finding(
-                        "fairness",
-                        "next word",
-                        metric,
-                        value,
-                        low,
-                        high,
-                        n=int(inside.sum()),
-                        subgroup=subgroup,
-                    )
-                )
+                ends = _perplexity(values[inside], counts[inside], test.authors[inside])
+                about: dict[str, Any] = {"n": int(inside.sum()), "subgroup": subgroup}
+                findings.append(Finding("fairness", "next word", metric, *ends, **about))
         return findings
 
-    def _subgroups(self, rows: Rows, data: TrainingTexts) -> dict[str, npt.NDArray[np.bool_]]:
+    def _subgroups(self, rows: DividedSamples, data: TrainingTexts) -> dict[str, Flags]:
         members = _by_size(rows) if data.authors is not None else {}
         test = divide(data.texts, self.model.training["seed"]).test
         for name, values in data.groups.items():
@@ -312,8 +284,8 @@ class _Attack:
 
 def _utility(scorer: Scorer, test: Samples) -> Finding:
     losses, counts = _losses(scorer, test.tokens)
-    value, low, high = _perplexity(losses, counts, test.authors)
-    return Finding("utility", "next word", "perplexity", value, low, high, n=len(test))
+    ends = _perplexity(losses, counts, test.authors)
+    return Finding("utility", "next word", "perplexity", *ends, n=len(test))
 
 
 def _losses(scorer: Scorer, tokens: Tokens) -> tuple[npt.NDArray[np.float64], Codes]:
@@ -328,7 +300,7 @@ def _perplexity(
     return percentile(np.exp(weighted_means(group_weights(authors), losses, counts))).ends
 
 
-def _by_size(rows: Rows) -> dict[str, npt.NDArray[np.bool_]]:
+def _by_size(rows: DividedSamples) -> dict[str, Flags]:
     """The test texts of the authors with most and with fewest training samples."""
     sizes = dict(zip(rows.train.names, np.bincount(rows.train.authors), strict=True))
     present = [name for name in rows.test.names if name in sizes]

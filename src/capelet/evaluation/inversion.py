@@ -7,7 +7,7 @@ fresh noise draw for each pass; the victims pass once. No private label is neede
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from capelet.attacks.inversion.measure import (
+    Attacker,
+    Victims,
     examples,
     inversion_findings,
     reference_findings,
@@ -44,6 +46,9 @@ ATTACKS = {
     "relaxation": "white box: gradients through the encoder (eq. 5; slow)",
     "relaxation-mapped": "white box: gradients to a lower layer, by a learnt map (eq. 6; slow)",
 }
+NEEDS_TEXTS = (
+    f"inversion reads texts back, so it needs them; name their column ({name_field('text')})"
+)
 BLACK_BOX = ("multi-label", "multi-set")
 SENDING = "sequence"  # black box too, but sends texts as it goes
 _GRADIENT_VICTIMS = 64  # a gradient attack takes seconds for each text
@@ -65,7 +70,6 @@ class Inversion:
     share: float = 0.15
     layer: int = 2
     redact: bool = True
-    example_count: int = 10
     overlap: bool = False
     seed: int = 0
     options: Mapping[str, Mapping[str, Any]] | None = None
@@ -80,9 +84,7 @@ class Inversion:
         progress: Progress = silent,
     ) -> Findings:
         """Attack the release of `texts`; of all of them when `auxiliary` texts are given."""
-        for name in self.attacks:
-            if name not in ATTACKS:
-                raise CapeletError(f"there is no attack {name!r}; {did_you_mean(name, ATTACKS)}")
+        check_attacks(self.attacks)
         parts = self._parts(texts, auxiliary, authors)
         white_box = self._open(private)
         vocabulary = Vocabulary.of(parts.auxiliary, most=self.most)
@@ -92,7 +94,7 @@ class Inversion:
             # Without noise every draw would be the same.
             for _ in range(self.draws if private.draws else 1)
         ]
-        world = _AttackData(
+        data = _AttackData(
             parts,
             vocabulary,
             np.stack(draws),
@@ -101,7 +103,7 @@ class Inversion:
             release.recipe_hash,
             _sender(private) if SENDING in self.attacks else None,
         )
-        return self._findings(world, dict(release.recipe), progress)
+        return self._findings(data, dict(release.recipe), progress)
 
     def _parts(
         self, texts: Sequence[str], auxiliary: Sequence[str] | None, authors: Sequence[Any] | None
@@ -122,31 +124,35 @@ class Inversion:
             victim_rows = np.flatnonzero(within)[: self.victims]
             own = [texts[row] for row in np.flatnonzero(~within).tolist()]
         victims = [texts[row] for row in victim_rows.tolist()]
-        if auxiliary is None and not self.overlap:  # two writers may have said the same thing
-            secrets = {" ".join(words_of(text)) for text in victims}
-            own = [text for text in own if " ".join(words_of(text)) not in secrets]
         if len(victims) < 10:
             raise DataError(f"{len(victims)} texts are left as victims; give at least 10")
-        if not self.overlap:
-            _refuse_overlap(own, victims)
+        if auxiliary is not None and not self.overlap:
+            overlap = len(victims) - len(unshared(victims, own))
+            if overlap:
+                raise DataError(
+                    f"{overlap} of {len(victims)} victims stand in the auxiliary texts too, which "
+                    "inflates every score; leave them out, or allow the overlap on purpose"
+                )
+        elif not self.overlap:
+            own = unshared(own, victims)
         return TextParts(own, victims, groups[victim_rows])
 
     def _open(self, private: PrivateEncoder) -> OpenModel | OpenTable | OpenDual | None:
-        if SENDING in self.attacks and private.encoder is None:
-            raise CapeletError(
-                f"{SENDING!r} sends texts of its own through the encoder, and ready vectors come "
-                "without one; use 'multi-label' or 'multi-set'"
-            )
         white_box_attacks = [name for name in self.attacks if name not in (*BLACK_BOX, SENDING)]
-        if not white_box_attacks:
+        if private.encoder is None and (white_box_attacks or SENDING in self.attacks):
+            name, need = (
+                (SENDING, "sends texts of its own through the encoder")
+                if SENDING in self.attacks
+                else (white_box_attacks[0], "needs the encoder's own weights (white-box access)")
+            )
+            raise CapeletError(
+                f"{name!r} {need}, and ready vectors come without one; use 'multi-label' or "
+                "'multi-set'"
+            )
+        if private.encoder is None or not white_box_attacks:
             return None
         from capelet.attacks.inversion.layers import OpenTable, open_encoder
 
-        if private.encoder is None:
-            raise CapeletError(
-                f"{white_box_attacks[0]!r} needs the encoder's own weights (white-box access), and "
-                "ready vectors come without one; use 'multi-label' or 'multi-set'"
-            )
         white_box = open_encoder(private.encoder)
         gradients = [name for name in white_box_attacks if name.startswith("relaxation")]
         if gradients and isinstance(white_box, OpenTable):
@@ -157,64 +163,46 @@ class Inversion:
         return white_box
 
     def _findings(
-        self, world: _AttackData, recipe: Mapping[str, Any], progress: Progress
+        self, data: _AttackData, recipe: Mapping[str, Any], progress: Progress
     ) -> Findings:
-        truth = world.vocabulary.sets(world.parts.victims)
-        wide = world.wide  # numbers the same words alike, so that blind guesses hold for both
-        truth_wide = truth if wide is world.vocabulary else wide.sets(world.parts.victims)
+        vocabulary = data.vocabulary
+        victims = Victims(data.parts.victims, data.parts.units, data.recipe_hash)
         # The blind guess is tuned on auxiliary texts, as attackers are.
-        auxiliary_sets = world.vocabulary.sets(world.parts.auxiliary[:2000])
-        blind = most_frequent(auxiliary_sets, len(world.vocabulary), len(truth))
-        units = world.parts.units
-        rows: list[Finding] = reference_findings(
-            truth, blind, world.vocabulary, units=units, recipe_hash=world.recipe_hash
-        )
+        auxiliary_sets = vocabulary.sets(data.parts.auxiliary[:2000])
+        blind = most_frequent(auxiliary_sets, len(vocabulary), len(victims.texts))
+        rows: list[Finding] = reference_findings(victims, blind, vocabulary)
         guesses: dict[str, WordSets] = {}
         sentences: dict[str, list[str]] = {}
         for name in self.attacks:
-            there, vocabulary = (
-                (truth, world.vocabulary) if name in BLACK_BOX else (truth_wide, wide)
-            )
+            # What numbers the same words alike, so that blind guesses hold for both.
+            known = vocabulary if name in BLACK_BOX else data.wide
             if name == SENDING:
-                sentences[name] = self._sentences(world, progress)
+                sentences[name] = self._sentences(data, progress)
                 # Words that the vocabulary left out count too, right or wrong.
-                vocabulary = wide.with_words(
+                known = known.with_words(
                     word for text in sentences[name] for word in words_of(text)
                 )
-                there, guess = (
-                    vocabulary.sets(world.parts.victims),
-                    vocabulary.sets(sentences[name]),
-                )
+                guesses[name] = known.sets(sentences[name])
             else:
-                guess = self._guess(name, world, progress)
-            # A slow attacker reads the first victims only; its truth and its blind guess are cut
-            # alike.
-            few = np.arange(len(guess))
-            guesses[name] = guess
-            common: dict[str, Any] = {
-                "attacker": name,
-                "units": units[few],
-                "recipe_hash": world.recipe_hash,
-                "parameters": {
-                    "auxiliary": len(world.parts.auxiliary),
-                    "draws": len(world.auxiliary),
-                    "vocabulary": len(vocabulary),
-                    "access": "black-box" if name in (*BLACK_BOX, SENDING) else "white-box",
-                },
+                guesses[name] = self._guess(name, data, progress)
+            # A slow attacker reads the first victims only.
+            some = victims.first(len(guesses[name]))
+            parameters = {
+                "auxiliary": len(data.parts.auxiliary),
+                "draws": len(data.auxiliary),
+                "vocabulary": len(known),
+                "access": "black-box" if name in (*BLACK_BOX, SENDING) else "white-box",
             }
-            rows += inversion_findings(
-                guess, there.take(few), blind.take(few), vocabulary, **common
-            )
+            attacker = Attacker(name, parameters)
+            rows += inversion_findings(attacker, some, guesses[name], blind, known)
             if name in sentences:
-                rows += sentence_findings(
-                    sentences[name], world.parts.victims[: len(few)], **common
-                )
-        artefact = self._examples(world, guesses, sentences)
+                rows += sentence_findings(attacker, some, sentences[name])
+        artefact = self._examples(data, guesses, sentences)
         return Findings(tuple(rows), recipe=recipe, artefacts={"inversion_examples": artefact})
 
     def _examples(
         self,
-        world: _AttackData,
+        data: _AttackData,
         guesses: Mapping[str, WordSets],
         sentences: Mapping[str, Sequence[str]],
     ) -> dict[str, Any]:
@@ -222,20 +210,21 @@ class Inversion:
         sentence_words = [
             word for texts in sentences.values() for text in texts for word in words_of(text)
         ]
-        vocabulary = world.wide.with_words(sentence_words)
-        count = min([len(texts) for texts in sentences.values()] + [len(world.parts.victims)])
-        few = np.arange(count)
+        vocabulary = data.wide.with_words(sentence_words)
+        count = min([len(texts) for texts in sentences.values()] + [len(data.parts.victims)])
         return examples(
-            {name: guess.take(few) for name, guess in guesses.items() if len(guess) >= count},
-            vocabulary.sets(world.parts.victims[:count]),
-            world.parts.victims,
+            {
+                name: guess.take(np.arange(count))
+                for name, guess in guesses.items()
+                if len(guess) >= count
+            },
+            data.parts.victims[:count],
             vocabulary,
-            count=self.example_count,
             redact=self.redact,
             sentences=sentences,
         )
 
-    def _sentences(self, world: _AttackData, progress: Progress) -> list[str]:
+    def _sentences(self, data: _AttackData, progress: Progress) -> list[str]:
         """What the sequence attacker reads, of the first so many victims."""
         from capelet.attacks.inversion.sequence import SequenceInversion
 
@@ -243,56 +232,56 @@ class Inversion:
         # A weak attacker looks like privacy: where there is a GPU, the large one runs.
         build = SequenceInversion.large if gpu_available() else SequenceInversion
         attack = build(**options)
-        assert world.send is not None
+        assert data.send is not None
         inverter = attack.fit(
-            world.auxiliary,
-            world.parts.auxiliary,
-            world.send,
-            self._inverter("multi-label", world, progress),
-            world.vocabulary,
+            data.auxiliary,
+            data.parts.auxiliary,
+            data.send,
+            self._inverter("multi-label", data, progress),
+            data.vocabulary,
             progress,
         )
-        return [read.text for read in inverter.read(world.victims[: attack.victims], progress)]
+        return [read.text for read in inverter.read(data.victims[: attack.victims], progress)]
 
-    def _inverter(self, name: str, world: _AttackData, progress: Progress) -> Inverter:
+    def _inverter(self, name: str, data: _AttackData, progress: Progress) -> Inverter:
         """A black-box attacker of words, fitted once."""
         from capelet.attacks.inversion.blackbox import MultiLabel, MultiSet, WordAttack
 
-        if name not in world.inverters:
+        if name not in data.inverters:
             kind: type[WordAttack] = MultiLabel if name == "multi-label" else MultiSet
             attack = kind(**{"seed": self.seed, **(self.options or {}).get(name, {})})
-            sets = world.vocabulary.sets(world.parts.auxiliary)
-            world.inverters[name] = attack.fit(world.auxiliary, sets, world.vocabulary, progress)
-        return world.inverters[name]
+            sets = data.vocabulary.sets(data.parts.auxiliary)
+            data.inverters[name] = attack.fit(data.auxiliary, sets, data.vocabulary, progress)
+        return data.inverters[name]
 
-    def _guess(self, name: str, world: _AttackData, progress: Progress) -> WordSets:
+    def _guess(self, name: str, data: _AttackData, progress: Progress) -> WordSets:
         options = dict((self.options or {}).get(name, {}))
-        own = world.parts.auxiliary
+        own = data.parts.auxiliary
         if name in BLACK_BOX:
-            return self._inverter(name, world, progress).predict(world.victims)
+            return self._inverter(name, data, progress).predict(data.victims)
         if name == "sparse-coding":
             from capelet.attacks.inversion.sparse import SparseCoding
 
-            assert world.white_box is not None
+            assert data.white_box is not None
             coder = SparseCoding(seed=self.seed, **options).fit(
-                world.auxiliary,
+                data.auxiliary,
                 own,
-                world.white_box.tokens,
-                world.white_box.table,
-                world.wide,
+                data.white_box.tokens,
+                data.white_box.table,
+                data.wide,
                 progress,
             )
-            return coder.predict(world.victims, progress)
+            return coder.predict(data.victims, progress)
         from capelet.attacks.inversion.layers import OpenDual, OpenModel
         from capelet.attacks.inversion.relaxation import Relaxation
 
-        assert isinstance(world.white_box, OpenModel | OpenDual)
+        assert isinstance(data.white_box, OpenModel | OpenDual)
         # Below its release a dual encoder shows the mean of word vectors, and nothing between.
-        lower = 0 if isinstance(world.white_box, OpenDual) else self.layer
+        lower = 0 if isinstance(data.white_box, OpenDual) else self.layer
         layer = lower if name == "relaxation-mapped" else None
         search = Relaxation(seed=self.seed, **{"layer": layer, **options})
-        relaxer = search.fit(world.auxiliary[0], own, world.white_box, world.wide, progress)
-        return relaxer.predict(world.victims[:_GRADIENT_VICTIMS], progress)
+        relaxer = search.fit(data.auxiliary[0], own, data.white_box, data.wide, progress)
+        return relaxer.predict(data.victims[:_GRADIENT_VICTIMS], progress)
 
 
 def texts_to_invert(
@@ -300,10 +289,7 @@ def texts_to_invert(
 ) -> tuple[list[str], list[str] | None]:
     """Texts and their authors, as they are or cut into sentences; at most so many of them."""
     if corpus.texts is None:
-        raise DataError(
-            "inversion reads texts back, so it needs them; name their column "
-            f"({name_field('text')})"
-        )
+        raise DataError(NEEDS_TEXTS)
     texts = corpus.texts.tolist()
     authors = None if corpus.author is None else [str(name) for name in corpus.author]
     if by_sentence:
@@ -359,6 +345,19 @@ def _sender(private: PrivateEncoder) -> Callable[[Sequence[str]], npt.NDArray[np
     return lambda texts: direct.release(list(texts)).vectors
 
 
+def unshared(texts: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The texts whose words, in order, are not those of another: two people may say the same."""
+    there = {" ".join(words_of(text)) for text in others}
+    return [text for text in texts if " ".join(words_of(text)) not in there]
+
+
+def check_attacks(names: Iterable[str]) -> None:
+    """Refuse the name of an attack that there is not."""
+    for name in names:
+        if name not in ATTACKS:
+            raise CapeletError(f"there is no attack {name!r}; {did_you_mean(name, ATTACKS)}")
+
+
 def _groups(texts: Sequence[str], authors: Sequence[Any] | None) -> Rows:
     """Texts that must stay together: one author's, or those of the same words."""
     if authors is not None:
@@ -369,13 +368,3 @@ def _groups(texts: Sequence[str], authors: Sequence[Any] | None) -> Rows:
         names = [" ".join(words_of(text)) for text in texts]
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
-
-
-def _refuse_overlap(auxiliary: Sequence[str], victims: Sequence[str]) -> None:
-    auxiliary_texts = {" ".join(words_of(text)) for text in auxiliary}
-    overlap = sum(" ".join(words_of(text)) in auxiliary_texts for text in victims)
-    if overlap:
-        raise DataError(
-            f"{overlap} of {len(victims)} victims stand in the auxiliary texts too, which inflates "
-            "every score; leave them out, or allow the overlap on purpose"
-        )
