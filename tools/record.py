@@ -26,8 +26,11 @@ from types import SimpleNamespace
 from typing import Any
 
 TOLERANCE = 1e-9
-# Depends on the machine, the moment or the code's version, not on what is measured.
-VOLATILE = {"seconds", "training_seconds", "created", "capelet", "versions", "command"}
+# Depends on the machine, the moment, the version or the id that a training draws, not on what
+# is measured.
+VOLATILE = {
+    "seconds", "training_seconds", "created", "capelet", "versions", "command", "id", "recipe_hash",
+}  # fmt: skip
 METHODS = ("fx", "gr", "gr+", "cgt", "leace", "bottleneck")
 SCENARIOS = (
     "audit",
