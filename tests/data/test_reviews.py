@@ -255,7 +255,7 @@ def test_the_balanced_posterior_has_equal_priors(corpus: Reviews, name: str) -> 
 
 def test_the_likelihood_is_the_sum_over_all_hidden_states(corpus: Reviews) -> None:
     """Brute force over interest × voice × spelling × teller, for every writer, text by text."""
-    slots, people = reviews._slots(), reviews._people()
+    slots, people = reviews._slots(), reviews._PEOPLE
     sources = ("interest", "voice", "spelling", "teller")
     states = {name: reviews._states(name) for name in sources}
     prior = [np.prod([PRIOR[a][v] for a, v in zip(PRIOR, who, strict=True)]) for who in people]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from capelet.findings import Finding
 from capelet.findings.verdicts import (
-    LEVELS,
     MARGIN,
     Figures,
     Judgement,
+    Level,
     Outcome,
     Side,
     classify,
@@ -88,7 +89,7 @@ def test_people_are_counted_where_the_finding_says_how_many() -> None:
 
 def test_each_level_has_its_outcome() -> None:
     nothing = Figures(None, None, None, None)
-    assert [Judgement(level, nothing).outcome for level in LEVELS] == [
+    assert [Judgement(level, nothing).outcome for level in get_args(Level)] == [
         "no leak found",
         "inconclusive",
         *["leak"] * 3,

@@ -139,7 +139,8 @@ def as_values(column: Any, name: str) -> Values:
     # Frozen before: it came from a corpus, and a digest of it stays true.
     if isinstance(column, np.ndarray) and column.dtype == object and not column.flags.writeable:
         return column
-    if isinstance(column, str | bytes) or not hasattr(column, "__len__") or _ndim(column) == 0:
+    is_list = hasattr(column, "__len__") and int(getattr(column, "ndim", 1)) > 0
+    if isinstance(column, str | bytes) or not is_list:
         raise DataError(
             f"the column {name!r} must be a list or an array with a value for each row, and is a "
             f"{type(column).__name__}"
@@ -151,10 +152,6 @@ def as_values(column: Any, name: str) -> Values:
         values[row] = None if is_missing(plain) else plain
     values.setflags(write=False)
     return values
-
-
-def _ndim(column: Any) -> int:
-    return int(getattr(column, "ndim", 1))
 
 
 def is_missing(value: Any) -> bool:

@@ -319,7 +319,7 @@ def add_derived(corpus: Corpus, kinds: Sequence[str]) -> Corpus:
     return replace(result, label_name="topic", label=topics(corpus.texts, int(argument)))
 
 
-def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, Values]:
+def derive(corpus: Corpus, kinds: Sequence[str]) -> dict[str, Values]:
     """Presence attributes from the texts: does this text hold a name, a pattern, a word of a list?
 
     Kinds: `names` (the most frequent person names; `names:10` for ten of them), `email`, `phone`,
@@ -337,7 +337,7 @@ def derive(corpus: Corpus, kinds: Sequence[str], rare: int = RARE) -> dict[str, 
                 raise DataError(
                     f"{name_field('derive', kind)}: write names, or names:10 for ten of them"
                 )
-            columns |= _names(corpus.texts, int(argument or NAMES), rare)
+            columns |= _names(corpus.texts, int(argument or NAMES))
         elif word == "words" and argument:
             columns |= _word_list(corpus.texts, argument)
         elif word in _PATTERNS:
@@ -366,16 +366,16 @@ def _word_list(texts: Values, argument: str) -> dict[str, Values]:
     return {f"mentions {title}": _yes_no(bool(pattern.search(text)) for text in texts)}
 
 
-def _names(texts: Values, most: int, rare: int) -> dict[str, Values]:
+def _names(texts: Values, most: int) -> dict[str, Values]:
     """The most frequent names as presence attributes; a name counts once per text."""
     people = _people_by_spacy(texts) or _people_by_rule(texts)
     # In order of spelling: of equally frequent names the same ones must be taken in every run.
     counts = Counter(name for names in people for name in sorted(names))
-    enough = [name for name, count in counts.most_common(most) if count >= rare]
+    enough = [name for name, count in counts.most_common(most) if count >= RARE]
     if not enough:
         best = f"; the most frequent is on {counts.most_common(1)[0][1]}" if counts else ""
         raise DataError(
-            f"{name_field('derive', 'names')} found no person name on at least {rare} of "
+            f"{name_field('derive', 'names')} found no person name on at least {RARE} of "
             f"{len(texts)} texts{best}; give a list of your own with words:FILE"
         )
     return {f"names {name}": _yes_no(name in names for names in people) for name in enough}

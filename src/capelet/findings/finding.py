@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,8 @@ class Findings:
         try:
             document = parse_json(path.read_bytes())
             check_document(document)
-            artefacts = _read_artefacts(path.parent / ARTEFACTS, document["artefacts"])
+            names, beside = document["artefacts"], path.parent / ARTEFACTS
+            artefacts = {n: parse_json((beside / f"{n}.json").read_bytes()) for n in names}
         except FileNotFoundError:
             raise OutputError(
                 f"no findings.json in {str(source)!r}, or an artefact is missing beside it; give a "
@@ -184,11 +185,6 @@ def _finding(row: Mapping[str, Any]) -> Finding:
     # JSON has no NaN, which `save` writes as null.
     value = math.nan if content["value"] is None else content["value"]
     return Finding(**{**content, "value": value})
-
-
-def _read_artefacts(folder: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The artefacts that the findings list."""
-    return {name: parse_json((folder / f"{name}.json").read_bytes()) for name in names}
 
 
 def _listed_artefacts(folder: Path) -> set[str]:

@@ -139,11 +139,6 @@ def _accuracy(guesses: Guesses, weights: Floats) -> Floats:
     return ratio(right.sum(axis=1), true.sum(axis=1))
 
 
-def _balanced_accuracy(guesses: Guesses, weights: Floats) -> Floats:
-    """A class that no weighted victim has does not count."""
-    return _mean_of_present(_recalls(guesses, weights))
-
-
 def _f1_by_class(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats]:
     """F1 of each class, 2·right / (true + named), and how many victims have it."""
     right, true, guess_counts = _counts(guesses, weights)
@@ -153,10 +148,6 @@ def _f1_by_class(guesses: Guesses, weights: Floats) -> tuple[Floats, Floats]:
 def _f1_weighted(guesses: Guesses, weights: Floats) -> Floats:
     f1, true = _f1_by_class(guesses, weights)
     return ratio(np.nansum(f1 * true, axis=1), true.sum(axis=1))
-
-
-def _f1_macro(guesses: Guesses, weights: Floats) -> Floats:
-    return _mean_of_present(_f1_by_class(guesses, weights)[0])
 
 
 def _mean_of_present(by_class: Floats) -> Floats:
@@ -277,7 +268,8 @@ METRICS: dict[str, Metric] = {
         Metric(
             "balanced_accuracy",
             Measure("balanced accuracy"),
-            _balanced_accuracy,
+            # A class that no weighted victim has does not count.
+            lambda guesses, weights: _mean_of_present(_recalls(guesses, weights)),
             chance=lambda classes: 1 / classes,
             majority=lambda share, classes: 1 / classes,
         ),
@@ -291,7 +283,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             "f1_macro",
             Measure("macro F1"),
-            _f1_macro,
+            lambda guesses, weights: _mean_of_present(_f1_by_class(guesses, weights)[0]),
             majority=lambda share, classes: 2 * share / (1 + share) / classes,
         ),
         Metric(

@@ -23,7 +23,6 @@ from typing import Literal
 from capelet.findings.finding import Finding
 
 Level = Literal["none", "inconclusive", "slight", "clear", "strong"]
-LEVELS: tuple[Level, ...] = ("none", "inconclusive", "slight", "clear", "strong")
 # The gain that an interval must be able to exclude before "no leak found" is said: below five
 # points a leak is called slight.
 MARGIN = 0.05
@@ -139,8 +138,11 @@ def _level(figures: Figures, top: float, degenerate: bool) -> Level:
         # One number without an interval cannot be told from luck.
         return "inconclusive"
     if low > max(base, top):
-        return _strength(rounded(value - base, TENTHS))
-    return "none" if not degenerate and _is_tight(low, high, base) else "inconclusive"
+        gain = rounded(value - base, TENTHS)
+        return "slight" if gain < CLEAR_FROM else "clear" if gain < STRONG_FROM else "strong"
+    width, room = rounded(high - low, TENTHS), rounded(high - base, TENTHS)
+    is_tight = width <= 2 * MARGIN and room < MARGIN
+    return "none" if is_tight and not degenerate else "inconclusive"
 
 
 def _reads_alike(figures: Figures, whole: Figures) -> bool:
@@ -188,15 +190,6 @@ def _top(control: Finding | None) -> float:
     figures = Figures.of(control)
     top = figures.value if figures.high is None else figures.high
     return -math.inf if top is None else top
-
-
-def _strength(gain: float) -> Level:
-    return "slight" if gain < CLEAR_FROM else "clear" if gain < STRONG_FROM else "strong"
-
-
-def _is_tight(low: float, high: float, base: float) -> bool:
-    width, room = rounded(high - low, TENTHS), rounded(high - base, TENTHS)
-    return width <= 2 * MARGIN and room < MARGIN
 
 
 def _people_needed(figures: Figures, top: float, people: int | None) -> int | None:

@@ -71,26 +71,22 @@ def _answer(frontier: Frontier, kind: str, limit: float) -> str:
 
 def search_table(frontier: Frontier) -> Table:
     """All points, the least leaking first."""
-    points_by_leakage = sorted(frontier.points, key=lambda point: (point.leakage, -point.utility))
-    lines = [
-        Line(
-            (
-                point.settings + (" (chosen)" if point.choice else ""),
-                points(point.leakage, 1),
-                percent(point.utility, 1),
-            ),
-            "strong" if point.choice else "",
-        )
-        for point in points_by_leakage
+    rows: list[tuple[str, float | None, float | None, str]] = [
+        (f"{point.settings} (chosen)", point.leakage, point.utility, "strong")
+        if point.choice
+        else (point.settings, point.leakage, point.utility, "")
+        for point in sorted(frontier.points, key=lambda point: (point.leakage, -point.utility))
     ]
     if frontier.baseline is not None:
-        leakage, utility = frontier.baseline
-        cells = ("unprotected", points(leakage, 1), percent(utility, 1))
-        lines.append(Line(cells, "control"))
+        rows.append(("unprotected", *frontier.baseline, "control"))
     if frontier.ceiling is not None or frontier.utility_ceiling is not None:
         # What anyone can reach, on the attribute that permits most and on the task.
-        most = points(frontier.ceiling, 1), percent(frontier.utility_ceiling, 1)
-        lines.append(Line(("ceiling of ε, from one text", *most), "control"))
+        most = frontier.ceiling, frontier.utility_ceiling
+        rows.append(("ceiling of ε, from one text", *most, "control"))
     note = f"Leakage: {frontier.leakage}. Utility: {frontier.utility}."
+    lines = (
+        Line((name, points(leakage, 1), percent(utility, 1)), role)
+        for name, leakage, utility, role in rows
+    )
     columns = ("setting", "leakage", "utility")
     return Table("Every setting that was tried", columns, tuple(lines), note)

@@ -102,18 +102,13 @@ def model_sentences(findings: Findings) -> list[str]:
 
 def language_tables(findings: Findings) -> list[Table]:
     """Canaries, other attacks, and what privacy costs whom."""
-    items = [canary_table(findings, metric) for metric in (BITS, TAB)]
-    items += [_other_attacks(findings), _costs(findings)]
-    return [item for item in items if item is not None]
-
-
-def _other_attacks(findings: Findings) -> Table | None:
-    rows = [
+    others = [
         row
         for row in findings
         if split_kind(row.kind)[0] == "membership" or row.target == "real texts"
     ]
-    return row_table("Other attacks", rows)
+    items = [canary_table(findings, metric) for metric in (BITS, TAB)]
+    return [*present([*items, row_table("Other attacks", others), _costs(findings)])]
 
 
 def _costs(findings: Findings) -> Table | None:

@@ -162,8 +162,7 @@ def _change(metric: str, ends: Triple) -> str:
 
 
 def _effect(item: Difference) -> str:
-    effect = item.effect
-    if effect is None:
+    if (effect := item.effect) is None:
         return NOTHING
     return _with_ends(*(decimal(end, 2) for end in (effect.value, effect.low, effect.high)))
 

@@ -149,7 +149,7 @@ def generate(writers: int = WRITERS, seed: int = SEED) -> Reviews:
         gender, age_group, country = (
             list(prior)[_draw(random, tuple(prior.values()))] for prior in PRIOR.values()
         )
-        writer = _people().index((gender, age_group, country))
+        writer = _PEOPLE.index((gender, age_group, country))
         habits = {
             source: _draw(random, _states(source)[writer])
             for source in ("interest", "voice", "spelling")
@@ -230,26 +230,18 @@ def _fillers(table: Table) -> tuple[str, ...]:
     return tuple(filler for group in table.values() for filler in group)
 
 
-@cache
-def _people() -> tuple[tuple[str, ...], ...]:
-    """Every (gender, age group, country), the states of a writer and of a teller alike."""
-    return tuple(itertools.product(*PRIOR.values()))
-
-
-@cache
-def _tags() -> tuple[tuple[str, ...], ...]:
-    """The same as `_people`, in the words of the tables."""
-    return tuple(itertools.product(*_TAGS.values()))
+# Every (gender, age group, country), the states of a writer and of a teller alike; and the same in
+# the words of the tables.
+_PEOPLE = tuple(itertools.product(*PRIOR.values()))
+_PEOPLE_TAGS = tuple(itertools.product(*_TAGS.values()))
 
 
 @cache
 def _states(source: str) -> tuple[tuple[float, ...], ...]:
-    """P(state of the source | writer): one row per writer of `_people`."""
+    """P(state of the source | writer): one row per writer of `_PEOPLE`."""
     if source == "teller":
-        return tuple(
-            tuple(_fidelity(writer, teller) for teller in _people()) for writer in _people()
-        )
-    return _weigh(_words()[source], _tags(), OTHERS[source])[1]
+        return tuple(tuple(_fidelity(writer, teller) for teller in _PEOPLE) for writer in _PEOPLE)
+    return _weigh(_words()[source], _PEOPLE_TAGS, OTHERS[source])[1]
 
 
 def _fidelity(writer: tuple[str, ...], teller: tuple[str, ...]) -> float:
@@ -299,7 +291,7 @@ def _slot(source: str, table: Table) -> _Slot:
             rows.append(tuple(weight / sum(weights) for weight in weights))
         return _Slot(source, _fillers(table), tuple(rows))
     if source in ("", "teller"):
-        states: Sequence[tuple[str, ...]] = _tags() if source else [()]
+        states: Sequence[tuple[str, ...]] = _PEOPLE_TAGS if source else [()]
     else:
         states = [(name,) for name in _fillers(_words()[source])]
     others = {"interest": OTHERS["category"], "voice": OTHERS["emphasis"]}.get(source, 0.0)
@@ -452,7 +444,7 @@ def _likelihoods(texts: Sequence[str]) -> dict[str, Floats]:
                 # Slots are independent given their source: a product over slots for each state.
                 by_source[source][row] *= tables[name][:, index]
     shape = tuple(len(prior) for prior in PRIOR.values())
-    writer = np.ones((len(texts), len(_people())))
+    writer = np.ones((len(texts), len(_PEOPLE)))
     for name in ("interest", "voice", "spelling", "teller"):
         # Σ over states of P(state | writer)·Π P(choice | state), then the product over sources.
         writer *= by_source[name] @ sources[name].T

@@ -96,7 +96,7 @@ def bars(rows: Sequence[Bar], name: str) -> Markup:
         group = row.group
         parts.append(_bar(row, top))
         # Room for a lane of marks only where there are some.
-        top += 64 if _lane(row) else 48
+        top += 64 if any(kind in _SHAPES for kind, _ in row.marks) else 48
     parts.append(_axis(top))
     return svg("bars", f'width="100%" height="{top + 24}"', name, _description(rows), parts)
 
@@ -119,10 +119,6 @@ def _swatch(kind: str) -> Markup:
     else:
         shape = f'<line class="mark {kind}" x1="8" x2="8" y1="1" y2="15"/>'
     return Markup(f'<svg class="swatch" width="16" height="16" aria-hidden="true">{shape}</svg>')
-
-
-def _lane(row: Bar) -> bool:
-    return any(kind in _SHAPES for kind, _ in row.marks)
 
 
 def _bar(row: Bar, top: int) -> str:

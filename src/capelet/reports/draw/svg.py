@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 Scale = Callable[[float], float]
 # Around a picture that is a file: a dot at 0 % and its casing need 7.
-MARGIN = 16
+MARGIN, WIDTH = 16, 640
 _PAGE_WIDTH = "svg.panel { width: 100%; height: auto; }"
 
 
@@ -75,7 +75,7 @@ def rule(kind: str, across: tuple[float, float], down: tuple[float, float], titl
     )
 
 
-def standalone(picture: Markup, width: int = 640) -> str:
+def standalone(picture: Markup) -> str:
     """The picture as a file of its own: with its name space, the colours of a page, and a ground.
 
     A page of the documentation shows it as an image, where no style sheet reaches it, and where
@@ -91,7 +91,7 @@ def standalone(picture: Markup, width: int = 640) -> str:
     head, body = str(picture).removesuffix("</svg>").split(">", 1)
     # A picture in per cent of its page has no width of its own; one with a view box has.
     box = re.search(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', head)
-    wide = float(box[1]) if box else width - 2 * MARGIN
+    wide = float(box[1]) if box else WIDTH - 2 * MARGIN
     tall = float(box[2]) if box else float(re.findall(r' height="([\d.]+)"', head)[0])
     size = f'width="{wide + 2 * MARGIN:g}" height="{tall + 2 * MARGIN:g}"'
     name = re.sub(r' (?:width|height|viewBox)="[^"]*"', "", head.removeprefix("<svg"))

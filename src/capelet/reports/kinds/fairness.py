@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from capelet.findings import Finding, Findings
 from capelet.findings.kinds import KINDS
 from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import NOTHING, count, is_number, metric_name, points
-from capelet.reports.kinds.generic import KindReport, Pair, cell, pair_up
+from capelet.reports.kinds.generic import KindReport, Pair, cell, name_with_method, pair_up
 from capelet.reports.page import Bars, Section, Table, bars, table_of
 
 FAIRNESS = "fairness"
@@ -75,15 +74,13 @@ class Fairness(KindReport):
         for metric, title in titles.items():
             sides = (
                 {
-                    (row.subgroup or row.target, row.parameters.get("method")): row
+                    (
+                        (row.subgroup or row.target).replace("=", ": ", 1),
+                        row.parameters.get("method"),
+                    ): row
                     for row in run.select(kind=FAIRNESS, metric=metric)
                 }
                 for run in (before, after)
             )
-            pairs += pair_up(FAIRNESS, sides, _group_name, title)
+            pairs += pair_up(FAIRNESS, sides, name_with_method, title)
         return [replace(pair, headline=False) for pair in pairs]
-
-
-def _group_name(key: tuple[str, Any]) -> str:
-    group, method = key
-    return group.replace("=", ": ", 1) + (f" ({method})" if method else "")

@@ -407,6 +407,12 @@ def pair_up(
     return [Pair(kind, name(key), before.get(key), after.get(key), table) for key in keys]
 
 
+def name_with_method(key: tuple[str, str | None]) -> str:
+    """What several language models were measured on has the method beside it."""
+    name, method = key
+    return f"{name} ({method})" if method else name
+
+
 def cell(row: Finding | None) -> str:
     """A row's value and interval, marked where all guesses were the same."""
     if row is None:

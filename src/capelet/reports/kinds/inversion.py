@@ -135,20 +135,11 @@ class Inversion(KindReport):
     def _attackers(self, findings: Findings) -> Table | None:
         lines = []
         for row in self.rows(findings):
+            about = (attacker_name(row.attacker), str(row.parameters.get("access") or NOTHING))
             cells = [cell(self.row(findings, metric, row.attacker)) for metric in self.metrics]
-            about = row.parameters
-            lines.append(
-                Line(
-                    (
-                        attacker_name(row.attacker),
-                        str(about.get("access") or NOTHING),
-                        *cells,
-                        score("f1", value_of(self.control(findings, row))),
-                        count(row.n),
-                        count(about.get("auxiliary")),
-                    )
-                )
-            )
+            null = score("f1", value_of(self.control(findings, row)))
+            sizes = (count(row.n), count(row.parameters.get("auxiliary")))
+            lines.append(Line((*about, *cells, null, *sizes)))
         kind = reference_of(self.kind.name)
         blind = [cell(self.row(findings, metric, kind=kind)) for metric in self.metrics]
         if lines and any(item != NOTHING for item in blind):
@@ -204,10 +195,8 @@ def _numbers(items: list[Mapping[str, Any]]) -> Table | None:
     for place, item in enumerate(items, 1):
         readings = [(item.get("attackers") or {}).get(name) or {} for name in names]
         cells = [
-            f"{count(reading.get('right'))} of {count(reading.get('named'))}"
-            if reading
-            else NOTHING
-            for reading in readings
+            f"{count(r.get('right'))} of {count(r.get('named'))}" if r else NOTHING
+            for r in readings
         ]
         lines.append(Line((f"text {place}", count(item.get("words")), *cells)))
     columns = (f"{attacker_name(name)}: right of named" for name in names)

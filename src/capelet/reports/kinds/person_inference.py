@@ -10,7 +10,6 @@ from capelet.findings.verdicts import Figures, Judgement, Outcome, classify
 from capelet.reports.ceilings import ALMOST_ALL, at_most
 from capelet.reports.draw.bars import Bar
 from capelet.reports.formatting import (
-    NOTHING,
     count,
     is_number,
     join_names,
@@ -71,6 +70,10 @@ class PersonInference(KindReport):
             winner_sentence(row),
         ]
 
+    def _by_texts(self, findings: Findings, row: Finding) -> list[Finding]:
+        """The attack on so many texts of each person, and last on all of them."""
+        return [*self.parts(findings, row, row.metric), row]
+
     def _by_size(self, findings: Findings, row: Finding) -> str:
         """What fewer texts give, and one text at a time."""
         clauses = [
@@ -107,9 +110,8 @@ class PersonInference(KindReport):
         rows = self.rows(findings)
         for row in rows:
             group = row.target if len(rows) > 1 else ""
-            for item in (*self.parts(findings, row, row.metric), row):
-                label = item.subgroup or "all texts"
-                bar = self.bar(findings, item, label, group)
+            for item in self._by_texts(findings, row):
+                bar = self.bar(findings, item, item.subgroup or "all texts", group)
                 items.append(replace(bar, start=row.chance))
         return bars(items, self.kind.heading, *self.kind.caption)
 
@@ -119,7 +121,7 @@ class PersonInference(KindReport):
         for row in self.rows(findings):
             if (each := strongest(findings, row.target)) is not None:
                 lines.append(self._line(findings, each, "texts one by one"))
-            for item in (*self.parts(findings, row, row.metric), row):
+            for item in self._by_texts(findings, row):
                 lines.append(self._line(findings, item, item.subgroup or "all texts"))
         columns = ("attribute", "texts of a person", "balanced accuracy", "permuted", "ceiling")
         note = (
@@ -131,20 +133,12 @@ class PersonInference(KindReport):
         return table(title, (*columns, *_COLUMNS.values(), "victims"), lines, note, words=2)
 
     def _line(self, findings: Findings, row: Finding, texts: str) -> Line:
-        cells = []
-        for metric in _COLUMNS:
-            item = first(
-                findings, kind=row.kind, target=row.target, metric=metric,
-                attacker="strongest", subgroup=row.subgroup,
-            )  # fmt: skip
-            cells.append(cell(item))
-        null = first(
-            findings, kind=control_of(row.kind), target=row.target, metric=row.metric,
-            subgroup=row.subgroup,
-        )  # fmt: skip
-        ceiling = score(row.metric, row.ceiling) if is_number(row.ceiling) else NOTHING
+        same = {"target": row.target, "subgroup": row.subgroup}
+        chosen = {"kind": row.kind, "attacker": "strongest", **same}
+        cells = [cell(first(findings, metric=metric, **chosen)) for metric in _COLUMNS]
+        null = first(findings, kind=control_of(row.kind), metric=row.metric, **same)
+        bounds = (score(row.metric, value) for value in (value_of(null), row.ceiling))
         role = "control" if row.kind == LEAK else ""
-        bounds = (score(row.metric, value_of(null)), ceiling)
         return Line((row.target, texts, cell(row), *bounds, *cells, count(row.n)), role)
 
     def tables(self, findings: Findings) -> list[tuple[str, Table | None]]:
@@ -156,7 +150,7 @@ class PersonInference(KindReport):
             {
                 (item.target, item.subgroup): item
                 for row in self.rows(run)
-                for item in (*self.parts(run, row, row.metric), row)
+                for item in self._by_texts(run, row)
             }
             for run in (before, after)
         )
@@ -191,7 +185,7 @@ def _certainty(findings: Findings, row: Finding) -> str:
 
 
 def _ceiling(row: Finding) -> str:
-    if row.ceiling is None or not is_number(row.ceiling):
+    if not is_number(row.ceiling):
         return ""
     texts = count(row.parameters.get("most_texts"))
     if row.ceiling >= ALMOST_ALL:

@@ -17,7 +17,7 @@ from capelet.reports.formatting import (
 )
 from capelet.reports.kinds.fairness import FAIRNESS, Fairness, group_bars
 from capelet.reports.kinds.families import family_table
-from capelet.reports.kinds.generic import KindReport, Pair, pair_up
+from capelet.reports.kinds.generic import KindReport, Pair, name_with_method, pair_up
 from capelet.reports.page import Section, Table, bars, section, text
 from capelet.reports.verdict import first, targets
 
@@ -77,7 +77,7 @@ class Utility(KindReport):
     def pairs(self, before: Findings, after: Findings) -> list[Pair]:
         """Task by task; what is counted in other units than points has a table of its own."""
         name = self.kind.comparison
-        pairs = pair_up(USE, map(_by_task, (before, after)), _task_name, name)
+        pairs = pair_up(USE, map(_by_task, (before, after)), name_with_method, name)
         return [
             pair if is_share(pair.metric) else replace(pair, table=f"{name}: {title}")
             for pair in pairs
@@ -98,11 +98,6 @@ def _by_task(findings: Findings) -> dict[tuple[str, Any], Finding]:
 
 def _of_method(findings: Findings, method: Any) -> Findings:
     return Findings(tuple(r for r in findings if r.parameters.get("method") == method))
-
-
-def _task_name(key: tuple[str, Any]) -> str:
-    target, method = key
-    return f"{target} ({method})" if method else target
 
 
 def _sentence(findings: Findings, row: Finding) -> str:
