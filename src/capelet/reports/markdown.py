@@ -102,10 +102,6 @@ def _text(block: blocks.Text, level: int) -> str:
     return bullets(map(escape, block.sentences))
 
 
-def _tables(block: blocks.Tables, level: int) -> str:
-    return "\n\n".join(table(item) for item in block.items)
-
-
 def _cards(block: blocks.Cards, level: int) -> str:
     return bullets(
         f"**{escape(card.verdict.title)}** · {escape(card.verdict.sentence)}"
@@ -142,10 +138,6 @@ def _code(block: blocks.Code, level: int) -> str:
     return heading + lines
 
 
-def _picture(block: blocks.Picture, level: int) -> str:
-    return f"![{escape(block.title)}]({block.file})"
-
-
 def _examples(block: blocks.Examples, level: int) -> str:
     return "\n\n".join(
         bullets([escape(item.text), *map(_reading, item.readings)]) for item in block.items
@@ -170,14 +162,14 @@ def _columns(block: blocks.Columns, level: int) -> str:
 _DRAWERS: dict[type, Callable[[Any, int], str]] = {
     blocks.Text: _text,
     blocks.Table: table,
-    blocks.Tables: _tables,
+    blocks.Tables: lambda block, level: "\n\n".join(map(table, block.items)),
     blocks.Cards: _cards,
     blocks.Changes: _changes,
     blocks.Passages: _passages,
     blocks.Facts: lambda block, level: _facts(block.items),
     blocks.Origins: _origins,
     blocks.Code: _code,
-    blocks.Picture: _picture,
+    blocks.Picture: lambda block, level: f"![{escape(block.title)}]({block.file})",
     blocks.Callout: _callout,
     blocks.Examples: _examples,
     blocks.Columns: _columns,

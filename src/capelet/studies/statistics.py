@@ -28,7 +28,7 @@ import numpy as np
 
 from capelet.errors import DataError, MissingExtra
 from capelet.findings.intervals import Score
-from capelet.studies.rows import Design, Exclusions, Level, Row, gather
+from capelet.studies.rows import Design, Exclusions, Row, gather
 
 CONDITIONAL = (
     "P-values and intervals are conditional on the corpus: its splits overlap, so they are no "
@@ -66,21 +66,14 @@ class Effect:
 class Anova:
     """An analysis of variance within splits: an effect per line, the block, and the residual."""
 
-    kind: str
     target: str
     metric: str
-    factors: tuple[str, ...]
-    levels: tuple[tuple[Level, ...], ...]
     splits: int
     effects: tuple[Effect, ...]
     residual: float
     residual_df: int
     exclusions: Exclusions
     note: str = CONDITIONAL
-
-    def effect(self, source: str) -> Effect:
-        """The line of a factor, of `split`, or of an interaction (`a × b`)."""
-        return next(item for item in self.effects if item.source == source)
 
 
 def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = ()) -> Anova:
@@ -106,18 +99,8 @@ def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = (
         _effect(source, table.loc[term], (residual, residual_df), p_by_source.get(source))
         for source, term in _sources(design.factors)
     )
-    return Anova(
-        rows[0].kind,
-        rows[0].target,
-        rows[0].metric,
-        design.factors,
-        tuple(design.levels(place) for place in range(len(factors))),
-        design.splits,
-        effects,
-        residual,
-        residual_df,
-        design.exclusions,
-    )
+    about = (rows[0].target, rows[0].metric, design.splits)
+    return Anova(*about, effects, residual, residual_df, design.exclusions)
 
 
 def _sources(factors: Sequence[str]) -> list[tuple[str, str]]:
