@@ -14,7 +14,6 @@ pseudonym (a hash under a key of this user's state folder), with no text, for th
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import hashlib
@@ -22,7 +21,6 @@ import hmac
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,7 +28,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from capelet.errors import OutputError
-from capelet.files import onto_disk, private_folder, sync, write_whole
+from capelet.files import (
+    TemporaryFolder,
+    onto_disk,
+    private_folder,
+    sync,
+    write_first,
+    write_whole,
+)
 from capelet.findings import Findings
 from capelet.studies.cell import Cell, Measurement, canonical
 
@@ -66,7 +71,6 @@ class Store:
                 private_folder(self.folder / name)
         self._salt = self._open()
         self._claims: dict[str, BinaryIO] = {}
-        self._without_lock: set[str] = set()
 
     def _open(self) -> str:
         """The salt of the pseudonyms; drawn when the store is new."""
@@ -79,8 +83,8 @@ class Store:
                 )
             salt = secrets.token_hex(16)
             about = {"format": FORMAT, "salt": salt, "owner": _owner(salt)}
-            with onto_disk(path):
-                _write_new(path, json.dumps(about) + "\n")
+            # Of two runs that begin at once, one decides.
+            write_first(path, f"{json.dumps(about)}\n".encode())
         try:
             about = json.loads(path.read_bytes())
             number, salt, owner = about["format"], about["salt"], about["owner"]
@@ -112,19 +116,12 @@ class Store:
     def write(self, cell: Cell, measurement: Measurement, seconds: float) -> None:
         """Keep what was measured, and forget that it failed before; the first writer wins."""
         target = self.path(cell.key)
-        with onto_disk(target):
-            self._sweep(cell.key)
-            temporary = self.folder / CELLS / f".{cell.key}.{secrets.token_hex(8)}.part"
-            try:
-                temporary.mkdir(mode=0o700)
-                self._fill(temporary, cell, measurement, seconds)
-                sync(temporary)
-                _rename(temporary, target)
-                # The name too must survive a crash of the machine.
-                sync(target.parent)
-            except BaseException:
-                shutil.rmtree(temporary, ignore_errors=True)
-                raise
+        with onto_disk(target), TemporaryFolder(target.parent, cell.key) as temporary:
+            self._fill(temporary, cell, measurement, seconds)
+            sync(temporary)
+            _rename(temporary, target)
+            # The name too must survive a crash of the machine.
+            sync(target.parent)
         self.forget_failure(cell.key)
 
     def _fill(self, folder: Path, cell: Cell, measurement: Measurement, seconds: float) -> None:
@@ -140,12 +137,6 @@ class Store:
             content = self._table(cell, measurement.guesses)
             write_whole(folder / GUESSES, content, mode=0o600)
         write_whole(folder / META, json.dumps(meta, indent=1) + "\n", mode=0o600)
-
-    def _sweep(self, key: str) -> None:
-        """Remove what a killed run left of a cell; whoever holds its claim is alone with it."""
-        if key in self._claims and key not in self._without_lock:
-            for path in (self.folder / CELLS).glob(f".{key}.*.part"):
-                shutil.rmtree(path, ignore_errors=True)
 
     def read(self, key: str) -> Findings:
         return Findings.load(self.path(key) / FINDINGS)
@@ -247,8 +238,7 @@ class Store:
                 stream.close()
                 return False
             except OSError:
-                # No locks on this disk: a rename decides who was first, and nothing is swept.
-                self._without_lock.add(key)
+                pass  # no locks on this disk: a rename decides who was first
             if _is_same(stream.fileno(), path):
                 self._claims[key] = stream
                 return True
@@ -290,25 +280,13 @@ def _owner(salt: str) -> str:
     return hashlib.sha256(f"owner {keyed_name(salt)}".encode()).hexdigest()[:16]
 
 
-def _write_new(path: Path, content: str) -> None:
-    """Write a file unless it is there: of two runs that begin at once, one decides."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        write_whole(temporary, content, mode=0o600)
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _rename(temporary: Path, target: Path) -> None:
     try:
         temporary.rename(target)
     except OSError as error:
+        # Equal keys have equal findings: the first one will do.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        # Equal keys have equal findings: the first one will do.
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _is_same(handle: int, path: Path) -> bool:
