@@ -130,11 +130,11 @@ class StudyPlan:
         kind = document.get("kind")
         if kind not in KINDS:
             raise CapeletError(f"the plan's kind is {kind!r}; {did_you_mean(str(kind), KINDS)}")
-        axes = _with_names(_table(document, "axes"))
+        axes = _table(document, "axes")
         groups = axes.pop("group", [{}])
         if not isinstance(groups, list) or not all(isinstance(item, Mapping) for item in groups):
             raise CapeletError("groups of axes are tables of lists: [[axes.group]]")
-        sizes = {size: _with_names(entry) for size, entry in _table(document, "sizes").items()}
+        sizes = _table(document, "sizes")
         check_keys(sizes, SIZES, "the sizes of a plan")
         contents: dict[str, Any] = {
             key: tuple(read_entry(record, entry, key) for entry in document.get(key, ()))
@@ -146,10 +146,10 @@ class StudyPlan:
         plan = cls(
             str(document.get("name", name)),
             kind,
-            _with_names(_table(document, "settings")),
+            _table(document, "settings"),
             axes,
-            tuple(_with_names(item) for item in groups),
-            {size: sizes.get(size, {}) for size in SIZES},
+            tuple(groups),
+            {size: _table(sizes, size, "sizes.") for size in SIZES},
             **contents,
             corpora=_table(document, "corpora"),
             releases=_table(document, "releases"),
@@ -357,17 +357,11 @@ def _within(name: str, values: Sequence[Any], limit: Any) -> Sequence[Any]:
     return [value for value in values if value in limit]
 
 
-def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _table(document: Mapping[str, Any], key: str, above: str = "") -> dict[str, Any]:
     value = document.get(key, {})
     if not isinstance(value, Mapping):
-        raise CapeletError(f"{key!r} of a plan must be a table: [{key}]")
-    return dict(value)
-
-
-def _with_names(table: Any) -> dict[str, Any]:
-    if not isinstance(table, Mapping):
-        raise CapeletError("sizes and groups of a plan must be tables: [sizes.small]")
-    return {str(key): value for key, value in table.items()}
+        raise CapeletError(f"{key!r} of a plan must be a table: [{above}{key}]")
+    return {str(name): item for name, item in value.items()}
 
 
 def _check_seed(seed: Any) -> None:

@@ -155,10 +155,9 @@ class PersonInference(KindReport):
             for run in (before, after)
         )
         pairs = pair_up(self.kind.name, sides, _pair_name, self.kind.comparison)
-        rows = [pair.after or pair.before for pair in pairs]
         return [
-            replace(pair, headline=row is not None and row.subgroup is None)
-            for pair, row in zip(pairs, rows, strict=True)
+            replace(pair, headline=all(row is None or row.subgroup is None for row in pair.rows))
+            for pair in pairs
         ]
 
 
