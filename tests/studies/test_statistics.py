@@ -14,7 +14,7 @@ from studies.shared_splits import NULL, rows_of_values
 
 from capelet.errors import DataError, MissingExtra
 from capelet.studies.rows import Row
-from capelet.studies.statistics import CONDITIONAL, Anova, Effect, anova, eta_interval, student
+from capelet.studies.statistics import CONDITIONAL, anova, eta_interval, student
 
 # Box, Hunter, Hunter, Statistics for Experimenters (1978), p. 209: yield of penicillin, five blends
 # of raw material (blocks) by four variants of the process.
@@ -42,14 +42,9 @@ RADAR = np.array(
 )
 
 
-def effect(result: Anova, source: str) -> Effect:
-    """The line of a factor, of `split`, or of an interaction (`a × b`)."""
-    return next(item for item in result.effects if item.source == source)
-
-
 def test_penicillin_is_reproduced() -> None:
     result = anova(rows_of_values(PENICILLIN, ("process",)), ["process"])
-    blend, process = effect(result, "split"), effect(result, "process")
+    blend, process = result.effect("split"), result.effect("process")
     assert [round(item.sum_of_squares) for item in (blend, process)] == [264, 70]
     assert (round(result.residual), result.residual_df) == (226, 12)
     assert (blend.df, process.df) == (4, 3)
@@ -64,7 +59,7 @@ def test_penicillin_is_reproduced() -> None:
 
 def test_vascular_grafts_are_reproduced() -> None:
     result = anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"])
-    batch, pressure = effect(result, "split"), effect(result, "pressure")
+    batch, pressure = result.effect("split"), result.effect("pressure")
     assert f"{pressure.sum_of_squares:.2f} {batch.sum_of_squares:.2f}" == "178.17 192.25"
     assert f"{result.residual:.2f} {result.residual_df}" == "109.89 15"
     assert f"{pressure.f:.2f} {pressure.p:.4f} {pressure.f_crit:.2f}" == "8.11 0.0019 3.29"
@@ -80,12 +75,12 @@ def test_two_factors_in_blocks_are_reproduced() -> None:
         "clutter × filter": (77.08, 2),
     }
     assert (round(result.residual, 2), result.residual_df) == (166.33, 15)
-    ratios = [f"{effect(result, name).f:.2f}" for name in ("clutter", "filter", "clutter × filter")]
+    ratios = [f"{result.effect(name).f:.2f}" for name in ("clutter", "filter", "clutter × filter")]
     assert ratios == ["15.13", "96.19", "3.48"]
 
 
 def test_partial_eta_squared() -> None:
-    pressure = effect(anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"]), "pressure")
+    pressure = anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"]).effect("pressure")
     assert pressure.eta_squared == pytest.approx(178.17125 / (178.17125 + 109.88625))
     assert 0 < pressure.eta_low < pressure.eta_squared < pressure.eta_high < 1
 
@@ -108,7 +103,7 @@ def test_the_interval_of_eta_leaves_out_nought_where_p_is_small() -> None:
 
 def test_repeated_measures_need_a_complete_design_of_two_factors() -> None:
     result = anova(grid(), ["method", "encoder"])
-    assert effect(result, "split").p_repeated is None
+    assert result.effect("split").p_repeated is None
     assert all(item.p_repeated is not None for item in result.effects[1:])
     assert all(item.p_repeated is None for item in anova(grid()[1:], ["method", "encoder"]).effects)
     assert anova(rows_of_values(GRAFTS, ("pressure",)), ["pressure"]).effects[1].p_repeated is None
@@ -142,7 +137,7 @@ def test_a_gap_is_reported_and_borne() -> None:
         ols(f"value ~ C(split) + C(encoder){term}", data=frame).fit()
         for term in ("", " + C(method)")
     )
-    assert effect(result, "method").sum_of_squares == pytest.approx(small.ssr - large.ssr)
+    assert result.effect("method").sum_of_squares == pytest.approx(small.ssr - large.ssr)
 
 
 def test_degenerate_cells_are_left_out_and_counted() -> None:
@@ -151,7 +146,7 @@ def test_degenerate_cells_are_left_out_and_counted() -> None:
     result = anova(rows, ["method", "encoder"])
     assert result.exclusions.degenerate == 2 and result.exclusions.missing == ()
     same = anova([row for row in rows if not row.degenerate], ["method", "encoder"])
-    assert effect(result, "method") == effect(same, "method")
+    assert result.effect("method") == same.effect("method")
     assert result.residual_df == anova(grid(), ["method", "encoder"]).residual_df - 2
 
 
@@ -163,7 +158,7 @@ def test_a_level_that_is_always_degenerate_is_left_out() -> None:
     ]
     result = anova(rows, ["method"])
     others = anova([row for row in rows if row.axes["method"] != "method2"], ["method"])
-    assert result.effects == others.effects and effect(result, "method").df == 1
+    assert result.effects == others.effects and result.effect("method").df == 1
     assert result.exclusions.degenerate == 8
 
 
@@ -181,7 +176,7 @@ def test_a_factor_with_splits_of_its_own_is_refused() -> None:
     with pytest.raises(DataError, match="from the split"):
         anova(rows, ["method", "corpus"], blocks=["corpus"])
     result = anova(rows, ["method"], blocks=["corpus"])
-    assert result.splits == 16 and effect(result, "split").df == 15
+    assert result.splits == 16 and result.effect("split").df == 15
 
 
 def test_what_mixes_unlike_rows_is_refused() -> None:

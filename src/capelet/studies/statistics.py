@@ -75,6 +75,10 @@ class Anova:
     exclusions: Exclusions
     note: str = CONDITIONAL
 
+    def effect(self, source: str) -> Effect:
+        """The line of a factor, of `split`, or of an interaction (`a × b`)."""
+        return next(item for item in self.effects if item.source == source)
+
 
 def anova(rows: Sequence[Row], factors: Sequence[str], blocks: Sequence[str] = ()) -> Anova:
     """Do the levels of one or two factors differ, within splits?
