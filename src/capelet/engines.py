@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, Protocol
 
-from capelet.errors import CapeletError, MissingExtra, did_you_mean, name_field
+from capelet.errors import CapeletError, MissingExtra, check_known, name_field
 
 # Seconds to wait for the head of a cluster before saying that there is none.
 _PATIENCE = 5.0
@@ -352,8 +352,7 @@ def engine_of(
     name: str, compute: Compute, workers: int | None = None, address: str | None = None
 ) -> Engine:
     """The engine of that name."""
-    if name not in ENGINES:
-        raise CapeletError(f"there is no engine {name!r}; {did_you_mean(name, ENGINES)}")
+    check_known("engine", name, ENGINES)
     if address is not None and name != "ray":
         raise CapeletError(
             f"{name_field('address')} is of a Ray cluster; give {name_field('engine', 'ray')} "

@@ -13,7 +13,7 @@ import difflib
 import re
 import shlex
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -150,6 +150,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     return "there is " + ", ".join(choices) if choices else "there is none"
+
+
+def check_known(what: str, name: str, names: Collection[str]) -> None:
+    """Refuse a name that a table does not have, with the one that was meant."""
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise CapeletError(f"there is no {what} {name!r}; {hint}", code="unknown")
 
 
 def describe_fault(error: BaseException) -> str:

@@ -18,14 +18,27 @@ from capelet.question import (
     Training,
     chosen,
     collect,
-    help_of,
     listed,
 )
+from capelet.question.fields import help_of
 
 RECORDS: list[Any] = [Columns, Source, Protocol, Training, Network, Search, question.Attacks]
+# Their defaults are the fields' own: no preset and no search stands between.
+WITH_DEFAULTS: list[Any] = [
+    question.LanguageNetwork,
+    question.LanguageSchedule,
+    question.Mitigation,
+    question.CanaryCounts,
+    question.DualNetwork,
+    question.DualTraining,
+    question.Service,
+    question.Address,
+    question.Machines,
+    question.StudyFolders,
+]
 
 
-@pytest.mark.parametrize("kind", RECORDS)
+@pytest.mark.parametrize("kind", [*RECORDS, *WITH_DEFAULTS])
 def test_a_record_is_frozen_small_and_described(kind: Any) -> None:
     names = [item.name for item in fields(kind)]
     assert len(names) <= 12 and set(help_of(kind)) == set(names)

@@ -31,7 +31,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import cyclopts
 
 from capelet.errors import DataError, did_you_mean, name_field
-from capelet.question import (
+from capelet.question.fields import (
     Form,
     bare_type,
     check_range,

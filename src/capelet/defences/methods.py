@@ -26,7 +26,7 @@ from capelet.defences.settings import (
     Settings,
     epsilon_of,
 )
-from capelet.errors import CapeletError, DataError, did_you_mean, name_field
+from capelet.errors import CapeletError, DataError, check_known, did_you_mean, name_field
 from capelet.interfaces import Progress, silent
 from capelet.mechanisms.words import WordDropout, WordReplacement
 from capelet.privacy.guarantees import check_count, check_number
@@ -302,8 +302,7 @@ METHODS: dict[str, Method] = {
 
 def method(name: str) -> Method:
     """The method of this name."""
-    if name not in METHODS:
-        raise CapeletError(f"there is no method {name!r}; {did_you_mean(name, METHODS)}")
+    check_known("method", name, METHODS)
     return METHODS[name]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from capelet.data.corpus import Rows
 from capelet.data.labels import Attribute
-from capelet.errors import CapeletError, did_you_mean, name_field
+from capelet.errors import CapeletError, check_known, did_you_mean, name_field
 from capelet.interfaces import Encoder, Progress, Vectors
 from capelet.privacy.guarantees import check_count, check_number
 from capelet.question import Network, Training, chosen
@@ -181,8 +181,8 @@ class Settings:
         64
         """
         start, preset = base or cls(), network.preset
-        if preset is not None and preset not in PRESETS:
-            raise CapeletError(f"there is no preset {preset!r}; {did_you_mean(preset, PRESETS)}")
+        if preset is not None:
+            check_known("preset", preset, PRESETS)
         values = {**PRESETS.get(preset or "", {}), **chosen(network)}
         schedule = {name: values[name] for name in ("batch", "rate", "epochs") if name in values}
         for name, value in schedule.items():

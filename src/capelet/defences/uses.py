@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from capelet.defences.settings import Settings
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import check_known
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,6 @@ def propose(use: str, settings: Settings | None = None) -> Proposal:
     >>> proposal.method, proposal.settings.keep
     ('bottleneck', 'task')
     """
-    if use not in USES:
-        raise CapeletError(f"there is no use {use!r}; {did_you_mean(use, USES)}")
+    check_known("use", use, USES)
     record = USES[use]
     return Proposal(record.method, replace(settings or Settings(), keep=record.keep), record.reason)

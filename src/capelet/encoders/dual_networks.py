@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from capelet.encoders.dual import PAD
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, check_known
 from capelet.training.networks import Block, check_sizes
 
 
@@ -84,8 +84,7 @@ NETWORKS: dict[str, Callable[..., SentenceNetwork]] = {
 
 def build(kind: str, words: int, width: int, layers: int, dimension: int) -> SentenceNetwork:
     """A new network; its first weights come from torch's generator."""
-    if kind not in NETWORKS:
-        raise CapeletError(f"there is no network {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    check_known("network", kind, NETWORKS)
     sizes = {"words": words, "width": width, "layers": layers, "dimension": dimension}
     check_sizes(**sizes)
     return NETWORKS[kind](**sizes)

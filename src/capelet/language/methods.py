@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, check_known
 from capelet.language.regularisers import POSITIONS
 from capelet.language.vocabulary import Codes
 
@@ -73,8 +73,7 @@ class Dpsgd:
     name: str = "dpsgd"
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise CapeletError(f"there is no unit {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
+        check_known("unit", self.unit, UNITS)
         if self.texts_per_author < 1:
             raise CapeletError(
                 f"texts_per_author is {self.texts_per_author}; it must be at least 1"
@@ -101,10 +100,7 @@ def check_settings(method: Method) -> None:
     strength, position = method.strength, method.position
     if not (math.isfinite(strength) and strength >= 0):
         raise CapeletError(f"strength is {strength:g}; it must be a finite number, at least 0")
-    if position not in POSITIONS:
-        raise CapeletError(
-            f"there is no position {position!r}; {did_you_mean(position, POSITIONS)}"
-        )
+    check_known("position", position, POSITIONS)
 
 
 def check_authors(authors: Codes, method: Method, allow_single: bool = False) -> None:

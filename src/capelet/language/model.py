@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, check_known
 from capelet.language.vocabulary import PAD, SPECIAL, START, Tokens
 from capelet.training.device import choose, seeded_fork
 from capelet.training.ghost import (
@@ -101,8 +101,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {"lstm": Lstm, "transformer": Tran
 
 def build(kind: str, words: int, width: int, layers: int, length: int, seed: int = 0) -> Network:
     """A new network whose first weights depend on the seed only."""
-    if kind not in NETWORKS:
-        raise CapeletError(f"there is no network {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    check_known("network", kind, NETWORKS)
     check_sizes(width=width, layers=layers, length=length)
     with seeded_fork(seed):
         return NETWORKS[kind](words=words, width=width, layers=layers, length=length)

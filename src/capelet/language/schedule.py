@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import CapeletError, check_known
 from capelet.interfaces import Progress, silent
 from capelet.language.learners import learner_of
 from capelet.language.matching import NearestState, perplexity_on
@@ -63,10 +63,7 @@ class Training:
             raise CapeletError(f"rate is {self.rate:g}; it must be a finite number above 0")
         if self.perplexity is not None and not self.perplexity > 1:
             raise CapeletError(f"perplexity is {self.perplexity:g}; it must be above 1")
-        if self.batching not in BATCHINGS:
-            raise CapeletError(
-                f"there is no batching {self.batching!r}; {did_you_mean(self.batching, BATCHINGS)}"
-            )
+        check_known("batching", self.batching, BATCHINGS)
         check_settings(self.method)
 
     def fit(

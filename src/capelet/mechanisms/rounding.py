@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from capelet.errors import CapeletError, did_you_mean
+from capelet.errors import check_known
 from capelet.interfaces import Vectors
 from capelet.mechanisms.vectors import OnVectors, checked_rows
 
@@ -38,9 +38,7 @@ class Rounding(OnVectors):
     precision: str
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            hint = did_you_mean(str(self.precision), PRECISIONS)
-            raise CapeletError(f"there is no precision {self.precision!r}; {hint}")
+        check_known("precision", self.precision, PRECISIONS)
 
     def __call__(self, batch: Any) -> Vectors:
         rows = checked_rows(batch, None)

@@ -4,25 +4,7 @@ A field is declared once, in the record that holds it: its name, type, default a
 "not chosen": the default of a field stands where the question is decided, not at a door.
 """
 
-from capelet.question.fields import (
-    Between,
-    Count,
-    Form,
-    Rounds,
-    Seed,
-    Units,
-    bare_type,
-    check_range,
-    chosen,
-    collect,
-    extras_of,
-    fill,
-    help_of,
-    hints_of,
-    listed,
-    names_of,
-    not_a_number,
-)
+from capelet.question.fields import Count, Rounds, Seed, chosen, collect, fill, listed, names_of
 from capelet.question.language import (
     CanaryCounts,
     DualNetwork,
@@ -39,14 +21,12 @@ from capelet.question.work import Machines, StudyFolders
 __all__ = [
     "Address",
     "Attacks",
-    "Between",
     "CanaryCounts",
     "ColumnNames",
     "Columns",
     "Count",
     "DualNetwork",
     "DualTraining",
-    "Form",
     "LanguageNetwork",
     "LanguageSchedule",
     "Machines",
@@ -61,16 +41,9 @@ __all__ = [
     "Source",
     "StudyFolders",
     "Training",
-    "Units",
-    "bare_type",
-    "check_range",
     "chosen",
     "collect",
-    "extras_of",
     "fill",
-    "help_of",
-    "hints_of",
     "listed",
     "names_of",
-    "not_a_number",
 ]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,25 +98,45 @@ def digest_of(values: list[str] | Vectors) -> bytes:
 LeaveOut = Callable[[list[str] | Vectors], npt.NDArray[np.bool_]]
 
 
-class Rows(Protocol):
-    """What can be released: rows that can be read twice, in blocks."""
+@dataclass(frozen=True)
+class RowFormat:
+    """What is read of a file: texts or vectors, and subjects if any; a worker reads the same."""
+
+    kind: Kind
+    column: str
+    subject: str | None
+    drop_empty: bool = False
 
     @property
-    def name(self) -> str: ...
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys([self.column, *([self.subject] if self.subject else [])]))
 
-    def blocks(self, progress: Progress = silent) -> Iterator[Block]: ...
+    def check(
+        self, batch: Sequence[list[Any]], start: int, width: int | None = None
+    ) -> tuple[list[str] | Vectors, list[str]]:
+        """Texts or vectors and whom they are about; every row, counted from `start`, is checked."""
+        if self.kind == "vectors" and batch[0]:
+            rows: list[str] | Vectors = _matrix(batch[0], self.column, start, width)
+        else:
+            rows = _texts(batch[0], self.column, start)
+        return rows, _subjects(batch[-1], self.subject, start) if self.subject else []
 
-    def empty_rows(self) -> int: ...
+    def read(self, span: Span, width: int | None = None) -> tuple[list[str] | Vectors, list[str]]:
+        """The same of a span of one file among many."""
+        batch = read_range(span.file, self.columns, span.start, span.stop, self.drop_empty)
+        try:
+            return self.check(batch, span.start, width)
+        except DataError as error:
+            # A row number alone would be one of many files'.
+            raise DataError(f"in {name_of(span.file)!r}: {error.sentence}") from None
 
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of a file that are to be read: texts or vectors, and the subjects if any."""
+    """The rows of one file, or of a named set."""
 
     path: Path
-    kind: Kind
-    column: str
-    subject: str | None
+    reading: RowFormat
     size: int
     leave_out: LeaveOut | None = None
     layout: Format = field(default_factory=Format)
@@ -125,13 +145,11 @@ class Source:
     def name(self) -> str:
         return self.path.name
 
-    @property
-    def columns(self) -> list[str]:
-        return _column_names(self.column, self.subject)
-
     def empty_rows(self) -> int:
         """How many rows are left out because they are empty; none where that was not asked."""
-        return count_empty(self.path, self.columns, self.layout) if self.layout.drop_empty else 0
+        if not self.layout.drop_empty:
+            return 0
+        return count_empty(self.path, self.reading.columns, self.layout)
 
     def blocks(self, progress: Progress = silent) -> Iterator[Block]:
         """The rows in blocks of `size`, every row checked; smaller where rows are left out.
@@ -142,46 +160,16 @@ class Source:
 
     def _parts(self, progress: Progress) -> Iterator[Part]:
         start, width = 0, None
-        batches = column_batches(self.path, self.columns, progress, self.layout)
-        for values, owners in _regular(batches, self.size):
-            if self.kind == "vectors":
-                rows: list[str] | Vectors = _matrix(values, self.column, start, width)
+        batches = column_batches(self.path, self.reading.columns, progress, self.layout)
+        for batch in _regular(batches, self.size):
+            rows, subjects = self.reading.check(batch, start, width)
+            if self.reading.kind == "vectors":
                 width = np.shape(rows)[1]
-            else:
-                rows = _texts(values, self.column, start)
-            subjects = _subjects(owners, self.subject, start) if self.subject else []
             yield rows, subjects, None
-            start += len(values)
+            start += len(rows)
 
 
 # ---- many files ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RowFormat:
-    """How rows of a file among many are read; a worker on another machine reads the same."""
-
-    kind: Kind
-    column: str
-    subject: str | None
-    drop_empty: bool = False
-
-    @property
-    def columns(self) -> list[str]:
-        return _column_names(self.column, self.subject)
-
-    def read(self, span: Span, width: int | None = None) -> tuple[list[str] | Vectors, list[str]]:
-        """Texts or vectors of a span, and whom they are about; every row is checked."""
-        batch = read_range(span.file, self.columns, span.start, span.stop, self.drop_empty)
-        try:
-            if self.kind == "vectors" and batch[0]:
-                rows: list[str] | Vectors = _matrix(batch[0], self.column, span.start, width)
-            else:
-                rows = _texts(batch[0], self.column, span.start)
-            return rows, _subjects(batch[-1], self.subject, span.start) if self.subject else []
-        except DataError as error:
-            # A row number alone would be one of many files'.
-            raise DataError(f"in {name_of(span.file)!r}: {error.sentence}") from None
 
 
 @dataclass(frozen=True)
@@ -239,14 +227,14 @@ def source_of(
 ) -> Source | FolderSource:
     """The rows of a file, a named set, or of many files."""
     layout = layout or Format()
+    reading = RowFormat(kind, column, subject, layout.drop_empty)
     if is_named(source) or not is_folder(source):
-        return Source(Path(source), kind, column, subject, size, leave_out, layout)
+        return Source(Path(source), reading, size, leave_out, layout)
     if layout.encoding is not None or layout.separator is not None:
         raise DataError(
             f"{name_field('encoding')} and {name_field('separator')} are of text files; a "
             "folder is of Parquet"
         )
-    reading = RowFormat(kind, column, subject, layout.drop_empty)
     return FolderSource(str(source), list_files(source), reading, size, leave_out)
 
 
@@ -266,10 +254,6 @@ def _numbered(parts: Iterable[Part], leave_out: LeaveOut | None) -> Iterator[Blo
         if len(rows):
             yield Block(number, start, values, subjects, span, rows if span else ())
             number, start = number + 1, start + len(rows)
-
-
-def _column_names(column: str, subject: str | None) -> list[str]:
-    return list(dict.fromkeys([column, *([subject] if subject else [])]))
 
 
 # ---- checks --------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from capelet.defences.contrastive.learner import DualLearner
 from capelet.defences.contrastive.pairs import Pairs, Sentences
 from capelet.encoders.dual import Tokens, encode_tokens, number_words, save_dual
 from capelet.encoders.dual_networks import NETWORKS, SentenceNetwork, build
-from capelet.errors import CapeletError, DataError, did_you_mean
+from capelet.errors import CapeletError, DataError, check_known, did_you_mean
 from capelet.interfaces import Progress, Vectors, silent
 from capelet.question import DualNetwork, DualTraining
 from capelet.training.checkpoint import Store
@@ -143,10 +143,7 @@ class Contrastive(DualTraining, DualNetwork):
         return Dual(network.eval(), pairs.words, self.length, {**settings, **account})
 
     def _check(self, sentences: Sentences) -> None:
-        if self.network not in NETWORKS:
-            raise CapeletError(
-                f"there is no network {self.network!r}; {did_you_mean(self.network, NETWORKS)}"
-            )
+        check_known("network", self.network, NETWORKS)
         if self.told_from not in NEGATIVES:
             raise CapeletError(
                 f"negatives are {self.told_from!r}; {did_you_mean(self.told_from, NEGATIVES)}"
