@@ -16,10 +16,11 @@ from capelet.attacks.membership import (
     AuxiliaryScores,
     LearnedSimilarity,
     aggregate,
-    by_decile,
+    by_tenth,
     match_frequencies,
     membership_findings,
     pair_scores,
+    tenths_of_words,
     threshold_of,
     window_scores,
     windows_of,
@@ -194,13 +195,9 @@ def remembered(model: WordTable, seen: int) -> list[Finding]:
     scores = window_scores(model[1], windows)
     counts = np.zeros(len(model[0]), dtype=np.int64)
     np.add.at(counts, windows_of(texts, member, model[0], 3).centre, 1)
-    return by_decile(
-        [AuxiliaryScores(scores, auxiliary)],
-        windows,
-        counts,
-        windows.text,
-        attacker="window-cosine",
-    )
+    tenths = tenths_of_words(windows.centre, counts)
+    trials = [AuxiliaryScores(scores, auxiliary)]
+    return by_tenth(trials, tenths, windows.member, windows.text, attacker="window-cosine")
 
 
 def by_subgroup(rows: list[Finding]) -> dict[str, float]:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from capelet.attacks.membership import RARE
+from capelet.attacks.membership import CHANCE, RARE, advantages
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap, group_weights, percentile, weighted_means
@@ -39,8 +39,6 @@ ANCHOR = 32
 
 # So many of the lowest samples give the tail its shape.
 TAIL = 256
-
-_CHANCE = {"auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001, "advantage": 0.0}
 
 
 class Model(Protocol):
@@ -319,17 +317,15 @@ def _membership_rows(
             tpr_at(0.001, member, scores, bootstrap.of(places))
         )
     positive, others = scores[~auxiliary] > threshold, member[~auxiliary]
-    advantages = [
-        _advantage(positive, others, weights[places[~auxiliary]]) for weights in bootstrap.weights
-    ]  # a draw without members, or without others, has none
-    scores_by_metric["advantage"] = percentile(np.array(advantages))
+    weights = bootstrap.weights[:, places[~auxiliary]]
+    scores_by_metric["advantage"] = percentile(advantages(positive, others, weights))
     return [
         Finding(
             kind,
             "training texts",
             metric,
             *value.ends,
-            chance=_CHANCE[metric],
+            chance=CHANCE[metric],
             n=len(scores),
             attacker=attacker,
         )
@@ -345,15 +341,6 @@ def _best_threshold(score: Floats, member: Flags) -> float:
     hits = np.cumsum(member[order]) / max(member.sum(), 1)
     false = np.cumsum(~member[order]) / max((~member).sum(), 1)
     return float(score[order][int(np.argmax(hits - false))]) - 1e-12
-
-
-def _advantage(positive: Flags, member: Flags, weights: Any) -> float:
-    inside, outside = weights * member, weights * ~member
-    if inside.sum() == 0 or outside.sum() == 0:
-        return math.nan
-    return float(
-        (positive * inside).sum() / inside.sum() - (positive * outside).sum() / outside.sum()
-    )
 
 
 # ---- findings ------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Boosting:
                 continue
             for number, stage in enumerate(model.staged_predict_proba(part), 1):
                 if number in stages:
-                    stages[number].append(_all_classes(stage, model.classes_, secret.classes))
+                    stages[number].append(all_classes(stage, model.classes_, secret.classes))
         return {rounds: Candidate({"rounds": rounds}, *parts) for rounds, parts in stages.items()}
 
 
@@ -428,7 +428,7 @@ def _candidate(settings: Settings, model: Any, secret: Secret, inputs: Parts) ->
     return Candidate(
         settings,
         *(
-            _all_classes(np.asarray(model.predict_proba(part)), seen, secret.classes)
+            all_classes(np.asarray(model.predict_proba(part)), seen, secret.classes)
             if len(part)
             else empty
             for part in inputs[1:]
@@ -436,7 +436,7 @@ def _candidate(settings: Settings, model: Any, secret: Secret, inputs: Parts) ->
     )
 
 
-def _all_classes(probabilities: Floats, seen: Codes, classes: int) -> Floats:
+def all_classes(probabilities: Floats, seen: Codes, classes: int) -> Floats:
     """A class without rows to fit on keeps the probability 0."""
     scores = np.zeros((len(probabilities), classes))
     scores[:, seen] = probabilities

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from capelet.errors import DataError
 from capelet.findings import Finding
-from capelet.findings.intervals import Bootstrap, Score, share_interval
+from capelet.findings.intervals import Bootstrap, Score, share_interval, weighted_means
 from capelet.findings.metrics import Guesses, replicates, tpr_at
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ DECILES = 10
 # alarm (1,000 others) the interval covers 88 %.
 RARE = 10_000
 METRICS = ("advantage", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
-_CHANCE = {"advantage": 0.0, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
+CHANCE = {"advantage": 0.0, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +287,7 @@ def membership_findings(
                     target,
                     metric,
                     *interval.ends,
-                    chance=_CHANCE[metric],
+                    chance=CHANCE[metric],
                     n=round(np.mean([(~trial.auxiliary).sum() for trial in trials])),
                     attacker=attacker,
                     seed=seed,
@@ -318,18 +318,10 @@ def _over_trials(metric: str, draws: Sequence[Floats], people: int) -> Score:
     return Score(float(mixture[0]), 2 * share.low - 1, 2 * share.high - 1, tuple(by_choice))
 
 
-def by_decile(
-    trials: Sequence[AuxiliaryScores],
-    windows: Windows,
-    counts: npt.NDArray[np.integer[Any]],
-    units: npt.NDArray[Any],
-    **options: Any,
-) -> list[Finding]:
-    """The findings of each tenth of the centre words, rarest first (`counts` is per word)."""
-    present = np.unique(windows.centre)
-    of_word = np.full(int(present.max()) + 1, -1)
-    of_word[present] = tenths_of(counts[present])
-    return by_tenth(trials, of_word[windows.centre], windows.member, units, **options)
+def tenths_of_words(centres: Ids, counts: npt.NDArray[np.integer[Any]]) -> Ids:
+    """Which tenth of the centre words each window's lies in, rarest in 0 (`counts` is per word)."""
+    present, place = np.unique(centres, return_inverse=True)
+    return tenths_of(counts[present])[place]
 
 
 def tenths_of(frequencies: npt.NDArray[Any]) -> Ids:
@@ -394,11 +386,13 @@ def _draws(
         return tpr_at(0.001, truth, values, weights)
     # Advantage: TPR − FPR at a threshold that no scored row has influenced.
     positive = values >= threshold_of(trial.scores[trial.auxiliary], member[trial.auxiliary])
-    # A replicate without a member, or without others, has no rate: it becomes NaN and is left out.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        true_rate = (weights @ (positive & truth)) / (weights @ truth)
-        false_rate = (weights @ (positive & ~truth)) / (weights @ ~truth)
-    return np.asarray(true_rate - false_rate)
+    return advantages(positive, truth, weights)
+
+
+def advantages(positive: Flags, member: Flags, weights: Floats) -> Floats:
+    """TPR − FPR for each draw of weights; a draw without members, or without others, has none."""
+    true_rate = weighted_means(weights, positive & member, member)
+    return np.asarray(true_rate - weighted_means(weights, positive & ~member, ~member))
 
 
 def _permute(member: Flags, unit: Ids, auxiliary: Flags, random: np.random.Generator) -> Flags:

@@ -261,7 +261,7 @@ class View(_Sharing):
             if len(base) > MOST_BASE:
                 base = np.random.default_rng([self.seed, 0x6E]).permutation(base)[:MOST_BASE]
             most = min(NEIGHBOURS, len(base))
-            near = [_nearest(part, inputs.fit[base], most) for part in inputs[1:]]
+            near = [nearest(part, inputs.fit[base], most) for part in inputs[1:]]
             return Parts(None, *((base[places], cosines) for places, cosines in near))
 
         return self.share(("neighbours", name), make)
@@ -331,7 +331,8 @@ def _squares(rows: Matrix, points: Matrix) -> Matrix:
     return np.asarray(np.maximum(lengths - 2 * rows @ points.T, 0))
 
 
-def _nearest(queries: Matrix, base: Matrix, most: int) -> tuple[Rows, Matrix]:
+def nearest(queries: Matrix, base: Matrix, most: int) -> tuple[Rows, Matrix]:
+    """Places in the base of the rows with the largest products, largest first, and those."""
     places = np.empty((len(queries), most), dtype=np.intp)
     cosines = np.empty((len(queries), most), dtype=np.float32)
     # In blocks: the products of all queries with all rows would not fit into memory. argpartition

@@ -131,10 +131,9 @@ def measure(
         rows = findings_of(plan, first, tally)
         if original is not None:
             rows.append(neighbours(plan, original, released.vectors, first.recipe_hash))
-            # A vector and its release have a distance only where both lie in one space.
-            if original.shape == first.vectors.shape:
-                rows += deviation(plan, original, first.vectors, first.recipe_hash)
-                rows += separability(plan, original, first.vectors, first.recipe_hash)
+            # Nothing where the two do not lie in one space.
+            rows += deviation(plan, original, first.vectors, first.recipe_hash)
+            rows += separability(plan, original, first.vectors, first.recipe_hash)
     return rows, tally
 
 

@@ -24,13 +24,13 @@ from capelet.attacks.membership import (
     LearnedSimilarity,
     aggregate,
     both_everywhere,
-    by_decile,
     by_tenth,
     flags_of,
     match_frequencies,
     membership_findings,
     pair_scores,
     tenths_of,
+    tenths_of_words,
     window_scores,
     windows_of,
 )
@@ -79,18 +79,14 @@ class Membership:
         # Counted over all texts: a decile must not depend on who is a member.
         counts = Counter(word for text in words for word in text)
         frequencies = np.array([counts[word] for word in names])
+        units, tenths = people[windows.text], tenths_of_words(windows.centre, frequencies)
         rows: list[Finding] = []
         for name, centre in (("window-cosine", False), ("window-centred", True)):
             scores = window_scores(vectors, windows, centre)
             trials = [AuxiliaryScores(scores, auxiliary) for auxiliary in choices]
-            common: dict[str, Any] = {
-                "attacker": name,
-                "seed": self.seed,
-                "parameters": _about(trials),
-            }
-            units = people[windows.text]
-            rows += membership_findings(trials, windows.member, units=units, **common)
-            rows += by_decile(trials, windows, frequencies, units, **common)
+            rows += self._findings(name, "windows", trials, windows.member, units)
+            about = self._about(name, "windows", trials)
+            rows += by_tenth(trials, tenths, windows.member, units, **about)
         return Findings(tuple(rows))
 
     def of_encoder(
@@ -140,16 +136,8 @@ class Membership:
         if self.by_frequency:
             tenths = tenths_of(_pair_frequencies(pieces, next_too))
             for name, several in trials.items():
-                rows += by_tenth(
-                    several,
-                    tenths,
-                    member_pairs,
-                    units,
-                    attacker=name,
-                    target="pairs",
-                    seed=self.seed,
-                    parameters=_about(several),
-                )
+                about = self._about(name, "pairs", several)
+                rows += by_tenth(several, tenths, member_pairs, units, **about)
         rows = [replace(row, recipe_hash=release.recipe_hash) for row in rows]
         return Findings(tuple(rows), recipe=release.recipe)
 
@@ -189,15 +177,17 @@ class Membership:
         member: Flags,
         units: npt.NDArray[np.intp],
     ) -> list[Finding]:
-        return membership_findings(
-            trials,
-            member,
-            attacker=attacker,
-            target=target,
-            units=units,
-            seed=self.seed,
-            parameters=_about(trials),
-        )
+        about = self._about(attacker, target, trials)
+        return membership_findings(trials, member, units=units, **about)
+
+    def _about(
+        self, attacker: str, target: str, trials: Sequence[AuxiliaryScores]
+    ) -> dict[str, Any]:
+        """What all findings of one attacker say of it: how many rows it knew, drawn how often."""
+        parameters = {"auxiliary": int(trials[0].auxiliary.sum()), "choices": len(trials)}
+        return {
+            "attacker": attacker, "target": target, "seed": self.seed, "parameters": parameters,
+        }  # fmt: skip
 
     def _aggregates(
         self,
@@ -265,11 +255,6 @@ def _means_of_others(
     for code in np.unique(classes[others]):
         means[code] = scores[others & (classes == code)].mean()
     return means[classes]
-
-
-def _about(trials: Sequence[AuxiliaryScores]) -> dict[str, int]:
-    """How many rows the attacker knew, and how often they were drawn."""
-    return {"auxiliary": int(trials[0].auxiliary.sum()), "choices": len(trials)}
 
 
 def _pair_frequencies(pieces: Sequence[str], first: npt.NDArray[np.intp]) -> Floats:

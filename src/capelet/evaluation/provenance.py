@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.encoders.own import public_fingerprint
 from capelet.evaluation.plan import Plan
 from capelet.files import home_folder, sha256_of_file
-from capelet.findings import Findings
+from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.privacy.origins import keyed_name
@@ -124,21 +124,13 @@ def inversion_provenance(
 ) -> dict[str, Any]:
     """Of one inversion attack; `texts` is how many there were after cutting."""
     rows = findings.select(kind="inversion", metric="f1", subgroup=None)
-    # How the attack itself split: whole authors where they are known.
-    kind = "by_author" if corpus.author is not None else "by_text"
-    sizes = {
-        "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
-        "victims": max((row.n or 0 for row in rows), default=0),
-    }
-    sections = _attack_provenance(
-        describe_corpus(corpus, pieces=texts),
-        private,
-        {"kind": kind if auxiliary is None else "own_texts", "sizes": sizes, "seeds": [seed]},
-        clock,
-    )
+    split = _split_of(rows, corpus, "victims", seed)
+    sections: dict[str, Any] = {}
     if auxiliary is not None:
+        split["kind"] = "own_texts"
         sections["auxiliary"] = {"name": auxiliary.name, "digest": keyed_name(auxiliary.digest())}
-    return {**sections, "attacks": ["inversion"]}
+    about = _attack_provenance(describe_corpus(corpus, pieces=texts), private, split, clock)
+    return {**about, **sections, "attacks": ["inversion"]}
 
 
 def membership_provenance(
@@ -154,18 +146,19 @@ def membership_provenance(
     rows = findings.select(kind="membership", metric="advantage", subgroup=None)
     # Aggregates count writers, not rows.
     rows = [row for row in rows if row.target != "aggregates"]
+    split = _split_of(rows, corpus, "scored", seed)
+    about = _attack_provenance(describe_corpus(corpus, members=members), model, split, clock)
+    return {**about, "attacks": ["membership"]}
+
+
+def _split_of(rows: Sequence[Finding], corpus: Corpus, scored: str, seed: int) -> dict[str, Any]:
+    """How a single attack split its texts: whole authors where they are known."""
     sizes = {
         "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
-        "scored": max((row.n or 0 for row in rows), default=0),
+        scored: max((row.n or 0 for row in rows), default=0),
     }
     kind = "by_text" if corpus.author is None else "by_author"
-    sections = _attack_provenance(
-        describe_corpus(corpus, members=members),
-        model,
-        {"kind": kind, "sizes": sizes, "seeds": [seed]},
-        clock,
-    )
-    return {**sections, "attacks": ["membership"]}
+    return {"kind": kind, "sizes": sizes, "seeds": [seed]}
 
 
 def _attack_provenance(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from capelet.attacks.families import all_classes
 from capelet.attacks.views import Parts, Secret, View, folds_of
 from capelet.data.corpus import Values
 from capelet.data.text import words_and_emphasis
@@ -91,13 +92,7 @@ def _guess(strength: float, own: Any, secret: Secret, others: Any) -> Floats:
         return np.tile(np.eye(secret.classes)[codes[0]], (others.shape[0], 1))
     model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
     model.fit(own, codes, secret.weights.fit)
-    return _all_classes(model, others, secret.classes)
-
-
-def _all_classes(model: Any, inputs: Any, classes: int) -> Floats:
-    scores = np.zeros((inputs.shape[0], classes))
-    scores[:, model.classes_] = model.predict_proba(inputs)
-    return scores
+    return all_classes(model.predict_proba(others), model.classes_, secret.classes)
 
 
 def permute(codes: Codes, units: Codes, random: np.random.Generator) -> Codes:

@@ -13,7 +13,7 @@ best expected F1, tuned on held-back auxiliary texts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -116,7 +116,23 @@ class WordAttack(ABC):
 
         Of several noise draws of each text each epoch sees one.
         """
-        return _fit(self, vectors, sets, vocabulary, progress)
+        draws = draws_of(vectors, len(sets), _LEAST_TEXTS)
+        if not np.isfinite(draws).all():
+            raise DataError("some auxiliary vectors are not finite; leave those texts out")
+        # Networks on nine tenths of the auxiliary texts; the cut is tuned on the last tenth.
+        tune, fit = held_back(self.seed, len(sets))
+        device = choose(self.device)
+        # Learnt on the rows to fit on: the tuning rows stand for victims.
+        mean, scale = standard_scale(draws[:, fit].reshape(-1, draws.shape[2]))
+        truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
+        networks = [
+            _train(self, draws[:, fit], truth, vocabulary, (mean, scale), device, member, progress)
+            for member in range(self.members)
+        ]
+        rough = Inverter(self, networks, mean, scale, 1.0)
+        # One draw, since a victim is released once.
+        weight = tuned_cut(*rough.rank(draws[0][tune]), sets.take(tune), len(vocabulary))
+        return replace(rough, weight=weight)
 
     @abstractmethod
     def loss(self, network: WordNetwork, vectors: Tensor, truth: Tensor, words: int) -> Tensor:
@@ -231,7 +247,6 @@ class Inverter:
     networks: list[WordNetwork]
     mean: Floats
     scale: Floats
-    words: int
     weight: float
 
     def rank(self, vectors: Floats) -> tuple[Ids, Floats, Floats]:
@@ -261,29 +276,6 @@ def held_back(seed: int, texts: int) -> tuple[Ids, Ids]:
     order = np.random.default_rng([seed, 0x1A]).permutation(texts)
     tenth = min(max(texts // 10, 10), 5000)
     return order[:tenth], order[tenth:]
-
-
-def _fit(
-    attack: WordAttack, vectors: Floats, sets: WordSets, vocabulary: Vocabulary, progress: Progress
-) -> Inverter:
-    """Train the networks on nine tenths of the auxiliary texts; tune the cut on the last tenth."""
-    draws = draws_of(vectors, len(sets), _LEAST_TEXTS)
-    if not np.isfinite(draws).all():
-        raise DataError("some auxiliary vectors are not finite; leave those texts out")
-    tune, fit = held_back(attack.seed, len(sets))
-    device = choose(attack.device)
-    # Learnt on the rows to fit on: the tuning rows stand for victims.
-    mean, scale = standard_scale(draws[:, fit].reshape(-1, draws.shape[2]))
-    truth = torch.from_numpy(sets.take(fit).to_table(len(vocabulary)))
-    networks = [
-        _train(attack, draws[:, fit], truth, vocabulary, (mean, scale), device, member, progress)
-        for member in range(attack.members)
-    ]
-    rough = Inverter(attack, networks, mean, scale, len(vocabulary), 1.0)
-    tuning_sets = sets.take(tune)
-    # One draw, since a victim is released once.
-    weight = tuned_cut(*rough.rank(draws[0][tune]), tuning_sets, len(vocabulary))
-    return Inverter(attack, networks, mean, scale, len(vocabulary), weight)
 
 
 def _train(

@@ -19,9 +19,10 @@ import torch
 from capelet.attacks.inversion.decoder import Decoder, Pieces, crop
 from capelet.attacks.inversion.rewriting import edits
 from capelet.attacks.inversion.word_sets import Floats
+from capelet.attacks.views import nearest
 from capelet.data.text import words_of
 from capelet.interfaces import Progress, silent
-from capelet.numerics import cosines
+from capelet.numerics import cosines, unit_rows
 from capelet.training.device import half_precision
 
 if TYPE_CHECKING:
@@ -64,19 +65,9 @@ class Neighbours:
     count: int = 4
 
     def __call__(self, targets: Floats) -> list[list[str]]:
-        own = _lengthless(self.vectors)
-        count = min(self.count, len(own))
-        result: list[list[str]] = []
-        for start in range(0, len(targets), 256):
-            near = _lengthless(targets[start : start + 256]) @ own.T
-            best = np.argpartition(-near, count - 1, axis=1)[:, :count]
-            result += [[self.texts[place] for place in row] for row in best.tolist()]
-        return result
-
-
-def _lengthless(vectors: Floats) -> Floats:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
+        own = unit_rows(self.vectors)
+        places, _ = nearest(unit_rows(targets), own, min(self.count, len(own)))
+        return [[self.texts[place] for place in row] for row in places.tolist()]
 
 
 def _f1(guess: set[str], there: set[str]) -> float:
@@ -127,7 +118,7 @@ class CandidateSearch:
             for text in self._top(row, beam, weights)
         ]
         texts = [text for _, text in pairs]
-        vectors = self.standard(self._encode_all(texts))
+        vectors = self.standard(self.encode(texts))
         rows = torch.from_numpy(self.pieces.rows(texts)).to(self.inputs.device)
         owners = torch.tensor([row for row, _ in pairs])
         each = torch.arange(len(pairs)).repeat_interleave(variants)
@@ -256,10 +247,6 @@ class CandidateSearch:
             block = pairs[start : start + _BLOCK]
             vectors = self.encode([text for _, text in block])
             parts.append(cosines(vectors, self.targets[[row for row, _ in block]]))
-        return np.concatenate(parts)
-
-    def _encode_all(self, texts: Sequence[str]) -> Floats:
-        parts = [self.encode(texts[at : at + _BLOCK]) for at in range(0, len(texts), _BLOCK)]
         return np.concatenate(parts)
 
     def _logs(self, pairs: Sequence[tuple[int, str]]) -> list[float]:

@@ -35,7 +35,6 @@ class Relaxation:
     steps: int = 500
     batch: int = 32
     seed: int = 0
-    name: str = "relaxation"
 
     def fit(
         self,
@@ -79,10 +78,6 @@ class Relaxer:
     tokens: Ids
     vocabulary: Vocabulary
 
-    @property
-    def layer(self) -> int | None:
-        return self.attack.layer
-
     def predict(self, vectors: Floats, progress: Progress = silent) -> WordSets:
         return self.vocabulary.sets(self.texts(vectors, progress))
 
@@ -112,7 +107,9 @@ class Relaxer:
         table = self.encoder.input_table()
         token_ids = torch.from_numpy(self.tokens).to(device)
         goal = torch.from_numpy(targets).to(device)
-        read = self.encoder.reader(torch.from_numpy(np.asarray(lengths)).to(device), self.layer)
+        read = self.encoder.reader(
+            torch.from_numpy(np.asarray(lengths)).to(device), self.attack.layer
+        )
         generator = torch.Generator().manual_seed(self.attack.seed)
         shape = (len(targets), int(lengths.max()), len(token_ids))
         # Nearly uniform, but not alike: equal positions would have equal gradients for ever.

@@ -80,7 +80,6 @@ class SequenceInversion:
     victims: int = 100
     seed: int = 0
     device: str | None = None
-    name: str = "sequence"
 
     @classmethod
     def large(cls, **options: Any) -> SequenceInversion:

@@ -290,7 +290,6 @@ class SparseCoding:
     tune: int = 1500
     seed: int = 0
     device: str | None = None
-    name: str = "sparse-coding"
 
     def fit(
         self,

@@ -76,12 +76,12 @@ DUAL_KEYS: dict[str, Any] = {
 def check_dual(inputs: Mapping[str, Any]) -> None:
     """Refuse names that no corpus could make right."""
     from capelet.encoders.dual_networks import NETWORKS
-    from capelet.evaluation.inversion import ATTACKS
+    from capelet.evaluation.inversion import check_attacks
     from capelet.evaluation.sentences import TASKS
 
+    check_attacks(inputs["attacks"])
     for what, names, table in (
         ("network", [inputs["network"]], NETWORKS),
-        ("attack", inputs["attacks"], ATTACKS),
         ("sentence task", inputs["tasks"], TASKS),
         ("kind of unseen texts", [inputs["unseen"]], UNSEEN),
         ("table of words to start from", [inputs["start"] or STARTS[0]], STARTS),
