@@ -23,77 +23,10 @@ from capelet.attacks.inversion.word_sets import (
     most_frequent,
 )
 from capelet.data.text import sentences_of, words_of
-from capelet.errors import CapeletError, DataError, EncoderError
-from capelet.evaluation.inversion import ATTACKS, Inversion
+from capelet.errors import DataError
 from capelet.findings import Finding, Findings
 from capelet.findings.metrics import Bootstrap
-
-WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]  # 150 invented words
-
-
-def sentences(count: int, seed: int = 0) -> list[str]:
-    """Sentences of 4 to 8 invented words whose frequencies fall as 1 / rank."""
-    random = np.random.default_rng(seed)
-    share = 1 / np.arange(1, len(WORDS) + 1)
-    share /= share.sum()
-    return [
-        " ".join(random.choice(WORDS, size=random.integers(4, 9), replace=False, p=share))
-        for _ in range(count)
-    ]
-
-
-class Bag:
-    """An encoder that hides nothing: the mean of one random vector per word."""
-
-    def __init__(self, dimension: int = 96, noise: float = 0.0, silent: bool = False) -> None:
-        random = np.random.default_rng(5)
-        self.name, self.backend, self.fingerprint = "bag", "numpy", "bag"
-        self.dimension, self.noise, self.silent = dimension, noise, silent
-        self.table = random.normal(size=(len(WORDS), dimension)).astype(np.float32)
-        self.random = np.random.default_rng(6)
-
-    def encode(self, texts: Any, progress: Any = None) -> np.ndarray:
-        place = {word: row for row, word in enumerate(WORDS)}
-        made = [self.table[[place[word] for word in text.split()]].mean(axis=0) for text in texts]
-        vectors = np.zeros_like(np.stack(made)) if self.silent else np.stack(made)
-        noise = self.random.normal(size=vectors.shape) * (1.0 if self.silent else self.noise)
-        return (vectors + noise).astype(np.float32)
-
-    def truncated(self, texts: Any) -> np.ndarray:
-        return np.zeros(len(texts), dtype=bool)
-
-    def tokens(self, texts: Any) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        place = {word: row for row, word in enumerate(WORDS)}
-        made = []
-        for text in texts:
-            ids, spans, at = [], [], 0
-            for word in text.split():
-                ids.append(place[word])
-                spans.append((at, at + len(word)))
-                at += len(word) + 1
-            made.append((ids, spans))
-        return made
-
-
-class Plain:
-    """A release as it is, of the shape that `Inversion` is given."""
-
-    draws = True
-
-    def __init__(self, encoder: Bag) -> None:
-        self.encoder = encoder
-
-    def release(self, texts: Any, progress: Any = None) -> Any:
-        class Release:
-            vectors = self.encoder.encode(texts)
-            recipe: dict[str, Any] = {"steps": []}  # noqa: RUF012
-            recipe_hash = "0" * 16
-
-        return Release
-
-
-SMALL: dict[str, Any] = {"width": 128, "depth": 1, "dropout": 0.1, "epochs": 25, "batch": 64}
-AUXILIARY, VICTIMS = sentences(1200), sentences(150, seed=1)
+from invented import AUXILIARY, SMALL, VICTIMS, WORDS, Bag
 
 
 def f1(guess: WordSets, vocabulary: Vocabulary) -> float:
@@ -340,47 +273,18 @@ def test_examples_hold_no_word_unless_asked() -> None:
     assert set(words_of(json.dumps(shown))) & set(WORDS)
 
 
-def test_the_whole_attack_on_a_release() -> None:
-    attack = Inversion(draws=2, options={"multi-label": SMALL, "multi-set": SMALL})
-    found = attack.measure(AUXILIARY, Plain(Bag(noise=0.1)))  # type: ignore[arg-type]
-    for name in attack.attacks:
-        value = next(row.value for row in found.select(kind="inversion", attacker=name))
-        assert value > found.value(kind="inversion-reference", metric="f1") + 0.1
-        null = found.value(kind="inversion-null", attacker=name)
-        assert null < value - 0.1
-    assert found.artefacts["inversion_examples"]["redacted"]
-
-
-def test_no_author_is_on_both_sides() -> None:
-    authors = [f"a{row % 12}" for row in range(len(AUXILIARY))]
-    texts = [f"{text} {author}" for text, author in zip(AUXILIARY, authors, strict=True)]
-    parts = Inversion()._parts(texts, None, authors)
-    own = {text.split()[-1] for text in parts.auxiliary}
-    assert own and not own & {text.split()[-1] for text in parts.victims}
-
-
 # ---- bad input
 
 
 def test_bad_input_is_said_in_one_sentence() -> None:
     with pytest.raises(DataError, match="too small"):
         Vocabulary.of(["one two"])
-    with pytest.raises(DataError, match="auxiliary texts too"):
-        Inversion().measure(VICTIMS, Plain(Bag()), auxiliary=VICTIMS)  # type: ignore[arg-type]
-    with pytest.raises(CapeletError, match="did you mean 'multi-set'"):
-        Inversion(attacks=["multiset"]).measure(VICTIMS, Plain(Bag()))  # type: ignore[arg-type]
-    with pytest.raises(EncoderError, match="black-box"):
-        Inversion(attacks=["sparse-coding"]).measure(AUXILIARY, Plain(Bag()))  # type: ignore[arg-type]
     vocabulary = Vocabulary.of(AUXILIARY)
     broken = np.full((len(AUXILIARY), 4), np.nan)
     with pytest.raises(DataError, match="not finite"):
         MultiLabel().fit(broken, vocabulary.sets(AUXILIARY), vocabulary)
     with pytest.raises(DataError, match="do not match"):
         MultiLabel().fit(broken[:9], vocabulary.sets(AUXILIARY), vocabulary)
-
-
-def test_every_attack_is_described() -> None:
-    assert all("eq." in line for line in ATTACKS.values())
 
 
 def test_sentences_are_cut_by_length() -> None:
@@ -398,14 +302,3 @@ def test_a_static_encoder_opens_as_its_table() -> None:
     assert len(ids) == len(spans) >= 2
     assert made.table.shape[1] == 256
     assert "hello" in made.words()
-
-
-def test_a_sentence_that_two_writers_share_is_taken_from_the_attacker() -> None:
-    texts = [f"word{i} word{i + 1} word{i + 2}" for i in range(60)]
-    shared = [*texts, *texts[:30]]
-    authors = [f"a{i % 30}" for i in range(60)] + [f"b{i}" for i in range(30)]
-    parts = Inversion(victims=20)._parts(shared, None, authors)
-    assert parts.victims
-    assert not set(parts.victims) & set(parts.auxiliary)
-    both = Inversion(victims=20, overlap=True)._parts(shared, None, authors)
-    assert set(both.victims) & set(both.auxiliary)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,25 +21,9 @@ from capelet.attacks.membership import (
     window_scores,
     windows_of,
 )
-from capelet.data.corpus import Corpus
-from capelet.encoders.word_vectors import read_word_vectors
-from capelet.errors import DataError, EncoderError
-from capelet.evaluation.membership import Membership, WordTable
+from capelet.errors import DataError
 from capelet.findings import Finding, Findings
-from capelet.release import PrivateEncoder
-from capelet.studies.word_models import WordTraining
-
-
-def corpus(count: int, seed: int = 0, words: int = 600) -> list[list[str]]:
-    """Texts of 12 words, frequencies falling as 1 / rank: no order, no topics, only chance."""
-    random = np.random.default_rng(seed)
-    share = 1 / np.arange(1, words + 1)
-    share /= share.sum()
-    return [[f"w{number}" for number in random.choice(words, 12, p=share)] for _ in range(count)]
-
-
-def people(texts: list[str], authors: list[str] | None = None) -> Corpus:
-    return Corpus("made here", texts=texts, author=authors)  # type: ignore[arg-type]
+from invented import TRAINING, texts_of_words
 
 
 def value(rows: list[Finding], metric: str, kind: str = "membership") -> float:
@@ -134,7 +114,7 @@ def test_windows_by_hand() -> None:
 
 
 def test_matching_leaves_each_word_as_often_on_both_sides() -> None:
-    texts = corpus(400)
+    texts = texts_of_words(400)
     member = np.arange(400) < 100
     windows = match_frequencies(
         windows_of(texts, member, [f"w{n}" for n in range(600)], 2), per_word=7
@@ -184,11 +164,8 @@ def test_a_learned_similarity_finds_the_one_direction_that_tells() -> None:
 # ---- models that remember
 
 
-TRAINING = WordTraining(dimension=100, window=3, epochs=15, negatives=5, least=2)
-
-
-def remembered(model: WordTable, seen: int) -> list[Finding]:
-    texts = corpus(2400)
+def remembered(model: Any, seen: int) -> list[Finding]:
+    texts = texts_of_words(2400)
     member = np.arange(2400) < seen
     windows = match_frequencies(windows_of(texts, member, model[0], 3))
     auxiliary = (np.random.default_rng(4).random(2400) < 0.33)[windows.text]
@@ -209,88 +186,22 @@ def by_subgroup(rows: list[Finding]) -> dict[str, float]:
 
 
 def test_windows_of_rare_words_are_remembered_and_of_frequent_ones_not() -> None:
-    half = TRAINING.fit(corpus(2400)[:1200])
+    half = TRAINING.fit(texts_of_words(2400)[:1200])
     found = by_subgroup(remembered(half, 1200))
     assert found["decile 1 by word frequency"] > 0.6
     assert found["decile 10 by word frequency"] < 0.56
 
 
 def test_a_model_that_saw_neither_half_tells_nothing() -> None:
-    other = TRAINING.fit(corpus(1200, seed=9))
+    other = TRAINING.fit(texts_of_words(1200, seed=9))
     found = by_subgroup(remembered(other, 1200))
     assert found["decile 1 by word frequency"] == pytest.approx(0.5, abs=0.06)
-
-
-def test_the_whole_attack_on_a_table_and_its_file(tmp_path: Path) -> None:
-    texts = corpus(1200)
-    model = TRAINING.fit(texts[:600])
-    path = tmp_path / "table.txt"
-    lines = [f"{len(model[0])} 100"] + [
-        f"{word} " + " ".join(f"{number:.6f}" for number in row)
-        for word, row in zip(model[0], model[1], strict=True)
-    ]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    table = read_word_vectors(path)
-    assert np.allclose(table[1], model[1], atol=1e-5)
-    joined = [" ".join(text) for text in texts]
-    found = Membership(window=3).of_words(people(joined), np.arange(1200) < 600, table)
-    whole = [row for row in found.select(kind="membership", metric="auc") if row.subgroup is None]
-    assert whole[0].value > 0.52
-    assert found.select(kind="membership-null", metric="advantage")
-    # With authors, who is known and who is resampled are people, not texts.
-    writers = [str(number // 30) for number in range(1200)]
-    by_author = Membership(window=3).of_words(people(joined, writers), np.arange(1200) < 600, table)
-    row, same = (
-        next(row for row in one.select(kind="membership", metric="auc") if row.subgroup is None)
-        for one in (by_author, found)
-    )
-    assert row.low is not None and row.high is not None and row.low < row.value < row.high
-    assert row.value != same.value and row.value == pytest.approx(same.value, abs=0.05)
-
-
-class Twin:
-    """An encoder that gives neighbouring sentences of members nearly one vector."""
-
-    name = backend = fingerprint = "twin"
-    dimension = 8
-
-    def __init__(self, remembers: bool) -> None:
-        self.remembers = remembers
-
-    def encode(self, texts: list[str], progress: object = None) -> np.ndarray:
-        made = []
-        for text in texts:
-            number = int(text.split()[1])
-            own = np.random.default_rng([number, len(text) % 97, zlib.crc32(text.encode())])
-            shared = np.random.default_rng(number).normal(size=8)
-            near = 1.0 if self.remembers and number < 60 else 0.0
-            made.append(near * shared + own.normal(size=8))
-        return np.stack(made).astype(np.float32)
-
-    def truncated(self, texts: list[str]) -> np.ndarray:
-        return np.zeros(len(texts), dtype=bool)
-
-
-def test_pairs_of_an_encoder_and_writers() -> None:
-    texts = [
-        " ".join(f"Text {row} has the sentence {part}." for part in range(5)) for row in range(120)
-    ]
-    member = np.arange(120) < 60
-    writers = [f"p{row // 4}" for row in range(120)]
-    for remembers in (True, False):
-        found = Membership().of_encoder(
-            people(texts, writers), member, PrivateEncoder(Twin(remembers))
-        )
-        pairs = found.value(kind="membership", target="pairs", attacker="cosine", metric="auc")
-        group = found.value(kind="membership", target="aggregates", attacker="cosine", metric="auc")
-        assert (pairs > 0.7) is remembers
-        assert (group > 0.8) is remembers
 
 
 # ---- bad input
 
 
-def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_bad_input_is_said_in_one_sentence() -> None:
     with pytest.raises(DataError, match="needs members and non-members"):
         windows_of([["a", "b"]], [True], ["a", "b"])
     with pytest.raises(DataError, match="do not match"):
@@ -305,58 +216,3 @@ def test_bad_input_is_said_in_one_sentence(tmp_path: Path) -> None:
             attacker="x",
             units=np.arange(8) % 2,
         )
-    (tmp_path / "bad.txt").write_text("one 1 2\ntwo 1\n", encoding="utf-8")
-    with pytest.raises(EncoderError, match="line 2"):
-        read_word_vectors(tmp_path / "bad.txt")
-    with pytest.raises(EncoderError, match="cannot read"):
-        read_word_vectors(tmp_path / "none.txt")
-
-
-# ---- pairs by frequency --------------------------------------------------------------------------
-
-
-class RemembersRareWords:
-    """An encoder that gives the sentences of a member text one direction, if their words are rare.
-
-    What it knows of membership stands in the texts' own first word: `in` or `out`.
-    """
-
-    name, backend, dimension, fingerprint = "remembers", "none", 16, "remembers"
-
-    def encode(self, texts: Sequence[str], progress: Any = None) -> Any:
-        rows = []
-        for text in texts:
-            words = text.lower().replace(".", "").split()
-            random = np.random.default_rng(zlib.crc32(text.encode()))
-            row = random.normal(size=16)
-            if words[1] == "in" and words[2].startswith("rare"):
-                row += 8 * np.random.default_rng(zlib.crc32(words[0].encode())).normal(size=16)
-            rows.append(row)
-        return np.array(rows, dtype=np.float32)
-
-    def truncated(self, texts: Sequence[str]) -> Any:
-        return np.zeros(len(texts), dtype=bool)
-
-
-def test_pairs_by_frequency_show_where_an_encoder_remembers() -> None:
-    texts, member = [], []
-    for number in range(400):
-        side = "in" if number % 2 else "out"
-        word = f"rare{number}" if number % 4 < 2 else "frequent"
-        texts.append(" ".join(f"Text{number} {side} {word} {word} tail{part}." for part in "abcd"))
-        member.append(side == "in")
-    attack = Membership(choices=2, by_frequency=True)
-    private = PrivateEncoder(RemembersRareWords())
-    findings = attack.of_encoder(people(texts), member, private)
-    plain = replace(attack, by_frequency=False).of_encoder(people(texts), member, private)
-    tenths = [
-        row
-        for row in findings.select(kind="membership", target="pairs", metric="advantage")
-        if row.subgroup and row.attacker == "cosine"
-    ]
-    assert len(tenths) == 10 and tenths[0].subgroup == "decile 1 by word frequency"
-    assert np.mean([row.value for row in tenths[:4]]) > 0.7
-    assert abs(np.mean([row.value for row in tenths[-4:]])) < 0.2
-    # What is measured without the option does not change.
-    whole = [row for row in findings if row.subgroup is None]
-    assert [row.value for row in whole] == [row.value for row in plain]

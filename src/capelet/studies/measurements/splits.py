@@ -20,7 +20,7 @@ from capelet.evaluation.decision import ORIGINAL, inputs_of, plan_attributes
 from capelet.evaluation.geometry import cloud_findings
 from capelet.evaluation.leakage import Tally
 from capelet.evaluation.measure import Released, encoders_of, measure
-from capelet.evaluation.members import members_of_map
+from capelet.evaluation.membership import members_of_map
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import Clock
 from capelet.findings import Findings
