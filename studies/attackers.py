@@ -37,7 +37,7 @@ from capelet.findings.metrics import balanced_accuracy
 from capelet.interfaces import Vectors
 from capelet.numerics import one_thread
 from capelet.release import PrivateEncoder
-from capelet.workflows.settings_choice import part_of
+from capelet.workflows.training import part_of
 from jobs import append_rows, read_rows, run_jobs
 
 SETS: dict[str, tuple[str, ...]] = {

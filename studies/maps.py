@@ -38,7 +38,7 @@ from capelet.mechanisms import Gaussian
 from capelet.numerics import one_thread
 from capelet.release import PrivateEncoder
 from capelet.release.maps import Map, affine
-from capelet.workflows.settings_choice import part_of
+from capelet.workflows.training import part_of
 from jobs import append_rows, read_rows, run_jobs
 from pictures import Panel, draw_panels
 

@@ -211,7 +211,8 @@ def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
     from capelet.data.corpus import Corpus
     from capelet.evaluation.plan import Plan
     from capelet.release import PrivateEncoder
-    from capelet.workflows.settings_choice import SearchTask, search
+    from capelet.workflows.settings_choice import search
+    from capelet.workflows.training import TrainingJob
 
     random = np.random.default_rng(0)
     task, secret = random.integers(0, 2, 600), random.integers(0, 2, 600)
@@ -222,14 +223,11 @@ def test_the_search_over_lambda_is_the_same_for_a_preset_equal_to_gr(
     plan = Plan.of(corpus, 1)
     monkeypatch.setitem(METHODS, "again", replace(METHODS["gr"]))
     short = replace(SHORT, schedule=Schedule(epochs=2, device="cpu"))
-    tasks = [
-        SearchTask(
-            plan, name, short, plan.secrets, vectors, vectors, vectors,
-            lambda defence: PrivateEncoder(*defence.steps),
-        )
+    jobs = [
+        TrainingJob(plan, name, short, plan.secrets, (), PrivateEncoder(), vectors)
         for name in ("gr", "again")
-    ]  # fmt: skip
-    fronts = [search(task, min_utility=0.1, trials=2) for task in tasks]
+    ]
+    fronts = [search(job, vectors, vectors, min_utility=0.1, trials=2) for job in jobs]
     assert fronts[0].artefact() == fronts[1].artefact()
     strengths = {point.settings["adversary_weight"] for point in fronts[1].points}
     assert len(strengths) == 2  # λ was searched, not left at its default

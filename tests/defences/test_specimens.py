@@ -25,7 +25,7 @@ from capelet.evaluation.plan import Plan
 from capelet.findings.metrics import balanced_accuracy
 from capelet.privacy.guarantees import ceiling_balanced
 from capelet.release import PrivateEncoder
-from capelet.workflows.settings_choice import part_of
+from capelet.workflows.training import part_of
 
 pytestmark = [
     pytest.mark.slow,

@@ -25,7 +25,7 @@ from terminal import CliRunner
 
 COUNTED = [
     (Plan, "of"), (decision, "choose_attacks"), (decision, "rows_that_trained"),
-    (plan, "group_rows"), (splits, "group_rows"), (plan, "check_metrics"),
+    (plan, "group_rows"), (splits, "group_rows"), (decision, "check_metrics"),
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from capelet.release import PrivateEncoder, Release
 from capelet.workflows import protect as protection
 from capelet.workflows.audit import audit
 from capelet.workflows.protect import JOINT, Protection, protect
-from capelet.workflows.settings_choice import part_of
+from capelet.workflows.training import part_of
 
 QUICK = Schedule(epochs=15, device="cpu")
 FAST = ("logistic", "kernel")

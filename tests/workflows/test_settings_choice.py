@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,18 @@ from capelet.evaluation.plan import Plan
 from capelet.findings import Finding
 from capelet.findings.intervals import Bootstrap
 from capelet.findings.metrics import Guesses, score
+from capelet.interfaces import silent
 from capelet.privacy.guarantees import Guarantee
 from capelet.release import PrivateEncoder
 from capelet.workflows import settings_choice as module
 from capelet.workflows.settings_choice import (
     Frontier,
     Point,
-    SearchTask,
     TargetNotMet,
     check_wish,
-    part_of,
     search,
 )
+from capelet.workflows.training import TrainingJob, part_of
 
 pytest.importorskip("optuna")
 
@@ -85,7 +86,7 @@ class Change:
 
 
 class Fitted:
-    encoder = None
+    encoder, outcome = None, SimpleNamespace(head=None)
 
     def __init__(self, step: Change) -> None:
         self.steps = (step,)
@@ -125,25 +126,18 @@ def run(name: str, settings: Settings | None = None, **options: Any) -> Frontier
     chosen = settings or Settings()
     # What is planted here nobody can miss.
     plan = replace(plan, attackers=tuple(families(options.pop("attackers", ["knn"]))))
-    task = task_of(plan, vectors, vectors, against, name, chosen)
-    return search(task, trials=options.pop("trials", 3), **options)
+    job = replace(
+        job_of(plan, vectors, against, name, chosen), progress=options.pop("progress", silent)
+    )
+    return search(job, vectors, vectors, trials=options.pop("trials", 3), **options)
 
 
-def task_of(
-    plan: Plan,
-    vectors: Any,
-    original: Any,
-    against: Any,
-    name: str = "leace",
-    settings: Settings | None = None,
-) -> SearchTask:
+def job_of(
+    plan: Plan, vectors: Any, against: Any, name: str = "leace", settings: Settings | None = None
+) -> TrainingJob:
     """What ships are the steps of the defence alone, behind ready vectors."""
-
-    def ship(defence: Any) -> PrivateEncoder:
-        return PrivateEncoder(*defence.steps)
-
     chosen = settings or Settings()
-    return SearchTask(plan, name, chosen, tuple(against), vectors, original, vectors, ship)
+    return TrainingJob(plan, name, chosen, tuple(against), (), PrivateEncoder(), vectors)
 
 
 # ---- trials --------------------------------------------------------------------------------------
@@ -343,7 +337,7 @@ def bench_of(**options: Any) -> Any:
     plan, vectors = plan_of(**options)
     attackers = tuple(families(["logistic"]))
     plan = replace(plan, units=np.arange(ROWS) // 2, attackers=attackers)
-    return module._Trials(task_of(plan, vectors, 2 * vectors, plan.secrets))
+    return module._Trials(job_of(plan, vectors, plan.secrets), vectors, 2 * vectors)
 
 
 def released(vectors: Any) -> Released:
@@ -370,7 +364,7 @@ def test_a_gain_has_the_upper_end_of_its_interval_over_persons() -> None:
     guesses = [Guesses(truth, np.eye(2)[right], bench.plan.units[rows])]
     tally = Tally()
     tally.guesses["attribute-inference", item.name, "strongest"] = guesses
-    row = worst_case(bench.plan, released(bench.task.original), tally, item)
+    row = worst_case(bench.plan, released(bench.original), tally, item)
     gain, upper = module._gain_of(row)
     classes = [(right == truth)[truth == code].mean() for code in (0, 1)]
     assert gain == pytest.approx(np.mean(classes) - 0.5)
@@ -389,7 +383,7 @@ def test_the_worst_gain_and_the_worst_upper_end_may_be_of_two_attributes(
     gains = iter([(0.3, 0.35), (0.2, 0.5)])
     monkeypatch.setattr(module, "_gain_of", lambda row: next(gains))
     bench._utility = lambda *_: 0.7
-    point = bench._point(released(bench.task.original), {"adversary_weight": 1.0})
+    point = bench._point(released(bench.original), {"adversary_weight": 1.0})
     assert (point.leakage, point.utility, point.upper) == (0.3, 0.7, 0.5) and point.bound == 0.5
     assert Point({}, 0.3, 0.7).bound == 0.3
 
@@ -427,7 +421,7 @@ def test_neighbours_are_those_of_the_test_rows_alone() -> None:
     bench = bench_of(label=False)
     assert bench.neighbours and bench.utility_name == "recall of ten neighbours"
     inner = bench.plan.splits[0]
-    vectors = bench.task.original.copy()
+    vectors = bench.original.copy()
     vectors[inner.attacker] = 0.0
     vectors[inner.defender] = 0.0
     assert bench._utility(Tally(), vectors) == 1.0

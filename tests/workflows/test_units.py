@@ -21,7 +21,7 @@ from capelet.errors import CapeletError, DataError
 from capelet.evaluation.plan import Plan
 from capelet.release import PrivateEncoder
 from capelet.workflows.protect import protect
-from capelet.workflows.settings_choice import part_of
+from capelet.workflows.training import part_of
 from capelet.workflows.units import check_classes, check_units, population, with_units
 
 ROWS = {"t": [f"text {row}" for row in range(61)], "g": ["f"] * 30 + ["m"] * 30 + ["?"]}

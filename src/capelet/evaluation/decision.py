@@ -15,6 +15,8 @@ from capelet.errors import DataError, name_field
 from capelet.evaluation.attacks import choose_attacks
 from capelet.evaluation.plan import Flags, Plan, seeds_of
 from capelet.evaluation.transfer import Auxiliary
+from capelet.findings.metrics import check_metrics
+from capelet.privacy.guarantees import check_count
 from capelet.privacy.origins import seen_in_training
 from capelet.question import Attacks, Protocol
 from capelet.release import PrivateEncoder
@@ -34,7 +36,8 @@ def decide(protocol: Protocol, asked: Attacks, corpus: Corpus, encoder: PrivateE
         plan = plan_attributes(protocol, corpus, trained)
     else:
         # Only authorship averages over seeds, and it draws its own; the others keep to one split.
-        plan = Plan.of_parts(corpus, seeds_of(protocol)[0], _split(protocol), trained)
+        first = seeds_of(protocol)[:1]
+        plan = Plan.of(corpus, first, _split(protocol), trained=trained, has_targets=False)
         plan = _with_protocol(plan, protocol)
     if is_of_attributes:
         plan.check_victims()
@@ -52,8 +55,10 @@ def plan_attributes(protocol: Protocol, corpus: Corpus, trained: Flags | None = 
 
 
 def _with_protocol(plan: Plan, protocol: Protocol) -> Plan:
-    plan = replace(plan, protocol=protocol, attackers=attackers_of(protocol))
-    return plan.with_work(protocol.threads, protocol.metrics)
+    if protocol.threads is not None:
+        check_count("threads", protocol.threads)
+    protocol = replace(protocol, metrics=check_metrics(protocol.metrics))
+    return replace(plan, protocol=protocol, attackers=attackers_of(protocol))
 
 
 def attackers_of(protocol: Protocol) -> tuple[Family, ...]:

@@ -18,8 +18,8 @@ from capelet.data.labels import Attribute, add_derived, attribute, attributes
 from capelet.data.splits import Seeds, group_rows, seed_list, share_victims, split
 from capelet.encoders.static import token_vectors
 from capelet.errors import DataError, name_field
-from capelet.findings.metrics import Codes, check_metrics
-from capelet.privacy.guarantees import Guarantee, ceiling, check_count, least_epsilon
+from capelet.findings.metrics import Codes
+from capelet.privacy.guarantees import Guarantee, ceiling, least_epsilon
 from capelet.question import Attacks, Protocol
 
 if TYPE_CHECKING:
@@ -95,10 +95,13 @@ class Plan:
         derived: Sequence[str] = (),
         bins: Mapping[str, Sequence[float]] | None = None,
         trained: Flags | None = None,
+        *,
+        has_targets: bool = True,
     ) -> Plan:
         """Check everything that can be wrong with the data before anything is encoded.
 
-        Rows that `trained` the encoder are the defender's in every split.
+        Rows that `trained` the encoder are the defender's in every split. Without targets neither
+        attributes nor a task are measured.
         """
         numbers = seed_list(seeds)
         corpus = add_derived(corpus, derived) if derived else corpus
@@ -113,7 +116,7 @@ class Plan:
         if corpus.label is not None:
             name = corpus.label_name or "label"
             label = attribute(name, corpus.label, (bins or {}).get(name))
-        if not secrets and label is None:
+        if has_targets and not secrets and label is None:
             raise DataError(
                 f"there is nothing to measure: name private columns ({name_field('private')}), a "
                 f"task label ({name_field('label')}), let attributes be read off the texts "
@@ -132,16 +135,6 @@ class Plan:
             *_warnings(secrets, label),
         )
         return cls(corpus, secrets, label, parts, groups, warnings, trained=trained)
-
-    @classmethod
-    def of_parts(
-        cls, corpus: Corpus, seed: int, split_kind: str = "auto", trained: Flags | None = None
-    ) -> Plan:
-        """The plan of one split in which neither attributes nor a task are measured."""
-        groups = group_rows(corpus)
-        parts = split_corpus(corpus, split_kind, seed, (), trained, groups)
-        notes = (*corpus.notes, *rows_left_out(parts, len(corpus)))
-        return cls(corpus, (), None, (parts,), groups, notes, trained=trained)
 
     def scored_splits(self, target: Attribute) -> tuple[Split, ...]:
         """The splits whose victims have two classes of the target; all of them, if none has.
@@ -218,12 +211,6 @@ class Plan:
     def with_common_victims(self) -> Plan:
         """The plan whose seeds all score the victims of the first, so that a search sees none."""
         return replace(self, splits=share_victims(self.splits, self.units))
-
-    def with_work(self, threads: int | None, metrics: Sequence[str]) -> Plan:
-        """The plan with so many splits in parallel, and these metrics beside the usual ones."""
-        workers = None if threads is None else check_count("threads", threads)
-        work = replace(self.protocol, threads=workers, metrics=check_metrics(metrics))
-        return replace(self, protocol=work)
 
     def epsilon_warnings(self, guarantee: Guarantee) -> tuple[str, ...]:
         """What can be told before anything is encoded: that an ε cannot serve the task."""

@@ -43,7 +43,7 @@ from capelet.question import Columns, Network, Protocol, Training, collect, list
 from capelet.release import PrivateEncoder, recipe_hash
 from capelet.workflows.audit import corpus_of, private_encoder
 from capelet.workflows.progress import default_progress
-from capelet.workflows.settings_choice import SearchTask, check_wish, search
+from capelet.workflows.settings_choice import check_wish, search
 from capelet.workflows.training import TrainingJob, attributes_to_fight, check_choice
 from capelet.workflows.units import SPLIT, check_units
 
@@ -152,15 +152,11 @@ def protect(
     frontier = None
     if has_search:
         with clock("search"):
-            task = SearchTask(
-                plan, method, choice, against, lessons[0].vectors, original.vectors, job.inputs,
-                job.ship,
-            )  # fmt: skip
             frontier = search(
-                task, max_leakage=max_leakage, min_utility=min_utility, trials=trials,
-                progress=progress,
+                job, lessons[0].vectors, original.vectors, max_leakage=max_leakage,
+                min_utility=min_utility, trials=trials,
             )  # fmt: skip
-        job = job.with_settings(frontier.best_settings())
+        job = replace(job, settings=replace(choice, **frontier.best_settings()))
     with clock("training"):
         defences = job.train(lessons, cache_folder() / "training")
     encoders = [job.ship(item) for item in defences]
@@ -309,13 +305,13 @@ def _with_account(
 def _about(job: TrainingJob, defences: Sequence[Defence]) -> dict[str, Any]:
     """How the encoder was trained, and on what."""
     plan, record = job.plan, method_record(job.name)
-    against = [item.name for item in job.against] if record.fights_with(job.settings) else []
+    against = [item.name for item in job.against] if record.fights_with(job.whole_settings) else []
     return {
         "method": job.name,
-        "settings": _as_json(job.settings, record.fights == "by lambda"),
+        "settings": _as_json(job.whole_settings, record.fights == "by lambda"),
         "against": against,
         "data": {"name": plan.corpus.name},
-        **_figures(plan, job.settings, defences),
+        **_figures(plan, job.whole_settings, defences),
         "seeds": len(plan.splits),
         "private_towards_training_texts": all(
             item.outcome.map.training.status == "proven" for item in defences

@@ -10,27 +10,25 @@ choice among many would else find a lucky one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, fit, method
-from capelet.defences.fitting import Part
 from capelet.errors import CapeletError, MissingExtra, name_field
 from capelet.evaluation.ceilings import bound_of
 from capelet.evaluation.leakage import Tally
 from capelet.evaluation.measure import Released, guess, worst_case
-from capelet.evaluation.plan import Plan
 from capelet.evaluation.utility import neighbour_recall
 from capelet.findings import Finding
 from capelet.findings.verdicts import Side, side_of
-from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
+from capelet.interfaces import Vectors
 from capelet.privacy.guarantees import Guarantee, ceiling_balanced, check_count, check_number
 from capelet.release import PrivateEncoder
+from capelet.workflows.training import TrainingJob, part_of, steps_with
 
 # So many points are attacked as an audit does; it takes several times as long as a trial.
 CONFIRMED = 3
@@ -157,69 +155,33 @@ def _gain_words(row: Finding) -> str:
     return f"{row.value - chance:.3f} (at most {row.high - chance:.3f} with 95 % confidence)"
 
 
-def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attribute]) -> Part:
-    """What a defence may see of a split: the defender's rows, renumbered from 0."""
-    rows = parts.defender
-    place = np.full(len(plan.corpus), -1, dtype=np.intp)
-    place[rows] = np.arange(len(rows))
-    fit_rows, tune_rows = (place[some] for some in parts.training("defender"))
-
-    def of_part(item: Attribute) -> Attribute:
-        return replace(item, codes=item.codes[rows])
-
-    task = of_part(plan.label) if plan.label is not None else None
-    texts = plan.corpus.texts[rows].tolist() if plan.corpus.texts is not None else None
-    secrets = tuple(of_part(item) for item in against)
-    return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
-
-
-def steps_with(defence: Defence, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
-    """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
-    own_encoder = defence.encoder
-    return (*(encoder if own_encoder is None else (own_encoder,)), *defence.steps)
-
-
-@dataclass(frozen=True, eq=False)
-class SearchTask:
-    """What is searched: the settings of a method that are None, on the first split of a plan.
-
-    `vectors` of all rows are what the defence is given, `original` what the encoder gives without
-    it; `ship` makes of a fitted defence what would be saved, which consumes `inputs`.
-    """
-
-    plan: Plan
-    name: str
-    settings: Settings
-    against: tuple[Attribute, ...]
-    vectors: Vectors
-    original: Vectors
-    inputs: Any
-    ship: Callable[[Defence], PrivateEncoder]
-
-
 def search(
-    task: SearchTask,
+    job: TrainingJob,
+    vectors: Vectors,
+    original: Vectors,
     *,
     max_leakage: float | None = None,
     min_utility: float | None = None,
     trials: int | None = None,
-    progress: Progress = silent,
 ) -> Frontier:
-    """Try settings of a method and pick the best that meets the wish.
+    """Try settings of a method that nobody chose, and pick the best that meets the wish.
 
+    `vectors` of all rows are what the defence is given, `original` what the encoder gives without
+    it.
     Every trial is attacked from its vectors alone. Those that would be chosen, three at most, are
     then released as they would ship, and attacked as an audit does, by redraws and insiders too:
     the first that still meets the wish is the choice.
     """
     wish = _wish(max_leakage, min_utility)
-    bench, most = _Trials(task), check_count("trials", TRIALS if trials is None else trials)
+    bench = _Trials(job, vectors, original)
+    most = check_count("trials", TRIALS if trials is None else trials)
 
     def evaluate(choice: Mapping[str, Any]) -> tuple[float, float]:
         point = bench.point(choice)
-        progress("searching", len(bench.points), most)
+        job.progress("searching", len(bench.points), most)
         return point.leakage, point.utility
 
-    _optimise(_space(task.name, task.settings), evaluate, most)
+    _optimise(_space(job.name, job.settings), evaluate, most)
     confirmed = map(bench.confirm, _best_points(bench.points, wish))
     choice = next((point for point in confirmed if _best_points([point], wish)), None)
     guarantee = _common_guarantee(bench.points)
@@ -229,7 +191,7 @@ def search(
         choice,
         wish,
         bench.utility_name,
-        None if guarantee is None else _most_gain(guarantee, task.against),
+        None if guarantee is None else _most_gain(guarantee, job.against),
         None if guarantee is None else bench.utility_ceiling(guarantee),
     )
 
@@ -312,21 +274,22 @@ class _Trials:
     The rows are the first defender's, as `Plan.search_split` cuts them.
     """
 
-    def __init__(self, task: SearchTask) -> None:
-        self.task, self.points = task, list[Point]()
+    def __init__(self, job: TrainingJob, vectors: Vectors, original: Vectors) -> None:
+        self.job, self.vectors, self.original = job, vectors, original
+        self.points: list[Point] = []
         self._defences: dict[int, Defence] = {}
-        inner, label = task.plan.search_split(task.against), task.plan.label
-        self.neighbours = task.settings.keep == "neighbours" or label is None
+        inner, label = job.plan.search_split(job.against), job.plan.label
+        self.neighbours = job.settings.keep == "neighbours" or label is None
         # Of texts nothing is asked: what they say themselves is the same in every trial.
-        corpus = replace(task.plan.corpus, texts=None, author=None, vectors=task.original)
+        corpus = replace(job.plan.corpus, texts=None, author=None, vectors=original)
         self.plan = replace(
-            task.plan,
+            job.plan,
             corpus=corpus,
-            secrets=task.against,
+            secrets=job.against,
             label=None if self.neighbours else label,
             splits=(inner,),
         )
-        self.part = part_of(task.plan, inner, task.vectors, task.against)
+        self.part = part_of(job.plan, inner, vectors, job.against)
         self.utility_name = (
             "recall of ten neighbours"
             if self.neighbours or label is None
@@ -335,11 +298,11 @@ class _Trials:
 
     def point(self, choice: Mapping[str, Any]) -> Point:
         """A trial, from vectors that were encoded once for all of them."""
-        task = self.task
-        defence = fit(task.name, self.part, replace(task.settings, **choice))
+        job = self.job
+        defence = fit(job.name, self.part, replace(job.settings, **choice))
         private = PrivateEncoder(*steps_with(defence, ()))
-        inputs = task.vectors if private.encoder is None else task.inputs
-        released = Released.of([private], inputs, task.original)
+        inputs = self.vectors if private.encoder is None else job.inputs
+        released = Released.of([private], inputs, self.original)
         point = self._point(released, choice)
         self._defences[len(self.points)] = defence
         self.points.append(point)
@@ -351,8 +314,8 @@ class _Trials:
         What it is worth does not depend on who attacks, and was measured in its trial.
         """
         place = self.points.index(point)
-        private = self.task.ship(self._defences[place])
-        released = Released.of([private], self.task.inputs, self.task.original)
+        private = self.job.ship(self._defences[place])
+        released = Released.of([private], self.job.inputs, self.original)
         # Without the task: its probe takes as long as two attributes.
         tally = guess(replace(self.plan, label=None), released)
         leakage, upper = self._worst(released, tally)
@@ -370,7 +333,7 @@ class _Trials:
         return None if bound is None else bound(guarantee)
 
     def baseline(self) -> Point:
-        return self._point(Released.of([PrivateEncoder()], self.task.original), {})
+        return self._point(Released.of([PrivateEncoder()], self.original), {})
 
     def _point(self, released: Released, settings: Mapping[str, float | int]) -> Point:
         """What attackers read from the vectors alone, and what these are worth."""
@@ -391,7 +354,7 @@ class _Trials:
     def _utility(self, tally: Tally, vectors: Vectors) -> float:
         label, rows = self.plan.label, self.plan.splits[0].victims
         if label is None:
-            return float(neighbour_recall(self.task.original[rows], vectors[rows]).mean())
+            return float(neighbour_recall(self.original[rows], vectors[rows]).mean())
         (guesses,) = tally.guesses["utility", label.name, "strongest"]
         return float((guesses.truth == guesses.predictions).mean())
 

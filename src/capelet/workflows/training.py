@@ -10,18 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from capelet.data.corpus import Split
 from capelet.data.labels import Attribute
 from capelet.defences import Defence, Settings, check_attributes, check_needs, fit, method
+from capelet.defences.fitting import Part
 from capelet.errors import DataError, did_you_mean, name_field
 from capelet.evaluation.decision import inputs_of
 from capelet.evaluation.measure import Released, encoders_of
 from capelet.evaluation.plan import Plan
-from capelet.interfaces import Progress, Step, Vectors, silent
+from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.release import PrivateEncoder
 from capelet.release.seeded import seeded
 from capelet.release.steps import run, run_seeded
-from capelet.workflows.settings_choice import part_of, steps_with
 from capelet.workflows.units import check_classes, with_units
 
 TRAINING = "training"  # the purpose of noise that a defence learns through
@@ -55,9 +57,31 @@ def check_choice(plan: Plan, against: Sequence[Attribute], name: str, settings: 
         check_classes([*against, *([plan.label] if plan.label is not None else [])])
 
 
+def part_of(plan: Plan, parts: Split, vectors: Vectors, against: Sequence[Attribute]) -> Part:
+    """What a defence may see of a split: the defender's rows, renumbered from 0."""
+    rows = parts.defender
+    place = np.full(len(plan.corpus), -1, dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    fit_rows, tune_rows = (place[some] for some in parts.training("defender"))
+
+    def of_part(item: Attribute) -> Attribute:
+        return replace(item, codes=item.codes[rows])
+
+    task = of_part(plan.label) if plan.label is not None else None
+    texts = plan.corpus.texts[rows].tolist() if plan.corpus.texts is not None else None
+    secrets = tuple(of_part(item) for item in against)
+    return Part(vectors[rows], fit_rows, tune_rows, task, secrets, texts)
+
+
+def steps_with(defence: Defence, encoder: Sequence[Step]) -> tuple[Encoder | Step, ...]:
+    """The steps of a fitted method behind those of the encoder, or behind the one it has learnt."""
+    own_encoder = defence.encoder
+    return (*(encoder if own_encoder is None else (own_encoder,)), *defence.steps)
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
-    """A method with all its settings, on the splits of a plan.
+    """A method with the settings that were chosen, on the splits of a plan.
 
     `against` are the attributes that it fights, `texts` its steps before the encoder, and `plain`
     is what it protects.
@@ -82,20 +106,19 @@ class TrainingJob:
         plain: PrivateEncoder,
         progress: Progress = silent,
     ) -> TrainingJob:
-        """Complete the settings, and refuse a method that needs texts where there are none."""
+        """The job, unless the method needs texts where there are none."""
         texts = method(name).text_steps(settings)
         if plain.consumes != "texts" and not method(name).on_vectors:
             raise DataError(
                 f"the method {name!r} changes or reads texts, and there are only vectors"
             )
         inputs = inputs_of(plan.corpus, plain)
-        return cls(plan, name, settings, against, texts, plain, inputs, progress).with_settings({})
+        return cls(plan, name, settings, against, texts, plain, inputs, progress)
 
-    def with_settings(self, found: dict[str, Any]) -> TrainingJob:
-        """The job with settings that were found, and the method's own for what nobody chose."""
-        names = [item.name for item in self.against]
-        settings = method(self.name).complete(replace(self.settings, **found), names)
-        return replace(self, settings=settings)
+    @property
+    def whole_settings(self) -> Settings:
+        """The settings, with the method's own for what nobody chose."""
+        return method(self.name).complete(self.settings, [item.name for item in self.against])
 
     def encode(self) -> tuple[Released, list[TrainingInputs]]:
         """Split by split, what is released without protection, and what the defence learns on."""
@@ -152,7 +175,7 @@ class TrainingJob:
 
         In a study the noise of a private training is from that seed as well.
         """
-        settings = self.settings
+        settings = self.whole_settings
         schedule, training = replace(settings.schedule, seed=parts.seed), settings.training
         if self.plan.protocol.seeded_noise and training is not None:
             training = replace(training, seed_noise=parts.seed)

@@ -64,7 +64,7 @@ def measure_method(
     plan, plain = plan_attributes(protocol, corpus), _plain(encoder)
     against = attributes_to_fight(plan, hold_out)
     job = TrainingJob.of(plan, name, settings, against, plain)
-    check_choice(plan, against, name, job.settings)
+    check_choice(plan, against, name, job.whole_settings)
     unprotected, lessons = job.encode()
     # No checkpoints: a cell is short, and must not depend on what lies on a disk.
     (defence,) = job.train(lessons)
