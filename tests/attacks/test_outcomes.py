@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def measured(source: Corpus, *steps: Any, seeds: int = 2) -> list[Finding]:
     releases = [item.release(source.vectors) for item in encoders]
     access = access_of(encoders, source.vectors, source.vectors)
     vectors = [item.vectors for item in releases]
-    tally = attack_all(plan, vectors, [Constant()], silent, access)  # type: ignore[list-item]
+    tally = attack_all(replace(plan, attackers=(Constant(),)), vectors, silent, access)
     return findings_of(plan, releases[0], tally)
 
 

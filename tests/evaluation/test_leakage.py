@@ -74,6 +74,10 @@ class Means:
         return Candidate(settings, scores(view.vectors.tune), scores(view.vectors.scored))
 
 
+def read_by(plan: Plan, *attackers: Any) -> Plan:
+    return replace(plan, attackers=attackers)
+
+
 def corpus(texts: bool = False, missing: int = 0, unlabelled: int = 0) -> Corpus:
     """A task in coordinate 0, a secret of two classes in 1, one of three in 2 (weakly)."""
     random = np.random.default_rng(5)
@@ -108,7 +112,7 @@ def plan_of(source: Corpus, seeds: int = 1) -> tuple[Plan, np.ndarray]:
 def tally() -> tuple[Plan, Tally, Means]:
     plan, vectors = plan_of(corpus(missing=37))
     family = Means()
-    return plan, attack_split(plan, vectors, plan.splits[0], [family]), family  # type: ignore[list-item]
+    return plan, attack_split(read_by(plan, family), vectors, plan.splits[0]), family
 
 
 def release(plan: Plan, guarantee: Guarantee = NONE) -> Release:
@@ -229,7 +233,7 @@ def test_the_predicted_label_alone_is_judged_from_the_attacker_s_own_rows(
 
 def test_unknown_labels_are_predicted_too_but_never_scored() -> None:
     plan, vectors = plan_of(corpus(unlabelled=60))
-    result = attack_split(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
+    result = attack_split(read_by(plan, Means()), vectors, plan.splits[0])
     victims = plan.splits[0].victims
     assert plan.label is not None
     known = victims[plan.label.codes[victims] >= 0]
@@ -244,7 +248,7 @@ def test_unknown_labels_are_predicted_too_but_never_scored() -> None:
 def test_texts_bring_the_references_that_read_them() -> None:
     plan, vectors = plan_of(corpus(texts=True))
     ticks: list[int] = []
-    result = attack_split(plan, vectors, plan.splits[0], [Means()], lambda: ticks.append(1))  # type: ignore[list-item]
+    result = attack_split(read_by(plan, Means()), vectors, plan.splits[0], lambda: ticks.append(1))
     (text,) = result.guesses["utility-reference", "task", "tf-idf"]
     assert (text.predictions == text.truth).mean() == 1.0  # the word says it
     assert len(result.guesses["attribute-inference-reference", "two", "tf-idf"]) == 1
@@ -255,7 +259,7 @@ def test_without_a_label_there_is_no_task_and_no_reference_from_it() -> None:
     source = corpus()
     bare = Corpus("bare", vectors=source.vectors, private=source.private)
     plan, vectors = plan_of(bare)
-    result = attack_split(plan, vectors, plan.splits[0], [Means("a"), Means("b", 9.0)])  # type: ignore[list-item]
+    result = attack_split(read_by(plan, Means("a"), Means("b", 9.0)), vectors, plan.splits[0])
     assert {kind for kind, *_ in result.guesses} == {
         "attribute-inference",
         "attribute-inference-null",
@@ -274,7 +278,7 @@ def test_a_secret_that_is_hardly_known_is_refused_with_its_counts() -> None:
     two = plan.secrets[0]
     two.codes[plan.splits[0].victims] = -1
     with pytest.raises(DataError, match=r"'two' is known on too few rows .* 0 among the victims"):
-        attack_split(plan, vectors, plan.splits[0], [Means()])  # type: ignore[list-item]
+        attack_split(read_by(plan, Means()), vectors, plan.splits[0])
 
 
 def test_two_rows_to_learn_from_and_one_victim_are_enough() -> None:
@@ -284,7 +288,7 @@ def test_two_rows_to_learn_from_and_one_victim_are_enough() -> None:
         codes = np.full(ROWS, -1, dtype=np.intp)
         codes[parts.attacker[:own]] = codes[parts.victims[:victims]] = 0
         target = replace(secret, codes=codes)
-        split = leakage._SplitAttack(plan, vectors, parts, [], NO_ACCESS)
+        split = leakage._SplitAttack(plan, vectors, parts, NO_ACCESS)
         if not is_enough:
             with pytest.raises(DataError, match=f"{own} in the attacker's part, {victims} among"):
                 split._view("attacker", target)
@@ -308,7 +312,7 @@ def test_an_adaptive_attacker_is_gathered_and_may_be_the_strongest() -> None:
 
     for codes, winner in ((secret.codes, "pairs"), (1 - secret.codes, "means")):
         adaptive = {"pairs": guess(codes)}
-        split = leakage._SplitAttack(plan, vectors, parts, [Means()], NO_ACCESS)  # type: ignore[list-item]
+        split = leakage._SplitAttack(read_by(plan, Means()), vectors, parts, NO_ACCESS)
         split.insiders = SimpleNamespace(guesses=lambda secret, found=adaptive: found)  # type: ignore[assignment]
         split.add_controls(split.attack_secret(secret), None)
         result = split.tally
@@ -329,9 +333,9 @@ def test_each_split_is_attacked_on_its_own_release_and_in_order() -> None:
     plan, vectors = plan_of(corpus(), seeds=3)
     released = [vectors, np.zeros_like(vectors), -vectors]
     reports: list[tuple[str, int, int]] = []
-    total = attack_all(plan, released, [Means()], lambda *report: reports.append(report))  # type: ignore[list-item]
+    total = attack_all(read_by(plan, Means()), released, lambda *report: reports.append(report))
     singles = [
-        attack_split(plan, some, parts, [Means()])  # type: ignore[list-item]
+        attack_split(read_by(plan, Means()), some, parts)
         for some, parts in zip(released, plan.splits, strict=True)
     ]
     for key, guesses in total.guesses.items():
@@ -362,7 +366,7 @@ def test_each_split_has_its_own_access(monkeypatch: pytest.MonkeyPatch) -> None:
     released = [vectors, 2 * vectors, 3 * vectors]
     for access in (some, []):
         calls.clear()
-        attack_all(plan, released, [], silent, access)
+        attack_all(plan, released, silent, access)
         for seed, own, mine in calls:
             assert own is released[seed] and mine is (access[seed] if access else NO_ACCESS)
         assert sorted(seed for seed, _, _ in calls) == [0, 1, 2]
@@ -393,7 +397,7 @@ def test_noise_is_drawn_again_for_the_attacker_s_own_rows_only() -> None:
     again = Redraw(noise, vectors)  # type: ignore[arg-type]
     assert again.most == 16
     family = Means()
-    tally_ = attack_split(plan, released, plan.splits[0], [family], access=Access(again))  # type: ignore[list-item]
+    tally_ = attack_split(read_by(plan, family), released, plan.splits[0], access=Access(again))
     parts = plan.splits[0]
     known = int((plan.secrets[0].codes[parts.attacker] >= 0).sum())
     assert set(noise.calls[1:]) <= {known, len(parts.attacker)} and len(noise.calls) > 1
@@ -552,7 +556,7 @@ def test_the_best_family_on_victims_has_an_interval_for_all_families_at_once() -
     source = corpus()
     plan, vectors = plan_of(source)
     some = [Means("a"), Means("b", 9.0)]
-    result = attack_split(plan, vectors, plan.splits[0], some)  # type: ignore[arg-type]
+    result = attack_split(read_by(plan, *some), vectors, plan.splits[0])
     rows = findings_of(plan, release(plan), result)
     row = find(rows, "attribute-inference", "two", "accuracy", "strongest")
     best = row.parameters["best_family"]

@@ -100,7 +100,6 @@ class Tally:
 def attack_all(
     plan: Plan,
     vectors_by_split: Sequence[Vectors],
-    attackers: Sequence[Family],
     progress: Progress,
     access: Sequence[Access] = (),
     *,
@@ -121,7 +120,7 @@ def attack_all(
     def one(place: int) -> Tally:
         own = access[place] if access else NO_ACCESS
         parts, vectors = plan.splits[place], vectors_by_split[place]
-        return attack_split(plan, vectors, parts, attackers, tick, own, controls=controls)
+        return attack_split(plan, vectors, parts, tick, own, controls=controls)
 
     total = Tally()
     for tally in in_threads(one, range(len(plan.splits)), plan.protocol.threads):
@@ -143,7 +142,6 @@ def attack_split(
     plan: Plan,
     vectors: Vectors,
     parts: Split,
-    attackers: Sequence[Family],
     tick: Callable[[], None] = lambda: None,
     access: Access = NO_ACCESS,
     *,
@@ -154,7 +152,7 @@ def attack_split(
     Attackers of secrets draw their own texts as often as it helps them, if `access` permits. The
     task does not: its user has one draw of each text, and may make no other.
     """
-    split = _SplitAttack(plan, vectors, parts, attackers, access)
+    split = _SplitAttack(plan, vectors, parts, access)
     labels = None
     if plan.label is not None:
         labels = split.probe_task(plan.label)
@@ -170,7 +168,7 @@ def attack_split(
 
 def attempts_on(plan: Plan, vectors: Vectors, access: Access) -> tuple[Tally, list[TextAttack]]:
     """The attack on each secret of the first split, kept so that it can read other vectors too."""
-    split = _SplitAttack(plan, vectors, plan.splits[0], plan.attackers, access)
+    split = _SplitAttack(plan, vectors, plan.splits[0], access)
     with one_thread():
         attempts = [split.attack_secret(item) for item in plan.secrets]
     return split.tally, attempts
@@ -179,16 +177,9 @@ def attempts_on(plan: Plan, vectors: Vectors, access: Access) -> tuple[Tally, li
 class _SplitAttack:
     """Everything that is measured on one split, with what its targets share made once."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        vectors: Vectors,
-        parts: Split,
-        attackers: Sequence[Family],
-        access: Access,
-    ) -> None:
+    def __init__(self, plan: Plan, vectors: Vectors, parts: Split, access: Access) -> None:
         self.plan, self.vectors, self.parts = plan, vectors, parts
-        self.attackers, self.redraw, self.outcomes = attackers, access.redraw, access.outcomes
+        self.redraw, self.outcomes = access.redraw, access.outcomes
         # The pairs and the noise of a finite release tell nothing that its table does not.
         insider = None if self.outcomes else access.insider
         self.insiders = AdaptiveAttackers(plan, parts, vectors, insider) if insider else None
@@ -236,7 +227,7 @@ class _SplitAttack:
         codes = np.maximum(label.codes, 0)
         # A task is judged by plain accuracy, so its classes are not weighed.
         task = Secret(wide, codes, len(label.classes), balanced=False)
-        result = attack(wide, task, self.attackers)
+        result = attack(wide, task, self.plan.attackers)
         best = result.best[result.strongest]
         named = {**result.best, "strongest": best}
         truth = label.codes[victims]
@@ -262,7 +253,8 @@ class _SplitAttack:
         tally = self.tally
         view, _ = self._view("attacker", secret)
         target = Secret(view, secret.codes, len(secret.classes))
-        draws, attackers = self._draws_of(view), self.attackers
+        draws = self._draws_of(view)
+        attackers: Sequence[Family] = self.plan.attackers
         adaptive = self.insiders.guesses(secret) if self.insiders else {}
         result = attack(view, target, attackers, draws)
         named = {name: candidate.scored for name, candidate in result.best.items()}

@@ -90,7 +90,7 @@ def guess(plan: Plan, released: Released, *, from_vectors_alone: bool = False) -
     access = released.access(plan)
     if from_vectors_alone:
         access = [Access(outcomes=item.outcomes) for item in access]
-    return attack_all(plan, released.vectors, plan.attackers, silent, access, controls=False)
+    return attack_all(plan, released.vectors, silent, access, controls=False)
 
 
 def worst_case(plan: Plan, released: Released, tally: Tally, secret: Attribute) -> Finding:
@@ -126,7 +126,7 @@ def measure(
     first, original = released.first, released.original
     with clock("attacks"):
         access = released.access(plan)
-        tally = attack_all(plan, released.vectors, plan.attackers, progress, access)
+        tally = attack_all(plan, released.vectors, progress, access)
     with clock("scores"), one_thread():
         rows = findings_of(plan, first, tally)
         if original is not None:

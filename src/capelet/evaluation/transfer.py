@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from capelet.attacks.adaptive import VECTORS
-from capelet.attacks.attribute import Draws, Family, Secret, View, attack
+from capelet.attacks.attribute import Draws, Secret, View, attack
 from capelet.attacks.outcomes import TABLE, OutcomeTable, attack_outcomes
 from capelet.data.corpus import Corpus, Rows
 from capelet.data.labels import Attribute, add_derived, attributes
@@ -110,7 +110,6 @@ def attack_from_elsewhere(
     auxiliary: Auxiliary,
     release: Release,
     own: Vectors,
-    attackers: Sequence[Family],
     access: Access = NO_ACCESS,
 ) -> list[Finding]:
     """Findings of the strongest attacker that `own`, the auxiliary texts' release, teaches.
@@ -123,7 +122,7 @@ def attack_from_elsewhere(
     for secret in auxiliary.secrets:
         attribute = next(item for item in plan.secrets if item.name == secret.name)
         with one_thread():
-            guesses, winner = _guesses(plan, secret, auxiliary.corpus, vectors, attackers, access)
+            guesses, winner = _guesses(plan, secret, auxiliary.corpus, vectors, access)
         about = {
             "holds": VECTORS,
             "auxiliary": {"name": auxiliary.corpus.name, "texts": int((secret.codes >= 0).sum())},
@@ -140,7 +139,6 @@ def _guesses(
     secret: Attribute,
     corpus: Corpus,
     vectors: Vectors,
-    attackers: Sequence[Family],
     access: Access,
 ) -> tuple[list[Guesses], str]:
     """Guesses of the victims of each seed, and the name of the attacker."""
@@ -160,7 +158,7 @@ def _guesses(
     result = (
         attack_outcomes(view, target, OutcomeTable(access.outcomes), draws)
         if access.outcomes
-        else attack(view, target, attackers, draws)
+        else attack(view, target, plan.attackers, draws)
     )
     scores = result.best[result.strongest].scored
     guesses = []

@@ -184,7 +184,7 @@ def _from_elsewhere(
     inputs = inputs_of(auxiliary.corpus, target)
     (access,) = access_of([target], inputs, None)
     own = target.release(inputs).vectors
-    return attack_from_elsewhere(plan, auxiliary, release, own, plan.attackers, access)
+    return attack_from_elsewhere(plan, auxiliary, release, own, access)
 
 
 def corpus_of(data: Any, columns: Columns, split: str | None = None) -> Corpus:
