@@ -355,10 +355,9 @@ def test_each_split_has_its_own_access(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, vectors = plan_of(corpus(), seeds=3)
     calls: list[tuple[int, Any, Any]] = []
 
-    def spy(
-        plan: Any, own: Any, parts: Any, attackers: Any, tick: Any, access: Any, **_: Any
-    ) -> Tally:
-        calls.append((parts.seed, own, access))
+    def spy(plan: Any, own: Any, parts: Any, *others: Any, controls: bool) -> Tally:
+        assert controls
+        calls.append((parts.seed, own, others[-1]))
         return Tally()
 
     monkeypatch.setattr(leakage, "attack_split", spy)
