@@ -11,6 +11,7 @@ from scipy.stats import norm
 from capelet.attacks.adaptive import LIKELIHOOD, PAIRS, UNDO
 from capelet.attacks.attribute import OutOfFold, Result, paired_gain
 from capelet.data.corpus import Corpus
+from capelet.evaluation.access import access_of
 from capelet.evaluation.adaptive import (
     AdaptiveAttackers,
     AdaptiveGuess,
@@ -18,7 +19,6 @@ from capelet.evaluation.adaptive import (
     _leaning,
     _without_leaning,
     holds,
-    insiders_of,
     strongest_of,
 )
 from capelet.evaluation.plan import Plan
@@ -166,8 +166,8 @@ def test_the_strongest_is_chosen_on_own_rows() -> None:
 
 def test_nobody_is_an_insider_of_unprotected_vectors() -> None:
     raw = corpus().vectors
-    assert insiders_of([PrivateEncoder()], raw) == [None]
-    assert insiders_of([PrivateEncoder(folding_map())], raw)[0] is not None
+    plain, folded = access_of([PrivateEncoder(), PrivateEncoder(folding_map())], raw, raw)
+    assert plain.insider is None and folded.insider is not None
 
 
 def test_an_audit_names_the_winner_and_what_it_held() -> None:

@@ -12,10 +12,9 @@ from capelet.data.corpus import Corpus
 from capelet.evaluation.plan import Plan
 from capelet.evaluation.provenance import (
     Clock,
+    attack_provenance,
     audit_provenance,
     describe_cache,
-    inversion_provenance,
-    membership_provenance,
     provenance,
 )
 from capelet.findings import Finding, Findings
@@ -62,8 +61,9 @@ def test_an_audit_says_everything(corpus: Corpus) -> None:
 
 def test_single_attacks_say_the_same_of_everything_else(corpus: Corpus, tmp_path: Path) -> None:
     inversion = Finding("inversion", "words", "f1", 0.5, n=40, parameters={"auxiliary": 80})
-    about = inversion_provenance(
-        corpus, PrivateEncoder(), Findings((inversion,)), Clock(), seed=3, texts=200
+    findings = Findings((inversion,))
+    about = attack_provenance(
+        "inversion", corpus, PrivateEncoder(), findings, Clock(), seed=3, pieces=200
     )
     assert list(about) == [*SECTIONS, "attacks"] and about["data"]["pieces"] == 200
     assert about["split"] == {
@@ -73,7 +73,9 @@ def test_single_attacks_say_the_same_of_everything_else(corpus: Corpus, tmp_path
     table.write_text("a 1\n", encoding="utf-8")
     rows = (replace(inversion, kind="membership", metric="advantage", target="windows"),)
     for data, kind in ((corpus, "by_author"), (replace(corpus, author=None), "by_text")):
-        about = membership_provenance(data, table, Findings(rows), Clock(), seed=0, members=60)
+        about = attack_provenance(
+            "membership", data, table, Findings(rows), Clock(), seed=0, members=60
+        )
         assert list(about) == [*SECTIONS, "attacks"] and about["split"]["kind"] == kind
         assert about["data"]["members"] == 60 and about["guarantee"]["status"] == "none"
         assert about["encoder"]["name"] == "word vectors words.txt"

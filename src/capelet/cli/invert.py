@@ -58,7 +58,7 @@ def invert(
     --attacks multi-label,sparse-coding --out runs/words`
     """
     from capelet.evaluation.inversion import Inversion, texts_to_invert
-    from capelet.evaluation.provenance import Clock, inversion_provenance
+    from capelet.evaluation.provenance import Clock, attack_provenance
     from capelet.files import check_writable
 
     clock = Clock()
@@ -81,9 +81,10 @@ def invert(
     private = open_encoder(corpus, source)
     with progress_bars(json) as progress, clock("inversion"):
         findings = attack.measure(texts, private, auxiliary=own, authors=authors, progress=progress)
-    origin = inversion_provenance(
-        corpus, private, findings, clock, seed=seed, texts=len(texts), auxiliary=other
-    )
+    origin = attack_provenance(
+        "inversion", corpus, private, findings, clock, seed=seed, auxiliary=other,
+        pieces=len(texts),
+    )  # fmt: skip
     findings = with_command(findings, origin)
     report_findings(findings, folder, json, summarise=_summary, show=_print)
 

@@ -48,7 +48,7 @@ def membership(
     """
     from capelet.encoders.word_vectors import read_word_vectors
     from capelet.evaluation.membership import Membership
-    from capelet.evaluation.provenance import Clock, membership_provenance
+    from capelet.evaluation.provenance import Clock, attack_provenance
     from capelet.files import check_writable
 
     folder = out or Path("runs") / f"{Path(data).stem}-members"
@@ -69,7 +69,9 @@ def membership(
             findings = attack.of_words(corpus, flags, read_word_vectors(model))
         else:
             findings = attack.of_encoder(corpus, flags, model, progress)
-    origin = membership_provenance(corpus, model, findings, clock, seed=seed, members=sum(flags))
+    origin = attack_provenance(
+        "membership", corpus, model, findings, clock, seed=seed, members=sum(flags)
+    )
     findings = with_command(findings, origin)
     report_findings(findings, folder, json, summarise=_summary, show=_print)
 

@@ -12,7 +12,7 @@ import numpy as np
 from capelet.attacks.attribute import MOST_DRAWS
 from capelet.attacks.outcomes import countable
 from capelet.data.corpus import Rows
-from capelet.evaluation.adaptive import Insider, insiders_of
+from capelet.evaluation.adaptive import Insider
 from capelet.interfaces import Vectors
 from capelet.release import PrivateEncoder
 from capelet.release.seeded import SeededEncoder
@@ -69,6 +69,7 @@ def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | No
     """What attackers of each split's release may use beside its vectors.
 
     Noise can be drawn again by everyone; `raw` are the vectors that insiders hold, None for none.
+    Nobody is an insider of an unprotected release.
     """
     locks: dict[int, Lock] = {}
     redraws = {
@@ -76,8 +77,11 @@ def access_of(encoders: Sequence[PrivateEncoder], inputs: Any, raw: Vectors | No
         for item in encoders
         if item.draws
     }
-    insiders = insiders_of(encoders, raw)
     return [
-        Access(redraws.get(id(encoder)), insider, countable(encoder.outcomes))
-        for encoder, insider in zip(encoders, insiders, strict=True)
+        Access(
+            redraws.get(id(encoder)),
+            Insider.of(encoder, raw) if raw is not None and encoder.protects else None,
+            countable(encoder.outcomes),
+        )
+        for encoder in encoders
     ]

@@ -9,7 +9,7 @@ victims are read with all that the attacker owns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -258,11 +258,3 @@ def holds(attacker: str, winners: Mapping[str, int] | None = None) -> str:
     if winners:
         attacker = max(winners, key=lambda name: winners[name])
     return HOLDS.get(attacker, VECTORS)
-
-
-def insiders_of(encoders: Sequence[PrivateEncoder], raw: Vectors | None) -> list[Insider | None]:
-    """What insiders of each split's encoder hold; nobody does of an unprotected release."""
-    return [
-        Insider.of(private, raw) if raw is not None and private.protects else None
-        for private in encoders
-    ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from capelet.data.splits import SHARES, identical, linked_share, near_duplicates
 from capelet.encoders.own import public_fingerprint
 from capelet.evaluation.plan import Plan
 from capelet.files import home_folder, sha256_of_file
-from capelet.findings import Finding, Findings
+from capelet.findings import Findings
 from capelet.interfaces import Encoder
 from capelet.privacy.guarantees import NONE, Guarantee
 from capelet.privacy.origins import keyed_name
@@ -112,59 +112,39 @@ def describe_auxiliary(corpus: Corpus, overlap: int) -> dict[str, Any]:
     }
 
 
-def inversion_provenance(
-    corpus: Corpus,
-    private: PrivateEncoder,
-    findings: Findings,
-    clock: Clock,
-    *,
-    seed: int,
-    texts: int,
-    auxiliary: Corpus | None = None,
-) -> dict[str, Any]:
-    """Of one inversion attack; `texts` is how many there were after cutting."""
-    rows = findings.select(kind="inversion", metric="f1", subgroup=None)
-    split = _split_of(rows, corpus, "victims", seed)
-    sections: dict[str, Any] = {}
-    if auxiliary is not None:
-        split["kind"] = "own_texts"
-        sections["auxiliary"] = {"name": auxiliary.name, "digest": keyed_name(auxiliary.digest())}
-    about = _attack_provenance(describe_corpus(corpus, pieces=texts), private, split, clock)
-    return {**about, **sections, "attacks": ["inversion"]}
+# Of an attack alone: the metric of the rows that count its texts, and the part that they count.
+_COUNTED = {"inversion": ("f1", "victims"), "membership": ("advantage", "scored")}
 
 
-def membership_provenance(
+def attack_provenance(
+    attack: str,
     corpus: Corpus,
     model: PrivateEncoder | Path,
     findings: Findings,
     clock: Clock,
     *,
     seed: int,
-    members: int,
+    auxiliary: Corpus | None = None,
+    **about: int,
 ) -> dict[str, Any]:
-    """Of one membership attack on an encoder or on a file of word vectors."""
-    rows = findings.select(kind="membership", metric="advantage", subgroup=None)
+    """Of one attack alone, on what a private encoder releases or on a file of word vectors.
+
+    `about` is what else is to be said of the corpus: its pieces, its members.
+    """
+    metric, part = _COUNTED[attack]
+    rows = findings.select(kind=attack, metric=metric, subgroup=None)
     # Aggregates count writers, not rows.
     rows = [row for row in rows if row.target != "aggregates"]
-    split = _split_of(rows, corpus, "scored", seed)
-    about = _attack_provenance(describe_corpus(corpus, members=members), model, split, clock)
-    return {**about, "attacks": ["membership"]}
-
-
-def _split_of(rows: Sequence[Finding], corpus: Corpus, scored: str, seed: int) -> dict[str, Any]:
-    """How a single attack split its texts: whole authors where they are known."""
     sizes = {
         "auxiliary": max((int(row.parameters.get("auxiliary", 0)) for row in rows), default=0),
-        scored: max((row.n or 0 for row in rows), default=0),
+        part: max((row.n or 0 for row in rows), default=0),
     }
+    # How the attack itself split: whole authors where they are known.
     kind = "by_text" if corpus.author is None else "by_author"
-    return {"kind": kind, "sizes": sizes, "seeds": [seed]}
-
-
-def _attack_provenance(
-    data: Mapping[str, Any], model: PrivateEncoder | Path, split: Mapping[str, Any], clock: Clock
-) -> dict[str, Any]:
-    """Of a single attack, on what a private encoder releases or on a file of word vectors."""
+    sections: dict[str, Any] = {}
+    if auxiliary is not None:
+        kind, name = "own_texts", auxiliary.name
+        sections = {"auxiliary": {"name": name, "digest": keyed_name(auxiliary.digest())}}
     if isinstance(model, PrivateEncoder):
         encoder, cache = describe_encoder(model.encoder), describe_cache(model.encoder)
         guarantee = describe_guarantee(model.guarantee, model.word_guarantee)
@@ -172,16 +152,18 @@ def _attack_provenance(
         encoder, cache = _describe_word_table(model), None
         guarantee = describe_guarantee(NONE, None)
     return provenance(
-        data,
+        describe_corpus(corpus, **about),
         attributes={},
         label=None,
         encoder=encoder,
         cache=cache,
-        split=dict(split),
+        split={"kind": kind, "sizes": sizes, "seeds": [seed]},
         guarantee=guarantee,
         versions=versions(),
         warnings=[],
         seconds=clock.summary(),
+        **sections,
+        attacks=[attack],
     )
 
 
