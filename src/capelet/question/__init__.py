@@ -4,7 +4,17 @@ A field is declared once, in the record that holds it: its name, type, default a
 "not chosen": the default of a field stands where the question is decided, not at a door.
 """
 
-from capelet.question.fields import Count, Rounds, Seed, chosen, collect, fill, listed, names_of
+from capelet.question.fields import (
+    Count,
+    Rounds,
+    Seed,
+    chosen,
+    collect,
+    fill,
+    listed,
+    names_of,
+    takes,
+)
 from capelet.question.language import (
     CanaryCounts,
     DualNetwork,
@@ -46,4 +56,5 @@ __all__ = [
     "fill",
     "listed",
     "names_of",
+    "takes",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache, reduce
@@ -17,9 +17,11 @@ from itertools import pairwise
 from numbers import Integral, Real
 from operator import or_
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from capelet.errors import CapeletError, name_field
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Beyond these a number is a slip of the finger, and what it asks for would never end.
 MOST = 10**9
@@ -170,10 +172,41 @@ def collect(values: Mapping[str, Any], *kinds: type[Any]) -> list[Any]:
     return [fill(kind, values) for kind in kinds]
 
 
-def fill(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """The record with those of the values that are fields of it; None is not chosen."""
-    names = names_of(kind)
-    return kind(**{key: item for key, item in values.items() if key in names and item is not None})
+def fill(kind: Any, values: Mapping[str, Any]) -> Any:
+    """The record with those of the values that are fields of it; None is not chosen.
+
+    >>> from capelet.question import Columns
+    >>> fill(Columns, {"private": "age", "epsilon": 8}).private
+    ('age',)
+    """
+    hints, content = hints_of(kind), {}
+    for name, item in values.items():
+        if name in hints and item is not None:
+            is_list = any(isinstance(extra, Form) for extra in extras_of(hints[name]))
+            content[name] = listed(item) if is_list else item
+    return kind(**content)
+
+
+def takes(*kinds: type[Any]) -> Callable[[F], F]:
+    """Let a function's keywords be the fields of these records, which help and editors then show.
+
+    The function itself takes them as `**question`, and makes the records of them by `collect`.
+    """
+
+    def decorate(function: F) -> F:
+        signature: Any = inspect.signature(function)
+        own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        more = [
+            inspect.Parameter(item.name, keyword, default=item.default, annotation=item.type)
+            for kind in kinds
+            for item in fields(kind)
+        ]
+        wide: Any = function
+        wide.__signature__ = signature.replace(parameters=[*own, *more])
+        return function
+
+    return decorate
 
 
 def listed(value: Any) -> tuple[Any, ...]:

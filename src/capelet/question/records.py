@@ -90,7 +90,7 @@ class Protocol:
 class Attacks:
     """What is tried on a release beside its attributes, and with which knowledge."""
 
-    attacks: Sequence[str] = ("attributes",)
+    attacks: Names = ("attributes",)
     """Kinds of attack, or all that the data allow."""
     members: Sequence[bool] | None = None
     """Of each text, whether the model was trained on it."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from capelet.encoders import DEFAULT
 from capelet.errors import CapeletError
+from capelet.question import Protocol, names_of
 from capelet.studies.cell import Cell, Measurement
 from capelet.studies.documents import check_keys
 from capelet.studies.measurements.attributes import (
@@ -40,12 +41,14 @@ _CORPUS: dict[str, Any] = {"corpus": None, "rows": None, "seed": 0}
 # At most so many texts of each person: `rows` takes whole people, and leaves few of them.
 _PEOPLE: dict[str, Any] = {"per_author": None}
 _RELEASE: dict[str, Any] = {"encoder": DEFAULT, "steps": ()}
+# A cell has one seed, and what is drawn in it repeats.
 _ATTRIBUTES: dict[str, Any] = {
+    **{
+        name: None
+        for name in names_of(Protocol)
+        if name not in ("seeds", "seeded_noise", "threads")
+    },
     "split": "balanced",
-    "attackers": (),
-    "derive": (),
-    "bins": None,
-    "metrics": (),
 }
 
 

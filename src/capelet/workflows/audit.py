@@ -8,7 +8,7 @@ audit of those needs no private column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from capelet.data.corpus import Corpus
 from capelet.data.datasets import load
 from capelet.data.official import column_of
 from capelet.data.readers import read
-from capelet.data.splits import Seeds
 from capelet.data.streams import is_named
 from capelet.encoders import DEFAULT, with_cache
 from capelet.encoders.cache import RememberingEncoder
@@ -31,31 +30,19 @@ from capelet.evaluation.provenance import Clock, audit_provenance, describe_auxi
 from capelet.evaluation.transfer import Auxiliary, attack_from_elsewhere
 from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress, silent
-from capelet.question import Attacks, Columns, Protocol, chosen, collect, listed
+from capelet.question import Attacks, Columns, Protocol, chosen, collect, takes
 from capelet.release import PrivateEncoder, Release
 from capelet.workflows.progress import default_progress
 
 
+@takes(Columns, Protocol, Attacks)
 def audit(
     corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
     *,
-    attacks: str | Sequence[str] = ("attributes",),
-    members: Sequence[bool] | None = None,
-    auxiliary: Corpus | None = None,
-    show_texts: bool = False,
-    seeds: Seeds | None = None,
-    split: str | None = None,
-    attackers: Any = (),
-    derive: str | Sequence[str] = (),
-    bins: Mapping[str, Sequence[float]] | None = None,
-    seeded_noise: bool = False,
-    threads: int | None = None,
-    metrics: str | Sequence[str] = (),
-    compare_map: Mapping[str, PrivateEncoder] | None = None,
     cache: bool = True,
     progress: Progress | None = None,
-    **columns: Any,
+    **question: Any,
 ) -> Findings:
     """Measure what a release of this corpus leaks and what it is worth.
 
@@ -73,12 +60,9 @@ def audit(
     how many splits are attacked in parallel, `metrics` are computed beside the usual ones.
     `compare_map` are other private encoders by name, plotted on one t-SNE map with these vectors.
     """
-    (named,) = collect(columns, Columns)
-    corpus = corpus_of(corpus, named, split)
+    columns, protocol, asked = collect(question, Columns, Protocol, Attacks)
+    corpus = corpus_of(corpus, columns, protocol.split)
     progress = default_progress(progress)
-    attacks, attackers, derive, metrics = map(listed, (attacks, attackers, derive, metrics))
-    protocol = Protocol(split, seeds, attackers, metrics, derive, bins, seeded_noise, threads)
-    asked = Attacks(attacks, members, auxiliary, show_texts, compare_map)
     return PlannedAudit.of(corpus, encoder, protocol, asked, cache).measure(progress)
 
 

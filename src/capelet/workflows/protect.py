@@ -13,7 +13,7 @@ and nowhere else (`privacy.origins`), so that later releases and audits can tell
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ import numpy as np
 
 from capelet.data.corpus import Corpus, Split
 from capelet.data.labels import Attribute, makes_task
-from capelet.data.splits import Seeds
 from capelet.defences import Defence, Settings, check_choices
 from capelet.defences import method as method_record
 from capelet.defences.settings import SPECIMEN
@@ -39,7 +38,16 @@ from capelet.findings import Finding, Findings
 from capelet.interfaces import Encoder, Progress
 from capelet.privacy.guarantees import Guarantee
 from capelet.privacy.origins import check_state, remember_training_rows
-from capelet.question import Columns, Network, Protocol, Training, collect, listed
+from capelet.question import (
+    Columns,
+    Network,
+    Protocol,
+    Search,
+    Training,
+    collect,
+    listed,
+    takes,
+)
 from capelet.release import PrivateEncoder, recipe_hash
 from capelet.workflows.audit import corpus_of, private_encoder
 from capelet.workflows.progress import default_progress
@@ -71,6 +79,7 @@ class Protection:
         return self.encoder.save(target, self.after.provenance["protect"])
 
 
+@takes(Columns, Protocol, Search, Training, Network)
 def protect(
     corpus: Any,
     encoder: PrivateEncoder | Encoder | str | None = None,
@@ -78,29 +87,17 @@ def protect(
     settings: Settings | None = None,
     *,
     hold_out: str | Sequence[str] = (),
-    max_leakage: float | None = None,
-    min_utility: float | None = None,
-    trials: int | None = None,
-    allow_useless_epsilon: bool = False,
-    seeds: Seeds | None = None,
-    split: str | None = None,
-    attackers: Any = (),
-    derive: str | Sequence[str] = (),
-    bins: Mapping[str, Sequence[float]] | None = None,
-    seeded_noise: bool = False,
-    threads: int | None = None,
-    metrics: str | Sequence[str] = (),
     cache: bool = True,
     progress: Progress | None = None,
-    **choices: Any,
+    **question: Any,
 ) -> Protection:
     """Train a private encoder for this corpus and measure what it leaks and costs.
 
     Example: `protect(frame, private="gender", label="stars", method="bottleneck", epsilon=8)`.
-    `corpus` may also be a `Corpus`; `choices` are the arguments of `capelet.read`, as in `audit`,
-    and what may be chosen of a training (`question.Training` and `question.Network`), before what
-    `settings` say. Which method serves which use is told by `capelet.propose`. `hold_out` are
-    private attributes that the training may not see: they are measured all the same.
+    `corpus` may also be a `Corpus`; the question is asked by the fields of `question.Columns` (the
+    arguments of `capelet.read`), `Protocol`, `Search`, and of `Training` and `Network`, which go
+    before what `settings` say. Which method serves which use is told by `capelet.propose`.
+    `hold_out` are private attributes that the training may not see: they are measured all the same.
     With `max_leakage` (the attackers' gain over chance) or `min_utility`, settings that nobody
     chose are searched first, and `TargetNotMet` is raised when none of the `trials` will do,
     or when fresh victims do not show that the chosen one keeps `max_leakage`.
@@ -112,28 +109,29 @@ def protect(
     usual ones.
     """
     clock, progress = Clock(), default_progress(progress)
-    columns, training, network = collect(choices, Columns, Training, Network)
-    corpus = corpus_of(corpus, columns, split)
-    hold_out, attackers, derive, metrics = map(listed, (hold_out, attackers, derive, metrics))
+    columns, protocol, wish, training, network = collect(
+        question, Columns, Protocol, Search, Training, Network
+    )
+    corpus, hold_out = corpus_of(corpus, columns, protocol.split), listed(hold_out)
     check_choices(method, training, network)
     choice = Settings.of(training, network, settings)
     if settings is None and training.keep is None:
-        choice = replace(choice, keep=_what_to_keep(corpus, derive, method))
+        choice = replace(choice, keep=_what_to_keep(corpus, protocol.derive, method))
     if choice.training is not None:
-        check_units(corpus, choice.training, split, bool(derive))
-        split = SPLIT
-    seeds = SEEDS if seeds is None else seeds
-    protocol = Protocol(split, seeds, attackers, metrics, derive, bins, seeded_noise, threads)
+        check_units(corpus, choice.training, protocol.split, bool(protocol.derive))
+        protocol = replace(protocol, split=SPLIT)
+    if protocol.seeds is None:
+        protocol = replace(protocol, seeds=SEEDS)
     plan = plan_attributes(protocol, corpus)
     plan.check_victims()
     against = attributes_to_fight(plan, hold_out)
-    has_search = max_leakage is not None or min_utility is not None
+    has_search = wish.max_leakage is not None or wish.min_utility is not None
     if has_search:
         plan = plan.with_common_victims()
     _check_choice(plan, against, method, choice, has_search)
     if has_search:
         plan.search_split(against)  # refused before anything is encoded
-    if seeded_noise and has_search:
+    if protocol.seeded_noise and has_search:
         raise DataError(
             "a search draws noise of its own, which no seed repeats; leave "
             f"{name_field('seeded_noise')} out, or {name_field('max_leakage')} and "
@@ -143,7 +141,7 @@ def protect(
     if not cache:  # the texts are released once for each seed, and encoded once for all
         plain = plain.with_encoder(RememberingEncoder)
     job = TrainingJob.of(plan, method, choice, against, plain, progress)
-    _check_epsilon(plan, choice, method, allow_useless_epsilon)
+    _check_epsilon(plan, choice, method, wish.allow_useless_epsilon)
     check_state()
     _check_layers(job, has_search)
     with clock("encoding"):
@@ -153,8 +151,8 @@ def protect(
     if has_search:
         with clock("search"):
             frontier = search(
-                job, lessons[0].vectors, original.vectors, max_leakage=max_leakage,
-                min_utility=min_utility, trials=trials,
+                job, lessons[0].vectors, original.vectors, max_leakage=wish.max_leakage,
+                min_utility=wish.min_utility, trials=wish.trials,
             )  # fmt: skip
         job = replace(job, settings=replace(choice, **frontier.best_settings()))
     with clock("training"):

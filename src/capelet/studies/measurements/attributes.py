@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from capelet.errors import CapeletError
@@ -20,23 +21,15 @@ from capelet.studies.measurements.inputs import (
 def _protocol(inputs: Mapping[str, Any]) -> Any:
     from capelet.question import Protocol
 
-    return Protocol(
-        split=inputs["split"],
-        seeds=[int(inputs["seed"])],
-        attackers=tuple(inputs.get("attackers", ())),
-        metrics=tuple(inputs.get("metrics", ())),
-        derive=tuple(inputs.get("derive", ())),
-        bins=inputs.get("bins"),
-        seeded_noise=True,
-        threads=1,
-    )
+    protocol = fill(Protocol, inputs)
+    return replace(protocol, seeds=[int(inputs["seed"])], seeded_noise=True, threads=1)
 
 
 def check_attackers(inputs: Mapping[str, Any]) -> None:
     from capelet.evaluation.decision import attackers_of
     from capelet.question import Protocol
 
-    attackers_of(Protocol(attackers=tuple(inputs["attackers"])))
+    attackers_of(Protocol(attackers=tuple(inputs["attackers"] or ())))
     check_steps(inputs)
 
 
