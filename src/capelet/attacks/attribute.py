@@ -23,6 +23,7 @@ from capelet.attacks.families import Candidate as Candidate
 from capelet.attacks.families import Family as Family
 from capelet.attacks.families import Settings as Settings
 from capelet.attacks.families import families as families
+from capelet.attacks.families import fit_quietly
 from capelet.attacks.views import Fold, folds_of
 from capelet.attacks.views import Parts as Parts
 from capelet.attacks.views import Secret as Secret
@@ -339,5 +340,5 @@ def few_labels(view: View, secret: Secret, count: int) -> Floats | None:
 
     places = np.concatenate(sample)
     model = LogisticRegression(C=FEW_LABELS_STRENGTH, max_iter=2000, tol=1e-3)
-    model.fit(view.standard.fit[places], secret.codes.fit[places])
+    fit_quietly(model, view.standard.fit[places], secret.codes.fit[places])
     return np.asarray(model.predict_proba(view.standard.scored))

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.families import fit_quietly
 from capelet.errors import DataError
 from capelet.numerics import padded, standard_scale
 
@@ -99,7 +100,7 @@ class LinearProbe:
 
         def fit(strength: float, rows: npt.NDArray[np.bool_]) -> Any:
             model = LogisticRegression(C=strength, max_iter=1000, tol=1e-6)
-            return model.fit(training[rows], truth[rows])
+            return fit_quietly(model, training[rows], truth[rows])
 
         def accuracy(strength: float) -> float:
             model = fit(strength, fold > 0)

@@ -9,6 +9,7 @@ products) it keeps in `secret.share`, so that a grid costs little more than its 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -21,6 +22,19 @@ from capelet.errors import CapeletError, did_you_mean, name_field
 from capelet.findings.metrics import Codes, Floats
 
 Settings = Mapping[str, Any]
+
+
+def fit_quietly(model: Any, *data: Any) -> Any:
+    """Fit a model of scikit-learn's, without its warning that it ended before its tolerance.
+
+    Epochs are a budget, and a line search that finds nothing lower has come as far as floats go.
+    What was learnt is scored on other rows either way.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(*data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +76,7 @@ class Logistic:
 
         inputs = view.inputs(settings["input"])
         model = LogisticRegression(C=settings["C"], max_iter=2000, tol=1e-3)
-        model.fit(inputs.fit, secret.codes.fit, secret.weights.fit)
+        fit_quietly(model, inputs.fit, secret.codes.fit, secret.weights.fit)
         return _candidate(settings, model, secret, inputs)
 
 

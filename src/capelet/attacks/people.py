@@ -20,7 +20,7 @@ import numpy as np
 
 from capelet.attacks.attribute import OutOfFold, Result, Secret, fit_candidate, paired_gain, race
 from capelet.attacks.committee import LEAST, softmax
-from capelet.attacks.families import Candidate, Logistic
+from capelet.attacks.families import Candidate, Logistic, fit_quietly
 from capelet.attacks.views import STANDARD, View, folds_of
 from capelet.data.corpus import Rows
 from capelet.findings.metrics import Codes, Floats, balanced_accuracy
@@ -249,7 +249,7 @@ def calibrate(own: OutOfFold, codes: Codes, scored: Floats, texts: Codes | None 
     # log-ratios are brought to size 1 first, or the penalty would keep them there.
     scale = np.maximum(inputs.std(axis=0), 1e-12)
     model = LogisticRegression(C=10.0, max_iter=2000)
-    model.fit(inputs / scale, truth)
+    fit_quietly(model, inputs / scale, truth)
     result[:, model.classes_] = model.predict_proba(others / scale)
     return result
 

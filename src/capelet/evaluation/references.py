@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from capelet.attacks.families import all_classes
+from capelet.attacks.families import all_classes, fit_quietly
 from capelet.attacks.views import Parts, Secret, View, folds_of
 from capelet.data.corpus import Values
 from capelet.data.text import words_and_emphasis
@@ -91,7 +91,7 @@ def _guess(strength: float, own: Any, secret: Secret, others: Any) -> Floats:
     if len(set(codes.tolist())) < 2:  # a fold may hold back all of a rare class
         return np.tile(np.eye(secret.classes)[codes[0]], (others.shape[0], 1))
     model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
-    model.fit(own, codes, secret.weights.fit)
+    fit_quietly(model, own, codes, secret.weights.fit)
     return all_classes(model.predict_proba(others), model.classes_, secret.classes)
 
 

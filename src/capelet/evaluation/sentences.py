@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.families import fit_quietly
 from capelet.errors import DataError
 from capelet.findings import Finding
 from capelet.findings.intervals import Score, mean_of, normal_mean, percentile
@@ -179,7 +180,7 @@ def _best_strength(inputs: Reals, codes: Rows, seed: int) -> float:
 def _regression(inputs: Reals, codes: Rows, strength: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(C=strength, max_iter=400, tol=1e-3).fit(inputs, codes)
+    return fit_quietly(LogisticRegression(C=strength, max_iter=400, tol=1e-3), inputs, codes)
 
 
 def _standardise(inputs: Reals, train: Rows) -> Reals:

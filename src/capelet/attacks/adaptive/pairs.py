@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from capelet.attacks.families import fit_quietly
 from capelet.interfaces import Vectors
 
 Matrix = npt.NDArray[np.float32]
@@ -101,24 +102,13 @@ class NetworkInverse:
             n_iter_no_change=5,
             random_state=seed,
         )
-        _fit_quietly(network, (z - z.mean(axis=0)) / scale, rest / size)
+        fit_quietly(network, (z - z.mean(axis=0)) / scale, rest / size)
         return cls(linear, network, (z.mean(axis=0), scale.astype(np.float32), size))
 
     def __call__(self, outputs: Vectors) -> Matrix:
         mean, scale, size = self.scales
         z = np.asarray(outputs, dtype=np.float32)
         return np.asarray(self.linear(z) + size * self.network.predict((z - mean) / scale))
-
-
-def _fit_quietly(network: Any, inputs: Matrix, targets: Matrix) -> None:
-    """Fit without the warning that the epochs were used up: they are the budget."""
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        network.fit(inputs, targets)
 
 
 def choose_inverse(outputs: Vectors, raw: Vectors, seed: int = 0) -> tuple[str, float]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from capelet.attacks.families import fit_quietly
 from capelet.attacks.inversion.word_sets import (
     MOST,
     Floats,
@@ -455,7 +456,8 @@ class SparseInverter:
             return self
         # The paper cuts at one coefficient for all words; a learnt probability also knows which
         # words are frequent.
-        model = LogisticRegression(max_iter=500).fit(self._features(words, amounts)[present], right)
+        model = LogisticRegression(max_iter=500)
+        fit_quietly(model, self._features(words, amounts)[present], right)
         inverter = replace(self, slopes=np.r_[model.coef_[0], model.intercept_])
         return replace(inverter, weight=tuned_cut(*inverter.rank(vectors), truth, size))
 
