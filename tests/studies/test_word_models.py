@@ -22,10 +22,10 @@ def test_words_of_one_topic_come_near(kind: str) -> None:
         [f"{topic}{number}" for number in random.integers(0, 15, 8)]
         for topic in random.choice(["a", "b"], 1500)
     ]
-    model = WordTraining(kind, dimension=16, epochs=3, least=1, frequent=1.0).fit(texts)
-    centred = model.vectors - model.vectors.mean(axis=0)
+    words, vectors = WordTraining(kind, dimension=16, epochs=3, least=1, frequent=1.0).fit(texts)
+    centred = vectors - vectors.mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
-    topic = np.array([word[0] for word in model.words])
+    topic = np.array([word[0] for word in words])
     cosine = unit @ unit.T
     same = topic[:, None] == topic[None, :]
     assert cosine[same].mean() > cosine[~same].mean() + 0.2
