@@ -52,6 +52,8 @@ def as_coarse(exact: Decimal, like: Decimal) -> Decimal:
 @example(numbers=[0.63, 0.6496, 0.67], chance=0.5)
 @example(numbers=[0.5395, 0.5449, 0.5495], chance=0.5)  # 54.5 %, which is 55 and not 54
 @example(numbers=[0.45, 0.48, 0.504], chance=0.5)  # room for a gain that is printed as 0
+@example(numbers=[0.0, 0.0, 0.333984375], chance=1 / 3)  # the same, where the interval is wide
+@example(numbers=[0.0, 0.1, 0.3], chance=0.5)  # a wide interval, all of it below chance
 def test_card_table_bar_lead_and_json_print_the_same_figures(
     numbers: list[float], chance: float
 ) -> None:
@@ -80,7 +82,7 @@ def test_card_table_bar_lead_and_json_print_the_same_figures(
     (summary,) = verdict_summaries([verdict])
     assert summary["level"] == verdict.level == classify(findings.rows[0]).level
     assert summary["sentence"] == verdict.sentence
-    assert not re.search(r"up to 0(\.0)? points", verdict.sentence)
+    assert not re.search(r"up to 0(\.0)? points|without an interval", verdict.sentence)
     if verdict.level in ADVERBS:
         assert f"“age” {ADVERBS[verdict.level]}" in page
         assert verdict.title == f"{verdict.level} leak"

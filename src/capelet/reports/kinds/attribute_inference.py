@@ -178,9 +178,10 @@ def _outcome_words(row: Finding, judgement: Judgement) -> str:
         return gains(figures)
     room = figures.high_gain
     room_words = points(room, figures.decimals)
+    # As printed: less than half of the last digit is no room that a sentence could name.
+    has_room = room is not None and room > 0 and room_words != points(0.0, figures.decimals)
     if judgement.outcome == Outcome.NO_LEAK_FOUND:
-        # As printed: less than half of the last digit is no room that a sentence could name.
-        if room is not None and room > 0 and room_words != points(0.0, figures.decimals):
+        if has_room:
             return f"no leak found, but the interval leaves room for a gain of up to {room_words}"
         return "no leak found, which is not proof that there is none"
     # A constant guess is at chance by definition and shows nothing about the vectors.
@@ -190,8 +191,10 @@ def _outcome_words(row: Finding, judgement: Judgement) -> str:
             "so nothing was learnt and this is no evidence that there is no leak"
         )
     # What could still be there: a wide interval around chance is no comfort.
-    if room is not None and room > 0:
+    if has_room:
         return f"inconclusive: the interval leaves room for a gain of up to {room_words}"
+    if room is not None:
+        return "inconclusive: the interval is too wide to tell the score from luck"
     return "inconclusive: without an interval the score cannot be told from luck"
 
 
