@@ -73,8 +73,8 @@ def _serve_recipe(service: Service, recipe: Path, address: Address, columns: Col
         book.open()
         book.limit(limits.budget, limits.refill, limits.lifetime)
         demo = None if service.no_demo else _demo(service.demo_data, columns)
-        shown = None if demo is None else Demonstration(encoder, demo)
-        app = create_app(gateway, demonstration=shown, head=labels, has_tls=address.has_tls)
+        demonstration = None if demo is None else Demonstration(encoder, demo)
+        app = create_app(gateway, demonstration=demonstration, head=labels, has_tls=address.has_tls)
         _run(app, address, settings.model, gateway.guarantee.sentence())
 
 

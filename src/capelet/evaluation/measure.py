@@ -74,12 +74,16 @@ class Released:
 
 
 def encoders_of(
-    private: PrivateEncoder, plan: Plan, purpose: str = "release"
+    private: PrivateEncoder | Sequence[PrivateEncoder], plan: Plan, purpose: str = "release"
 ) -> list[PrivateEncoder]:
-    """For each split what its release is drawn by: the encoder itself, or with the split's seed."""
+    """For each split what its release is drawn by: its encoder itself, or with the split's seed."""
+    count = len(plan.splits)
+    encoders = [private] * count if isinstance(private, PrivateEncoder) else list(private)
     if not plan.protocol.seeded_noise:
-        return [private] * len(plan.splits)
-    return [seeded(private, parts.seed, purpose) for parts in plan.splits]
+        return encoders
+    return [
+        seeded(item, parts.seed, purpose) for item, parts in zip(encoders, plan.splits, strict=True)
+    ]
 
 
 def guess(plan: Plan, released: Released, *, from_vectors_alone: bool = False) -> Tally:

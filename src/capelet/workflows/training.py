@@ -22,7 +22,6 @@ from capelet.evaluation.measure import Released, encoders_of
 from capelet.evaluation.plan import Plan
 from capelet.interfaces import Encoder, Progress, Step, Vectors, silent
 from capelet.release import PrivateEncoder
-from capelet.release.seeded import seeded
 from capelet.release.steps import run, run_seeded
 from capelet.workflows.units import check_classes, with_units
 
@@ -191,8 +190,5 @@ class TrainingJob:
 
         By the objects that are saved: what is measured is what ships.
         """
-        sources = encoders
-        if self.plan.protocol.seeded_noise:
-            splits = zip(encoders, self.plan.splits, strict=True)
-            sources = [seeded(item, parts.seed) for item, parts in splits]
+        sources = encoders_of(encoders, self.plan)
         return Released.of(sources, self.inputs, original, self.progress)
